@@ -54,6 +54,7 @@ from wormhole.ports.table_source import TableSource
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import Room
 from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, LetterArrived, Verified
+from wormhole.wire.bounds import shortened
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Publisher"]
@@ -389,6 +390,16 @@ class Publisher:
 
     def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
         flow.accepted()
+        if have is not None and not flow.was_offered(have):
+            _log.warning(
+                "%s: %s says that its application has %s, which it was never offered: delivery begins at %s",
+                flow.name,
+                stream.info.id,
+                shortened(str(have)),
+                flow.marker,
+                extra=flow.about,
+            )
+            have = None
         if have is not None and have.order < flow.marker.order:
             self._background.spawn(self._rewind(stream, flow, have))
             return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 __all__ = ["Redactor"]
 
@@ -12,10 +14,12 @@ _GONE: Final = "[redacted]"
 _SHORTEST: Final = 4
 """Shorter values stand in ordinary words as well; where they are named as a secret they are found by that."""
 
+# A word that says secret, and what may follow it in a name; but for names of files that hold one (password_file).
 _NAME: Final = (
-    r"(?:pass(?:word|wd|phrase)?|pwd|(?:client[_-]?)?secret(?:[_-]?access)?(?:[_-]?key)?|token|ticket|credentials?|auth|"
-    r"(?:api|private|access|account|shared|storage|signing|encryption)[_-]?(?:access[_-]?)?key(?:[_-]?id)?|"
-    r"shared[_-]?access[_-]?signature|\bsig)"
+    r"(?:(?:pass(?:[ _-]?(?:words?|wd|phrase|code|key))?|pwd|secrets?|tokens?|tickets?|credentials?|auth|"
+    r"authorization|cookies?|"
+    r"(?:api|private|access|account|shared|storage|signing|encryption|mask|master|session)[_-]?(?:access[_-]?)?keys?|"
+    r"shared[_-]?access[_-]?signature|\bsig)(?:[_-](?!files?\b|paths?\b|folders?\b)[a-z0-9]{1,20}){0,4})"
 )
 _QUOTED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
 # Time grows with the length of the text alone, not with its content: what repeats is bounded, or ends where the next
@@ -30,6 +34,19 @@ _PATTERNS: Final = (
         ),
         _GONE,
     ),
+    # Headers that hold several: to the end of the line, or of the text that the line stands in.
+    (re.compile(r"(?i)(\b(?:set-)?cookie\d?[\"']?\s{0,9}[:=]\s{0,9}[\"']?)([^\r\n\"']+)"), rf"\1{_GONE}"),
+    # One of several words, without quotes around them.
+    (re.compile(r"(?i)(pass[ _-]?phrase[\"']?\s{0,9}[:=]\s{0,9})([^\r\n\"',;}]+)"), rf"\1{_GONE}"),
+    # The same, percent-encoded: name%3Dvalue, %22name%22%3A%22value%22, ://user:PASSWORD@host.
+    (
+        re.compile(
+            rf"(?i)({_NAME}(?:%2[27])?(?:%20){{0,9}}(?:%3[AD]|=)(?:%20){{0,9}}(?:%2[27])?)"
+            r"((?:(?!%2[267]|%3B|%7D|%0[AD])[^\s&;,\"'<>]){1,4096})"
+        ),
+        rf"\1{_GONE}",
+    ),
+    (re.compile(r"(?i)(%3A%2F%2F[^\s/:@%]{0,200}(?:%3A|:))((?:(?!%40|%2F)[^\s@/]){1,400})(%40|@)"), rf"\1{_GONE}\3"),
     # scheme://user:PASSWORD@host; the last @ before a slash ends it, as passwords may hold one.
     (re.compile(r"(?<=://)([^\s/:@'\"]*):[^\s/'\"]+@"), rf"\1:{_GONE}@"),
     (
@@ -77,8 +94,10 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         lines = {line.strip() for secret in secrets for line in secret.splitlines()}
+        known = {line for line in lines if len(line) >= _SHORTEST}
+        encoded = {form(line) for line in known for form in (quote, quote_plus, partial(quote, safe=""))}
         # The longest first, so that one within another leaves nothing of it.
-        self._secrets = sorted((line for line in lines if len(line) >= _SHORTEST), key=len, reverse=True)
+        self._secrets = sorted(known | encoded, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """``text`` without them."""

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -196,16 +196,28 @@ def _secrets(where: Where, config: "Config | None") -> Iterator[str]:
 
     files = [token_path(state_dir(where, config))]
     if config is not None:
-        if config.tls is not None:
-            files.append(config.tls.key)
-        if config.coordinator.auth_file is not None:
-            files.append(config.coordinator.auth_file)
-        for dataset in config.datasets.values():
-            for copy in dataset.copies.values():
-                files += [log.password_file for log in copy.logs.values() if log.password_file is not None]
+        files += _secret_files(config)
     for file in files:
         with suppress(OSError, ValueError):
             yield file.read_text(errors="replace")
+
+
+def _secret_files(value: object, name: str = "") -> Iterator[Path]:
+    """Every file below ``value`` that a setting names as one with a secret: a password, a key, an account."""
+    from pydantic import BaseModel
+
+    if isinstance(value, Path):
+        if name == "key" or name.endswith("_file"):
+            yield value
+    elif isinstance(value, BaseModel):
+        for field in type(value).model_fields:
+            yield from _secret_files(getattr(value, field), field)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _secret_files(one, name)
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _secret_files(one, name)
 
 
 def _required() -> list[str]:

@@ -7,6 +7,8 @@ streams.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections import deque
 from dataclasses import replace
 from typing import Final
 
@@ -22,9 +24,17 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import DeadLetter, ParkedRows, for_receiver, parked_rows
 from wormhole.ports.marker_store import FlowControl, FlowKey, StoredFlow
 from wormhole.wire.body import Body
+from wormhole.wire.markers import marker_to_bytes
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["PublisherFlow"]
+
+
+_MOST_OFFERED: Final = 256  # datamarkers of a flow that are remembered: more than can be unacknowledged
+
+
+def _digest(marker: Datamarker) -> bytes:
+    return hashlib.blake2b(marker_to_bytes(marker), digest_size=8).digest()
 
 
 class PublisherFlow:
@@ -106,6 +116,7 @@ class PublisherFlow:
         self.parks = False
         self.parked: tuple[DeadLetter, ...] | None = None
         self.receiver = ""
+        self._offered: deque[bytes] = deque(maxlen=_MOST_OFFERED)
         self.letter: asyncio.Future[bool] | None = None
         self.sent_counts: SentCounts = NOT_COUNTED
         self.waiting_credit_since = 0.0
@@ -367,6 +378,20 @@ class PublisherFlow:
     def has_stored(self, marker: Datamarker, epoch: int) -> bool:
         """Whether just that is durable: an idle flow acknowledges the same datamarker again and again."""
         return self._stored_in == epoch and self.durable == marker
+
+    def offers(self, marker: Datamarker) -> None:
+        """The subscriber is offered ``marker``."""
+        self._offered.append(_digest(marker))
+
+    def was_offered(self, have: Datamarker) -> bool:
+        """Whether an application may have ``have``: as far as this process has offered any, it is one of these or the
+        present one, or before the present one. Otherwise it lies within what may have been sent.
+        """
+        if _digest(have) in (_digest(self.marker), *self._offered):
+            return True
+        if have.order < self.marker.order:
+            return True
+        return not self._offered and have.order <= self.sent_until
 
     def reached(self, place: LogPosition) -> None:
         """Updates up to ``place`` may have been delivered."""

@@ -122,6 +122,7 @@ class Outgoing:
         frame = self._session.datamarker(push, caravan_flow.marker, now)
         if frame is not None:
             flow.sent_counts.offered(caravan_flow.marker)
+            flow.offers(caravan_flow.marker)
         return frame
 
     def _looked_at(self, now: float) -> list[tuple[PushFlow, PublisherFlow]]:

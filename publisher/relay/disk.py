@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
+from wormhole.host.private_files import check_owner, private_folder
+
 __all__ = ["DISK", "Disk", "DiskFile"]
 
 
@@ -46,7 +48,9 @@ class Disk(Protocol):
     """Folders and files."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make the folder, and those above it, if they do not exist. A new one survives a loss of power."""
+        """Make the folder, and those above it, if they do not exist. A new one survives a loss of power. Raises
+        ``OSError`` for one that another user could change.
+        """
         ...
 
     def names(self, folder: Path) -> Iterable[str]:
@@ -112,10 +116,14 @@ class _File:
 
 class _Disk:
     def make_folder(self, folder: Path) -> None:
+        self._make(folder)
+        check_owner(folder)
+
+    def _make(self, folder: Path) -> None:
         if folder.is_dir():
             return
-        self.make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        self._make(folder.parent)
+        private_folder(folder)
         self.sync_folder(folder.parent)
 
     def names(self, folder: Path) -> Iterable[str]:

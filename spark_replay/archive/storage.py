@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from wormhole.host.private_files import private_folder, private_opener
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
 __all__ = ["LocalStorage", "Storage", "Stored", "open_storage", "storage_errors"]
@@ -185,7 +186,7 @@ class LocalStorage(Storage):
     def make_root(self) -> None:
         """See :meth:`Storage.make_root`."""
         with storage_errors("create", self.root):
-            Path(self.root).mkdir(parents=True, exist_ok=True)
+            private_folder(Path(self.root))
             _sync(Path(self.root).parent)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
@@ -223,7 +224,7 @@ class LocalStorage(Storage):
         """A file beside ``path`` with the data, durable."""
         made = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         try:
-            with made.open("xb") as file:
+            with open(made, "xb", opener=private_opener) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -234,8 +235,11 @@ class LocalStorage(Storage):
 
     def open_output(self, name: str) -> pa.NativeFile:
         """See :meth:`Storage.open_output`."""
-        with storage_errors("create", self.path(name)):
-            self._make_folder(Path(self.path(name)).parent)
+        path = Path(self.path(name))
+        with storage_errors("create", str(path)):
+            self._make_folder(path.parent)
+            with open(path, "wb", opener=private_opener):
+                pass  # pyarrow, which opens it next, would make it with the mode that the umask leaves
         return super().open_output(name)
 
     def read(self, name: str) -> bytes | None:
@@ -290,7 +294,7 @@ class LocalStorage(Storage):
         root = Path(self.root)
         if folder != root and folder.parent != root:
             self._make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)  # not those above it
         _sync(folder.parent)
 
     def settle(self, name: str) -> None:

@@ -39,6 +39,14 @@ _TEXTS = [
     "eyJabcdef.",
     "YII+",
     "xoxb-",
+    "cookie",
+    "cookie: ",
+    "pass phrase",
+    "secret_key_",
+    "password%3D",
+    "password%20",
+    "%3A%2F%2F",
+    "%3A%2F%2Fa%3A",
 ]
 _PROGRAM = f"""
 import sys

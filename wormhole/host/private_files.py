@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
-__all__ = ["keep_private", "private_folder", "private_opener"]
+__all__ = ["check_owner", "keep_private", "private_folder", "private_opener"]
 
 _ONLY_MINE: Final = 0o077
 
@@ -39,8 +40,7 @@ def private_folder(path: Path) -> None:
     makes it.
 
     Raises ``OSError``, also for a symbolic link that another user made, who could lead this process anywhere."""
-    if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:
-        raise OSError(errno.ELOOP, "it is a symbolic link of another user", str(path))
+    _check_link(path)
     if path.is_dir():
         return
     private_folder(path.parent)
@@ -50,6 +50,23 @@ def private_folder(path: Path) -> None:
         _give(handle, path.parent)
     finally:
         os.close(handle)
+
+
+def check_owner(path: Path) -> None:
+    """Raise ``OSError`` for a folder that another user made, leads to by a symbolic link, or may write to: that one
+    could replace every file in it.
+    """
+    _check_link(path)
+    found = path.stat()
+    if found.st_uid not in {0, os.geteuid()}:
+        raise OSError(errno.EPERM, f"it belongs to another user (uid {found.st_uid})", str(path))
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise OSError(errno.EPERM, "every user may write to it", str(path))
+
+
+def _check_link(path: Path) -> None:
+    if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:
+        raise OSError(errno.ELOOP, "it is a symbolic link of another user", str(path))
 
 
 def _give(handle: int, folder: str | Path) -> None:

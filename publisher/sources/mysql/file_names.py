@@ -9,14 +9,14 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["basename", "file_name", "file_number"]
 
-_FILE: Final = re.compile(r"(.+)\.(\d{1,10})", re.DOTALL)
+_FILE: Final = re.compile(r"([^/\0]+)\.(\d{1,10})", re.DOTALL)  # the server's word: it becomes part of a path
 
 
 def file_number(name: str) -> int:
     """The number of a file of the log: 42 of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
     found = _FILE.fullmatch(name)
     if not found:
-        raise DecodeError(f"{name!r} is no name of a binary log: it does not end with a number")
+        raise DecodeError(f"{name!r} is no name of a binary log: it does not end with a number, or names a folder")
     return int(found[2])
 
 

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from google.protobuf.message import DecodeError
 
+from publisher.sources.rocksdb.places import sequence_of
 from publisher.sources.rocksdb.reader import VALUE_SCHEMAS
 from publisher.sources.rocksdb.secondary_pipe import read_message, write_message
 from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UsageError, WormholeError
@@ -101,7 +102,7 @@ class RocksTables:
 
     def reached(self, high: str, marker: Datamarker) -> bool:
         """See the port."""
-        return int(marker.delivered or 0) >= int(high)
+        return (sequence_of(marker) if marker.delivered else 0) >= int(high)
 
     def can_ask(self, table: str, key: bytes) -> bool:
         """See the port."""

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
+from typing import Final
 
 from publisher.sources.next_steps import REPAIR
 from publisher.sources.rocksdb.port import WalFiles
 from publisher.sources.rocksdb.scan import read_record
 from publisher.sources.rocksdb.wal_file import WalFile
-from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 
-__all__ = ["check_anchor", "check_reach", "diverged", "first_sequence", "open_wal", "record_after", "sequence_after"]
+__all__ = [
+    "check_anchor",
+    "check_reach",
+    "diverged",
+    "first_sequence",
+    "open_wal",
+    "record_after",
+    "sequence_after",
+    "sequence_of",
+]
+
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
 def open_wal(files: WalFiles, number: int) -> WalFile | None:
@@ -91,11 +104,18 @@ def check_anchor(files: WalFiles, marker: Datamarker) -> None:
         )
 
 
+def sequence_of(marker: Datamarker) -> int:
+    """The sequence number of its logical position, which a subscriber may have sent. Raises :class:`PositionError`."""
+    if not _NUMBER.fullmatch(marker.delivered):
+        raise PositionError(f"{marker.delivered[:80]!r} is no sequence number of RocksDB")
+    return int(marker.delivered)
+
+
 def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
     """Whether what follows ``marker`` has greater sequence numbers. Raises :class:`Diverged`."""
     if marker.delivered and marker.read_from == marker.order:
         following = sequence_after(files, marker.order)
-        if following is not None and following <= int(marker.delivered):
+        if following is not None and following <= sequence_of(marker):
             raise diverged(marker, f"sequence number {following} follows it")
 
 
@@ -108,16 +128,16 @@ def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None
     following = files.newer(marker.order.file)
     sequence = first_sequence(files, following)
     reached = sequence - 1 if sequence is not None else last_sequence
-    if marker.delivered and reached < int(marker.delivered):
+    if marker.delivered and reached < sequence_of(marker):
         # Nothing that follows in the same history has a lower number, and its tables hold all that its deleted files
         # held.
         what = (
             f"the log goes on at sequence number {sequence}" if sequence is not None else f"its tables end at {reached}"
         )
         raise diverged(marker, f"WAL {marker.order.file} is gone, and {what}")
-    if marker.delivered and reached == int(marker.delivered):
+    if marker.delivered and reached == sequence_of(marker):
         return  # its file held nothing more
-    first = str(int(marker.delivered) + 1) if marker.delivered else ""
+    first = str(sequence_of(marker) + 1) if marker.delivered else ""
     raise PositionPurged(
         f"WAL {marker.order.file} is gone: sequence numbers {first or '?'} to {reached} are no longer in the log",
         first_missing=first,
@@ -132,8 +152,8 @@ def diverged(marker: Datamarker, found: str, ended: str = "") -> Diverged:
 
     ``ended``: the last sequence number that is known of the marker's own history."""
     first = last = ""
-    if ended.isdecimal() and marker.delivered.isdecimal() and int(ended) > int(marker.delivered):
-        first, last = str(int(marker.delivered) + 1), ended
+    if ended.isdecimal() and marker.delivered.isdecimal() and int(ended) > sequence_of(marker):
+        first, last = str(sequence_of(marker) + 1), ended
         found += f"; sequence numbers {first} to {last} of the marker's history were not delivered"
     return Diverged(
         f"the log is not the one that the datamarker {marker} came from: {found}",

@@ -18,6 +18,7 @@ from publisher.sources.encode.piece import HASHED
 from publisher.sources.encode.runs import open_shards, runs_of
 from publisher.sources.rocksdb.cursor import Cursor, Step
 from publisher.sources.rocksdb.decode.write_batch import Encoder
+from publisher.sources.rocksdb.places import sequence_of
 from publisher.sources.rocksdb.port import Catalogue, Clock, WalFiles
 from publisher.sources.rocksdb.wal_file import WalFile
 from wormhole.model.errors import WormholeError
@@ -73,7 +74,7 @@ class RocksReader:
         self._anchor = marker.anchor
         self._committed_at_us = marker.committed_at_us
         self._encoder = Encoder(max_update_bytes, sharding.count if sharding.by == "hash" else 0)
-        self._encoder.expected = int(marker.delivered) + 1 if marker.delivered else -1
+        self._encoder.expected = sequence_of(marker) + 1 if marker.delivered else -1
         self._schemas: list[Schema] = []
         self._shards: dict[int, str] = {}
         self._shard_ordinals: dict[str, int] = {}

@@ -47,6 +47,17 @@ PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END RSA PRIVAT
         f"sshpass -p{SECRET} ssh h",
         f"curl -sS -u root:{SECRET} https://h/",
         f"MYSQL_PWD={SECRET} mysql",
+        f"passcode={SECRET}",
+        f"Enter pass phrase: {SECRET} more",
+        f"secret_key_base: {SECRET}",
+        f"cookie_secret = {SECRET}",
+        f"session_key={SECRET}",
+        f"Cookie: a=1; session={SECRET}; b=more",
+        f"Set-Cookie: id={SECRET}; Path=/more",
+        f'{{"cookie": "id={SECRET}"}}',
+        f"/cb?next=%2Fx%3Fpassword%3D{SECRET}%26a%3Db",
+        f"body=%7B%22password%22%3A%20%22{SECRET}%22%7D",
+        f"url=mysql%3A%2F%2Froot%3A{SECRET}%40db1%3A3306",
         PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"),
         PEM,
         PEM.replace("\n", "\\n"),
@@ -86,6 +97,7 @@ def test_what_providers_issue_goes_without_a_name(secret: str) -> None:
 
 def test_known_values_go_wherever_they_stand() -> None:
     redactor = Redactor(["tr0ub4dor\nsecond line\n", "tr0ub4dor&3", "abc"])
+    assert redactor.text("x tr0ub4dor%263 y second+line z second%20line") == "x [redacted] y [redacted] z [redacted]"
     assert redactor.text("x tr0ub4dor&3 y tr0ub4dor z second line abc") == "x [redacted] y [redacted] z [redacted] abc"
 
 

@@ -13,13 +13,25 @@ from tests.unit.wormholectl.test_redact import PEM, SECRET
 
 TOKEN = "ab12" * 16
 PASSWORD = "correct horse battery staple"
-PLANTED = ("hunter2", "xyzzy", TOKEN, PASSWORD, "horse", "s3cr3t-key-line", "qwerty-in-cause")
+PLANTED = (
+    "hunter2",
+    "xyzzy",
+    TOKEN,
+    PASSWORD,
+    "horse",
+    "s3cr3t-key-line",
+    "qwerty-in-cause",
+    "mask-key",
+    "source-word",
+)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """An installation with a secret wherever one may stand, and logs that tell them all."""
     (tmp_path / "db.password").write_text(PASSWORD + "\n")
+    (tmp_path / "mask.key").write_text("mask-key-of-ours\n")
+    (tmp_path / "source.password").write_text("source-word\n")
     (tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\ns3cr3t-key-line\n-----END PRIVATE KEY-----\n")
     (tmp_path / "cert.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
     logs = tmp_path / "state" / "monitor" / "logs"
@@ -30,6 +42,7 @@ def file(tmp_path: Path) -> Path:
         f"WARNING refused: authorization: Bearer {TOKEN}",
         f"ERROR CREATE USER x IDENTIFIED BY '{SECRET}'",
         "DEBUG a line of a key: s3cr3t-key-line",
+        "DEBUG masked by mask-key-of-ours, read with source-word",
         PEM,
         "INFO serving shop/main/db1",
     ]
@@ -37,7 +50,8 @@ def file(tmp_path: Path) -> Path:
     (logs / "large.log").write_text("".join(f"line {i} {SECRET[:0]}{'x' * 90}\n" for i in range(20_000)))
     path = tmp_path / "shop.toml"
     path.write_text(
-        "version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = 'state'\n"
+        "version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = 'state'\nmask_key_file = 'mask.key'\n"
+        "[sources.other]\nsource = 'mysql://wormhole@db2:3306'\npassword_file = 'source.password'\n"
         "[tls]\ncert = 'cert.pem'\nkey = 'key.pem'\nca = 'cert.pem'\n"
         "[datasets.shop.copies.main.logs.db1]\nsource = 'mysql://wormhole@db1:3306'\npassword_file = 'db.password'\n"
     )

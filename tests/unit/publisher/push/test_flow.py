@@ -235,3 +235,19 @@ def test_nobody_else_assigns_its_attributes() -> None:
     attributes = vars(flow())
     assert {"stage", "cause", "epoch", "caravan_flow"} <= attributes.keys()
     assert assigned_elsewhere([ROOT / "publisher"], attributes, OTHERS) == []
+
+
+def test_an_application_has_only_what_it_was_offered() -> None:
+    def marker(offset: int) -> Datamarker:
+        order = LogPosition(1, 1, offset)
+        return Datamarker(order, str(offset), order)
+
+    first, second, third, never = (marker(offset) for offset in (10, 20, 30, 25))
+    flow = PublisherFlow("app", "log", Filter.parse(None), first, third.order)
+    assert flow.was_offered(third), "by an earlier process, as far as is known"
+    assert not flow.was_offered(marker(31)), "nothing was sent behind it"
+    flow.offers(second)
+    assert [flow.was_offered(one) for one in (first, second, third, never)] == [True, True, False, False]
+    assert flow.was_offered(marker(5)), "it asks for more than it needs"
+    assert not flow.was_offered(replace(second, delivered="9" * 500_000))
+    assert not flow.was_offered(replace(first, delivered="x"))

@@ -320,3 +320,11 @@ def test_the_real_disk(tmp_path: Path) -> None:
     DISK.sync_folder(folder)
     DISK.unlink(folder / "f")
     assert DISK.names(folder) == ["l"]
+
+
+def test_a_folder_of_another_user_is_no_relay(tmp_path: Path) -> None:
+    folder = tmp_path / "relay"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(OSError, match="every user may write to it"):
+        DISK.make_folder(folder)

@@ -199,3 +199,26 @@ def test_only_some_storages_are_known(tmp_path: Path) -> None:
     assert isinstance(open_storage(str(tmp_path)), LocalStorage)
     with pytest.raises(UsageError, match="cannot lie in gs://"):
         open_storage("gs://bucket/folder")
+
+
+def test_what_is_made_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        storage = LocalStorage(str(tmp_path / "a" / "archive"))
+        storage.make_root()
+        assert storage.create_if_absent("shop/one", b"1")
+        storage.replace("shop/two", b"2")
+        with storage.open_output("shop/rows/three") as output:
+            output.write(b"3")
+    finally:
+        os.umask(before)
+    found = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert found == {
+        "a": 0o700,
+        "a/archive": 0o700,
+        "a/archive/shop": 0o700,
+        "a/archive/shop/one": 0o600,
+        "a/archive/shop/two": 0o600,
+        "a/archive/shop/rows": 0o700,
+        "a/archive/shop/rows/three": 0o600,
+    }

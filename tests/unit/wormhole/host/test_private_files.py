@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wormhole.host.private_files import keep_private, private_folder, private_opener
+from wormhole.host.private_files import check_owner, keep_private, private_folder, private_opener
 
 
 def test_what_is_created_from_then_on_is_its_users_only(tmp_path: Path) -> None:
@@ -37,3 +37,25 @@ def test_a_link_is_not_opened(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="link"), open(tmp_path / "link", "ab", opener=private_opener):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_folder_that_another_user_could_change_is_not_used(tmp_path: Path) -> None:
+    mine, open_to_all = tmp_path / "mine", tmp_path / "open"
+    for folder in (mine, open_to_all):
+        folder.mkdir(mode=0o700)
+    check_owner(mine)
+    open_to_all.chmod(0o777)
+    with pytest.raises(OSError, match="every user may write to it"):
+        check_owner(open_to_all)
+    open_to_all.chmod(0o1777)
+    check_owner(open_to_all)
+    if os.geteuid() == 0:
+        theirs, link = tmp_path / "theirs", tmp_path / "link"
+        theirs.mkdir()
+        os.chown(theirs, 12345, 12345)
+        with pytest.raises(OSError, match="it belongs to another user"):
+            check_owner(theirs)
+        link.symlink_to(mine)
+        os.lchown(link, 12345, 12345)
+        with pytest.raises(OSError, match="symbolic link of another user"):
+            check_owner(link)

@@ -15,7 +15,9 @@ def test_names_of_files(name: str, base: str, number: int) -> None:
     assert file_name(base, number) == name
 
 
-@pytest.mark.parametrize("name", ["", "binlog", "binlog.index", "binlog.", ".000001", "binlog.0x1"])
+@pytest.mark.parametrize(
+    "name", ["", "binlog", "binlog.index", "binlog.", ".000001", "binlog.0x1", "../x.000001", "a/b.000001"]
+)
 def test_what_is_no_name_of_a_file(name: str) -> None:
     with pytest.raises(DecodeError, match="no name of a binary log"):
         file_number(name)

@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from publisher.sources.rocksdb.files import live_files
-from publisher.sources.rocksdb.places import check_anchor, check_reach, first_sequence, open_wal, sequence_after
+from publisher.sources.rocksdb.places import (
+    check_anchor,
+    check_reach,
+    first_sequence,
+    open_wal,
+    sequence_after,
+    sequence_of,
+)
 from publisher.sources.rocksdb.scan import scan_end
 from tests.support.rocks_writer import RocksWriter
-from wormhole.model.errors import Diverged, PositionPurged
+from wormhole.model.errors import Diverged, PositionError, PositionPurged
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
 
@@ -79,3 +86,12 @@ def test_reach(files: Directory) -> None:
     with pytest.raises(PositionPurged) as error:
         check_reach(files, Datamarker(newest, "5", newest), 9)
     assert (error.value.first_missing, error.value.last_missing) == ("6", "9")
+
+
+@pytest.mark.parametrize("delivered", ["", "x", "9" * 500_000, "-1", "1.5"])
+def test_a_logical_position_that_is_no_number_is_a_place_that_cannot_be_read(delivered: str) -> None:
+    """A subscriber may have sent it."""
+    order = LogPosition(1, 1, 1)
+    with pytest.raises(PositionError, match="no sequence number of RocksDB") as caught:
+        sequence_of(Datamarker(order, delivered, order))
+    assert len(str(caught.value)) < 300
