@@ -48,7 +48,22 @@ from wormholectl.show.printer import print_text
 __all__ = ["ListedCommand", "RootGroup", "app"]
 
 
-_NOUNS: Final = (  # in the order of `--help`
+_FIRST: Final = "A database, and the first hour"
+_RUN: Final = "Run"
+_OBSERVE: Final = "Observe"
+_OPERATE: Final = "Operate flows and logs"
+_ROWS: Final = "Existing rows, archive and replay"
+_CONFIGURE: Final = "Configure"
+_GROUPS: Final = {  # in the order of `--help`
+    _FIRST: ("tail", "doctor", "init", "models", "objects"),
+    _RUN: ("up", "down", "publisher", "monitor", "zookeeper"),
+    _OBSERVE: ("flows", "lag", "why-lag", "top", "publishers", "shards", "caravans", "subscribers", "hosts", "audit"),
+    _OPERATE: ("markers", "relay", "drain", "support-dump"),
+    _ROWS: ("backfill", "verify", "repair", "archive", "replay", "snapshot", "history", "export", "spark"),
+    _CONFIGURE: ("config", "filters"),
+}
+_PANELS: Final = {name: group for group, names in _GROUPS.items() for name in names}
+_NOUNS: Final = (
     (tail.app, None),
     (doctor.app, None),
     (init.app, None),
@@ -102,7 +117,7 @@ class ListedCommand(TyperCommand):
     """A command or a group that is built when it is used: the root's help needs names and first lines only."""
 
     def __init__(self, declared: CommandInfo | TyperInfo, name: str, text: str) -> None:
-        super().__init__(name, help=text)
+        super().__init__(name, help=text, rich_help_panel=_PANELS[name])
         self._declared = declared
 
     @cached_property
@@ -123,15 +138,18 @@ class RootGroup(GuardedGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        found: dict[str, ListedCommand] = {}
         for commands, noun in _NOUNS:
             if noun is None:
                 for command in commands.registered_commands:
                     assert command.callback is not None
                     name = command.name or get_command_name(command.callback.__name__)
-                    self.add_command(ListedCommand(command, name, command.help or ""))
+                    found[name] = ListedCommand(command, name, command.help or "")
             else:
                 group = TyperInfo(commands, name=noun)
-                self.add_command(ListedCommand(group, noun, solve_typer_info_help(group)))
+                found[noun] = ListedCommand(group, noun, solve_typer_info_help(group))
+        for name in _PANELS:  # the order of the help
+            self.add_command(found[name])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """As Typer prints it, without what it would import for help in Markdown and for tracebacks: neither is used

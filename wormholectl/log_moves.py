@@ -86,7 +86,9 @@ def expected_candidates(group: LogGroup, datasets: Mapping[str, DatasetConfig]) 
     """The publishers that the configuration names for the log, COPY@HOST, the preferred one first."""
     found = []
     dataset = datasets.get(group.dataset)
-    for copy, one in () if dataset is None else dataset.copies.items():
+    if dataset is None:
+        return []
+    for copy, one in dataset.copies.items():
         for name, log in one.logs.items():
             if group_of(datasets, f"{group.dataset}/{copy}/{name}") == group:
                 found += [(preference(dataset, copy, name, host), f"{copy}@{host}") for host in log.candidates]

@@ -14,10 +14,11 @@ from scripts.tree import headings
 from tests.support.command_line import can_be_typed
 from tests.support.pages import Page
 from wormhole.config import parse
+from wormholectl.init_texts import Project, configuration
 
 PAGES = {name: Page(f"docs/{name}.md", {}) for name in ("replay", "archive", "tables", "export", "audit")}
 
-_DATASET = 'version = 1\n[datasets.orders.copies.main.logs.db1]\nsource = "rocksdb:///var/lib/orders"\n'
+_OF_INIT = configuration(Project("shop", "cache", "rocksdb:///var/lib/shop", existing=True))
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -32,9 +33,11 @@ def test_every_command_can_be_typed_so(name: str) -> None:
         can_be_typed(line)
 
 
-def test_the_configuration_on_the_page_is_right() -> None:
+def test_the_configuration_on_the_page_fits_the_file_that_init_wrote() -> None:
     (toml,) = [block for page in PAGES.values() for block in page.blocks("toml")]
-    kept = parse(_DATASET + toml, "shop.toml").datasets["orders"].archive
+    config = parse(_OF_INIT + toml, "shop.toml")
+    kept = config.datasets["shop"].archive
+    assert {one.dataset for one in config.applications.values()} == {"shop"}
     assert kept is not None
     assert kept.keep == 30 * 86400
 

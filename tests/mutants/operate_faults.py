@@ -130,7 +130,7 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="a-table-is-cut-to-the-terminal",
         file="wormholectl/show/printer.py",
-        old="    if sum(widths) + 2 * (len(widths) - 1) > _console().width:\n",
+        old="    if left_out or _width(widths) > _console().width:\n",
         new="    if False:\n",
         tests=("tests/unit/wormholectl/show/test_printer.py",),
         promise="no figure is cut, whatever the width",

@@ -231,6 +231,7 @@ FLOWS: Final = Listing(
     _flow_rows,
     _flow_objects,
     _headroom_notes,
+    ("UPDATES", "EPOCH", "CREDIT USED", "HEADROOM", "PLACE", "CARAVAN"),
 )
 
 

@@ -25,7 +25,7 @@ class Listing:
     """A list that publishers report: its ``name`` in JSON, columns of the table (the last is the cause), and how an
     item becomes a row or an object.
 
-    ``notes``: lines below the table.
+    ``notes``: lines below the table. ``spare``: columns that a narrow terminal lacks, the first one first.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Listing:
     rows: Callable[[Status], Iterable[Sequence[str]]]
     objects: Callable[[Status], Iterable[dict[str, Any]]]
     notes: Callable[[Status], Iterable[str]] = lambda status: ()
+    spare: tuple[str, ...] = ()
 
 
 def show(
@@ -71,7 +72,8 @@ def show(
             for shown in [(*row[:-1], short_cause(row[-1], causes))]
         ]
         names = ", ".join(publisher_name(status) for _, status in answered)
-        print_table(columns, rows, f"no {listing.name} at {names}" if names else f"no {listing.name} answer")
+        empty = f"no {listing.name} at {names}" if names else f"no {listing.name} answer"
+        print_table(columns, rows, empty, spare=listing.spare)
         for cause, sign in causes.items():
             print_text(f"{sign} {cause}")
         for _, status in answered:

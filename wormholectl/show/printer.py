@@ -109,11 +109,22 @@ def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
         sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str, title: str = "") -> None:
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    empty: str,
+    title: str = "",
+    spare: Sequence[str] = (),
+) -> None:
     """Print a table below its ``title``, or ``empty`` when it has no rows. Columns of figures end at the same place.
 
     No cell is ever cut. A file or a pipe gets lines as wide as the content. On a terminal that is narrower than the
-    table, each row is a block of several lines.
+    table, columns of ``spare`` are left out and named, in that order, until it fits; where that is not enough, each row
+    is a block of several lines, with all columns.
     """
     if not rows:
         print_text(empty)
@@ -131,7 +142,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: st
                 "  ".join(cell.rjust(wide) if ends else cell.ljust(wide) for cell, wide, ends in aligned).rstrip()
             )
         return
-    if sum(widths) + 2 * (len(widths) - 1) > _console().width:
+    left_out: list[str] = []
+    while _width(widths) > _console().width and len(left_out) < len(spare):
+        left_out.append(spare[len(left_out)])
+        kept = [number for number, name in enumerate(columns) if name not in left_out]
+        widths = [max(map(len, (columns[number], *cells[number]))) for number in kept]
+    if left_out and _width(widths) <= _console().width:
+        kept = [number for number, name in enumerate(columns) if name not in left_out]
+        print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], empty)
+        print_text(f"not in this width: {', '.join(left_out)}; a wider terminal, a pipe or --json has them")
+        return
+    if left_out or _width(widths) > _console().width:
         for row in rows:
             _print_block(columns, row)
         return

@@ -103,4 +103,4 @@ def test_a_host_that_is_in_the_configuration_and_down_is_not_to_be_named_there(t
     for owners in (KNOWN[EAST], LogOwners(OWNER, (BETA,), TERMS, None)):
         with pytest.raises(UsageError, match="east@gamma is in the configuration of audit/east/log") as refused:
             planned_move("audit/east/log", to, {EAST: owners}, datasets)
-        assert "`wormholectl monitor run` on gamma" in refused.value.hint
+        assert "`wormholectl monitor run` on gamma" in (refused.value.hint or "")

@@ -143,3 +143,22 @@ def test_what_a_peer_wrote_reaches_no_terminal_raw(
     text = (shown.out + shown.err).replace("\r\x1b[K", "")
     assert not set(text) & set("\x1b\x07\x9b\u202e")
     assert not any(line.startswith("error:") for line in text.splitlines())
+
+
+def test_columns_that_a_narrow_terminal_can_spare_are_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    columns, row = ("FLOW", "PLACE", "EPOCH", "CAUSE"), ("cache/db1", "p" * 30, "7", "it is held")
+
+    def printed(width: int) -> list[str]:
+        monkeypatch.setattr(printer, "_console", lambda: Console(width=width, force_terminal=False))
+        printer.print_table(columns, [row], "none", spare=("EPOCH", "PLACE"))
+        return capsys.readouterr().out.splitlines()
+
+    assert printed(100)[0].split() == [*columns]
+    head, _, note = printed(54)
+    assert (head.split(), "EPOCH;" in note) == (["FLOW", "PLACE", "CAUSE"], True)
+    head, _, note = printed(40)
+    assert (head.split(), "EPOCH, PLACE;" in note) == (["FLOW", "CAUSE"], True)
+    assert "EPOCH 7" in " ".join(printed(15)), "all of them, in a block"
