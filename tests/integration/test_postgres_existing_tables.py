@@ -14,6 +14,7 @@ from publisher.sources.postgres.existing_rows import reading, snapshot, source
 from publisher.sources.postgres.existing_rows.reading import copied_key
 from publisher.sources.postgres.existing_rows.source import PostgresTables
 from tests.support.eventually import until
+from tests.support.keyed_copy import rows_of
 from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import NewPostgres, PostgresServer, new_database
 from tests.support.postgres_types import VERSION
@@ -400,3 +401,26 @@ def test_counting_that_takes_too_long_counts_less_far(scene: PostgresScene, monk
     assert key is not None
     chunk = scene.chunk("public.fine", None, key, ChunkLimits(rows=5_000))
     assert len(chunk.rows) == 500
+
+
+def test_a_type_of_an_extension_is_text_in_the_log_and_in_the_table(postgres_of_each: PostgresServer) -> None:
+    """As pgvector's and PostGIS's: types of their own with a modifier, in arrays and in domains."""
+    made = (
+        "CREATE TYPE vec",
+        "CREATE FUNCTION vec_in(cstring, oid, int4) RETURNS vec AS 'varcharin' LANGUAGE internal IMMUTABLE STRICT",
+        "CREATE FUNCTION vec_out(vec) RETURNS cstring AS 'varcharout' LANGUAGE internal IMMUTABLE STRICT",
+        "CREATE TYPE vec (INPUT = vec_in, OUTPUT = vec_out, TYPMOD_IN = varchartypmodin, TYPMOD_OUT=varchartypmodout)",
+        "CREATE DOMAIN embedding AS vec(9000)",
+        "CREATE TABLE t (id int PRIMARY KEY, v vec(9000), a vec[], d embedding)",
+    )
+    with new_database(postgres_of_each) as database, PostgresScene(postgres_of_each, database, *made) as scene:
+        scene.run(
+            "INSERT INTO t VALUES (1, '[1,2.5]', '{\"[1,2]\",NULL}', '[3]'), (2, NULL, NULL, NULL)",
+            "INSERT INTO t (id, v) VALUES (3, repeat('x', 8000)::vec)",
+            "UPDATE t SET d = '[4]' WHERE id = 3",
+        )
+        assert [column.type for column in scene.schemas["public.t"].columns] == ["int", "text", "text", "text"]
+        held = scene.copy.tables["public.t"]
+        assert held[("id", "1"),] == {"id": 1, "v": "[1,2.5]", "a": '{"[1,2]",NULL}', "d": "[3]"}
+        (chunk,) = scene.chunks("public.t", _ALL)
+        assert rows_of(chunk.rows, chunk.schema) == held

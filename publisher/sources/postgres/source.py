@@ -89,6 +89,7 @@ class PostgresSource:
         self._ended = False  # by the server, the last session that was asked
         self._moves_again_s = 0.0
         self._notices_again_s = 0.0
+        self._unnoticed = NO_PROBLEM  # why the last look at the tables failed
         self._problem = NO_PROBLEM
         self._answered_s = 0.0  # when the server was last asked with success
         self._furthest: Datamarker | None = None
@@ -439,8 +440,12 @@ class PostgresSource:
                     control, self._address.publication, seen.state.system, present, read
                 )
             )
+            problem = NO_PROBLEM
         except WormholeError as error:
-            _log.warning("the tables cannot be looked at: %s. Next: nothing, it is tried again", error.problem)
+            problem = error.problem
+        if problem and problem != self._unnoticed:
+            _log.warning("changes of rows that the log does not have are not noticed: %s", problem)
+        self._unnoticed = problem
         ended = time.monotonic()
         self._notices_again_s = ended + slots.rest_s(ended - began)
 
