@@ -59,7 +59,8 @@ def differences(held: Rows, shown: Rows) -> list[str]:
 
 
 def _values(row: update_pb2.Update, schema: Schema) -> dict[str, Value]:
-    return dict(zip(schema.names, values_of(row.after), strict=True))
+    """What the update says of the row: nothing where it was too large."""
+    return dict(zip(schema.names, values_of(row.after), strict=True)) if row.after else {}
 
 
 def _key(row: update_pb2.Update, schema: Schema) -> Key:

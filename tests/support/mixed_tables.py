@@ -186,6 +186,13 @@ def _mysql_kinds(flavour: str) -> list[Kind]:
     return found
 
 
+_HIDING: Final = {
+    "mysql": ("show_gipk_in_create_table_and_information_schema = OFF",),
+    "mariadb": ("system_versioning_asof = '2001-01-01 00:00:00'",),
+}
+"""Defaults of new sessions that hide columns or rows; the one that writes and compares began before."""
+
+
 class MySql:
     """MySQL, or MariaDB."""
 
@@ -199,6 +206,8 @@ class MySql:
         self._moment = next(kind for kind in self.kinds if kind.declared == "TIMESTAMP(6)")
         self._row_id = next(kind for kind in self.kinds if kind.declared == "BIGINT UNSIGNED")
         self._connection = server.connect(use_unicode=False, conv={})
+        for setting in _HIDING[server.flavour]:
+            self._run(f"SET GLOBAL {setting}")
         self._run(f"DROP DATABASE IF EXISTS {self.database}")
         self._run(f"CREATE DATABASE {self.database}")
         self._run(f"USE {self.database}")

@@ -9,6 +9,7 @@ from pymysql.connections import Connection
 
 from publisher.sources.mysql.connection import query, reading_answers
 from publisher.sources.mysql.existing_rows.snapshot import MariaSnapshots, MySqlSnapshots, Snapshots
+from publisher.sources.mysql.server_tables import show_all
 from publisher.sources.mysql.settings import parse_version
 from wormhole.model.problem import NO_PROBLEM, Problem
 
@@ -16,7 +17,6 @@ __all__ = ["Server", "ask_server", "prepare_session"]
 
 _IDENTITY: Final = "SELECT CONCAT(@@GLOBAL.server_id, '/', {}) AS identity"
 _SESSION: Final = (
-    "sql_mode = ''",
     "time_zone = '+00:00'",
     # Texts in the character set of their column: its bytes are decoded as those of the log.
     "character_set_results = NULL",
@@ -24,6 +24,8 @@ _SESSION: Final = (
     "sql_big_selects = 1",
     "lock_wait_timeout = 2",
 )
+_NOW: Final = "SET SESSION system_versioning_asof = DEFAULT"
+"""The rows that there are now, also where the server's default is to show those of another time."""
 _PACKET_ROOM: Final = 64 << 10
 _NO_GTIDS: Final = Problem(
     "gtid_mode is {} on this server: a snapshot's place in the log cannot be known without GTIDs",
@@ -68,4 +70,7 @@ def ask_server(connection: Connection[Any]) -> Server:
 def prepare_session(connection: Connection[Any], server: Server) -> None:
     """Raises :class:`~wormhole.model.errors.WormholeError`."""
     query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    show_all(connection)
     query(connection, f"SET SESSION {', '.join(_SESSION)}")
+    if server.mariadb:
+        query(connection, _NOW)
