@@ -183,8 +183,8 @@ def endless(answer: Callable[[socket.socket], Iterable[bytes]], honest: int) -> 
         assert not thread.is_alive()
 
 
-LOGIN, STATEMENT = 1, 3
-"""The client's packet that is answered: its account, or its first statement behind the one of the connection."""
+LOGIN, STATEMENT = 1, 4
+"""The client's packet that is answered: its account, or its first statement behind those of the connection."""
 
 
 def numbered(payloads: Iterable[bytes], sequence: int = 1) -> Iterator[bytes]:

@@ -36,6 +36,7 @@ EXTENDED: Final = (
     "tests/integration/test_mixed_tables.py",
     "tests/integration/test_mysql_differential.py",
     "tests/integration/test_mysql_existing_bounds.py",
+    "tests/integration/test_odd_settings.py",
     "tests/integration/test_mysql_existing_keys.py",
     "tests/integration/test_mysql_existing_refused.py",
     "tests/integration/test_mysql_existing_rows.py",

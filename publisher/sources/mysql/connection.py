@@ -87,6 +87,16 @@ _NONSENSE: Final = (
     "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
     "if a plain client gets right answers there, report this"
 )
+# What the server and init_connect may have set, and what would end a session or a statement of ours, refuse it, or give
+# its values another form. A comment is a statement of the servers whose version it names: M for MariaDB.
+_SETTINGS: Final = (
+    "SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = 18446744073709551615, "
+    "max_join_size = 18446744073709551615, sql_big_selects = 1, completion_type = 0, sql_auto_is_null = 0, "
+    "sql_quote_show_create = 1, wait_timeout = 28800, net_read_timeout = 600, net_write_timeout = 600"
+    "/*!50708 , max_execution_time = 0 */"
+    "/*M!100300 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, "
+    "idle_write_transaction_timeout = 0 */"
+)
 _MOST_GREETING_BYTES: Final = 1 << 20  # of all packets until the connection is open
 LONGEST_TEXT: Final = 512
 """Characters of an error's text that are shown: the server chooses it."""
@@ -118,8 +128,8 @@ _PASSING: Final = frozenset(
 
 
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
-    """A connection with ``SET NAMES utf8mb4`` and autocommit. All of it takes at most ``timeout_s`` once an address is
-    dialled, and so does a later query unless it says otherwise.
+    """A connection with ``SET NAMES utf8mb4``, autocommit and settings of its own. All of it takes at most
+    ``timeout_s`` once an address is dialled, and so does a later query unless it says otherwise.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` when nothing or nonsense answers or the server has no room,
     :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for a server that asks
@@ -139,6 +149,7 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
         connection.bound(most_bytes=_MOST_GREETING_BYTES)
         # The driver would leave a Unix socket open where nobody listens.
         connection.connect(_unix_socket(address.socket, timeout_s) if address.socket else None)
+        connection.query(_SETTINGS)
         opened: Connection[DictCursor] = connection
         return opened
 

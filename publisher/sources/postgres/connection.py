@@ -63,8 +63,9 @@ _WAITED_FOR: Final[dict[int, int]] = {
     pq.PollingStatus.WRITING: select.POLLOUT,
     pq.PollingStatus.READING: select.POLLIN,
 }
-# The first comes first: it would end the statement that sets the others.
-_UNBOUNDED: Final = {"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+# From the session's start on: it would end the statement that sets the others.
+_AT_ONCE: Final = "-c statement_timeout=0"
+_UNBOUNDED: Final = {"lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 _UNBOUNDED_SINCE: Final = ((140000, "idle_session_timeout"), (170000, "transaction_timeout"))
 _PLAIN: Final = {
     "client_min_messages": "error",
@@ -378,7 +379,7 @@ def _conninfo(address: Address, found: list[str], proof: dict[str, str], *, wals
         **({} if address.socket else _TCP),
     }
     # Without these two libpq would take what is in its environment variables.
-    given = {name: value for name, value in given.items() if value} | {"password": "", "options": ""} | proof
+    given = {name: value for name, value in given.items() if value} | {"password": "", "options": _AT_ONCE} | proof
     return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items())
 
 

@@ -17,11 +17,8 @@ __all__ = ["Server", "ask_server", "prepare_session"]
 
 _IDENTITY: Final = "SELECT CONCAT(@@GLOBAL.server_id, '/', {}) AS identity"
 _SESSION: Final = (
-    "time_zone = '+00:00'",
     # Texts in the character set of their column: its bytes are decoded as those of the log.
     "character_set_results = NULL",
-    "sql_select_limit = 18446744073709551615",
-    "sql_big_selects = 1",
     "lock_wait_timeout = 2",
 )
 _NOW: Final = "SET SESSION system_versioning_asof = DEFAULT"

@@ -129,7 +129,7 @@ def test_a_server_that_answers_byte_by_byte_does_not_stretch_the_time(said: byte
 
 def test_an_answer_byte_by_byte_does_not_stretch_the_time_of_a_statement() -> None:
     def damage(number: int, data: bytes) -> bytes:
-        return data if number < 3 else data[:10]
+        return data if number < 4 else data[:10]
 
     with serving(damage) as hostile:
         connection: Any = connect(hostile.address)
@@ -160,7 +160,7 @@ def test_an_answer_without_end_is_given_up_at_the_budget(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "MOST_ANSWER_BYTES", 1 << 20)
     head, column, end, row = STATEMENTS[-1][1][:4]
     rows = packets([head, column, end, *[row] * 10_000], 1)
-    with serving(lambda number, data: data if number < 3 else rows) as hostile:
+    with serving(lambda number, data: data if number < 4 else rows) as hostile:
         connection = connect(hostile.address)
         with pytest.raises(SourceUnavailable, match="larger than it may be") as error:
             query(connection, "SELECT 1")
