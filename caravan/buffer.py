@@ -38,12 +38,16 @@ def _uncounted(size: int) -> None:
 
 
 class Entry:
-    """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes)."""
+    """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes).
 
-    __slots__ = ("_bodies", "_grown", "_moved", "_selections", "_views", "segment", "size")
+    ``behind_bytes``: of log, from the begin of the transaction in which it begins; 0 between transactions.
+    """
 
-    def __init__(self, segment: Segment, grown: Callable[[int], None]) -> None:
+    __slots__ = ("_bodies", "_grown", "_moved", "_selections", "_views", "behind_bytes", "segment", "size")
+
+    def __init__(self, segment: Segment, grown: Callable[[int], None], behind_bytes: int = 0) -> None:
         self.segment = segment
+        self.behind_bytes = behind_bytes
         self.size = segment.memory
         self._grown = grown
         self._bodies: dict[tuple[str, str], Body | None] = {}
@@ -216,12 +220,13 @@ def _index(run: Run, ordinal: int, tx: int) -> int:
 class ChangeBuffer:
     """Segments in log order, the oldest dropped when the reader's owner says so."""
 
-    __slots__ = ("_entries", "_first", "_inside", "_of_all", "_of_shard", "place", "size")
+    __slots__ = ("_entries", "_first", "_inside", "_of_all", "_of_shard", "_open_bytes", "place", "size")
 
     def __init__(self, place: LogPosition) -> None:
         self._entries: deque[Entry] = deque()
         self._first = 0
         self._inside = False
+        self._open_bytes = 0  # of log, of the transaction inside which the newest segment ends
         # Numbers of segments, ascending; those that were dropped are forgotten now and then.
         self._of_shard: dict[str, list[int]] = {}
         self._of_all: list[int] = []  # each flow has to look at them
@@ -258,7 +263,8 @@ class ChangeBuffer:
         else:
             for shard in segment.runs:
                 self._of_shard.setdefault(shard, []).append(self.end)
-        entry = Entry(segment, self._grow)
+        entry = Entry(segment, self._grow, self._open_bytes)
+        self._open_bytes = self._open_bytes + segment.log_bytes if segment.marker is None else 0
         self._entries.append(entry)
         self.size += entry.size
         self.place = segment.end
@@ -274,7 +280,7 @@ class ChangeBuffer:
             if not any(undone(segment, shard, self.place, begun) for shard, begun in opened.items()):
                 continue
             rest = {shard: run for shard, run in piece.runs.items() if shard not in opened}
-            emptied = self._entries[at] = Entry(replace(piece, runs=rest), self._grow)
+            emptied = self._entries[at] = Entry(replace(piece, runs=rest), self._grow, entry.behind_bytes)
             self.size += emptied.size - entry.size
             entry.drop()
 
@@ -306,6 +312,14 @@ class ChangeBuffer:
     def segment(self, number: int) -> Segment:
         """Segment ``number``, which was read and not dropped."""
         return self._entries[number - self._first].segment
+
+    def behind_bytes(self, number: int) -> int:
+        """Bytes of log that a flow would have to read again which takes segment ``number`` next: from the begin of the
+        transaction in which that begins; 0 between transactions, and while that begin is buffered.
+        """
+        if not self._entries or not self._entries[0].behind_bytes:
+            return 0
+        return self._entries[number - self._first].behind_bytes if number < self.end else self._open_bytes
 
     def next_of(self, shard: str, number: int) -> int:
         """Number of the first segment from ``number`` on that a flow of ``shard`` has to look at; :attr:`end` when

@@ -6,7 +6,8 @@ full the caravan either waits for its slowest flow or leaves it behind:
 
 * no flow has taken everything that was read: waiting delays no flow, so the reader waits;
 * otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more),
-  unless the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too.
+  unless the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too. Inside a
+  transaction that the buffer does not hold whole it is patient first (:mod:`caravan.patience`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Protocol
 
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
+from caravan.patience import Patience
 from caravan.rate import RateCap
 from wormhole.host.waiting import wait_at_most
 from wormhole.model.position import Datamarker
@@ -30,6 +32,7 @@ __all__ = ["Caravan", "CaravanSettings", "RowsWatch"]
 
 _WAIT_S = 0.25  # how long a reader waits at the live end before it looks whether it should stop
 _SHORT_PAUSE_S = 0.02
+_PATIENCE_S = 0.05  # between two looks at flows that are waited for
 _RATE_WINDOW_S = 5.0
 _LONGEST_PAUSE_S = 0.25  # a target rate may rise while its reader pays for one huge update
 
@@ -102,6 +105,7 @@ class Caravan:
         self._reader = reader
         self._settings = settings
         self._pace = RateCap(rate)
+        self._patience = Patience()
         self._room = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"caravan-{number}")
         self._reads: deque[tuple[float, int]] = deque()
@@ -123,6 +127,7 @@ class Caravan:
         self.flows.discard(flow)
         self._ahead.discard(flow)
         self._of_shard.get(flow.shard, set()).discard(flow)
+        self._patience.forget(flow)
         flow.leave(state, cause)
         self.moved()
 
@@ -158,7 +163,7 @@ class Caravan:
         last_read = 0.0
         was_small = False
         while True:
-            await self._make_room()
+            await self._make_room(clock)
             asked = await self._allowance(last_read, clock)
             if self._closing:
                 return
@@ -227,7 +232,7 @@ class Caravan:
             return
         await wait_at_most(self._stopped, seconds)
 
-    async def _make_room(self) -> None:
+    async def _make_room(self, clock: Callable[[], float]) -> None:
         budget = self._settings.budget(self)
         buffer = self.buffer
         while buffer.size > budget and not self._closing:
@@ -236,11 +241,16 @@ class Caravan:
                 self.trim(budget)
                 continue
             held_up = any(flow.cursor == buffer.end for flow in self.flows)
-            if held_up and self._settings.may_leave(self):
-                self._leave_behind(tail, "slower than its caravan: left behind")
-                continue
             self._room.clear()
             self.waits = True
+            if held_up and self._settings.may_leave(self):
+                if slow := self._patience.ends(tail):
+                    self._leave_behind(slow, "slower than its caravan: left behind")
+                    continue
+                since = clock()
+                await wait_at_most(self._room, _PATIENCE_S)
+                self._patience.wait(tail, clock() - since)
+                continue
             await self._room.wait()
 
     def trim(self, budget: int) -> None:
@@ -257,7 +267,7 @@ class Caravan:
         while before - self.buffer.size < size and self.buffer.end - self.buffer.first > 1:
             tail = self._tail()
             if tail:
-                if not self._settings.may_leave(self):
+                if not self._settings.may_leave(self) or len(self._patience.ends(tail)) < len(tail):
                     break
                 self._leave_behind(tail, "evicted: furthest behind when the change buffers were over their budget")
             self.buffer.drop_oldest()
@@ -272,6 +282,7 @@ class Caravan:
 
     def _leave_behind(self, flows: list[CaravanFlow], cause: str) -> None:
         for flow in flows:
+            flow.go_back()
             self.leave(flow, CaravanFlowState.WAITING, cause)
             self._settings.left(self, flow)
 

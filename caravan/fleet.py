@@ -284,7 +284,9 @@ class Fleet:
         place = caravan.buffer.place
         if caravan.ahead:
             self._ahead_at[caravan.number] = now
-        settled = not caravan.flows or now - self._ahead_at[caravan.number] >= _SETTLED_S
+        settled = not caravan.flows or (
+            now - self._ahead_at[caravan.number] >= _SETTLED_S and all(flow.may_go_back for flow in caravan.flows)
+        )
         return CaravanView(caravan.number, caravan.buffer.start, place, len(caravan.flows), settled)
 
     def _wanting(self, lead: Caravan | None) -> Iterable[CaravanFlow]:
@@ -524,6 +526,8 @@ class Fleet:
         if caravan is None:
             return
         riders = tuple(caravan.flows)
+        for rider in riders:
+            rider.go_back()
         self._close(number, f"goes to {flow.place} for {flow.name}: {cause}")
         started = await self._start_for(flow, cause)
         if started is not None:

@@ -111,6 +111,7 @@ class CaravanFlow:
         self._passed: LogGap | None = None
         self._skipped = ""
         self._replaced: list[str] = []
+        self._went_back: tuple[LogPosition, int] | None = None  # from where, and how much of log
         self._reaches_back: list[tuple[LogPosition, LogPosition]] = []  # by place: from where its marker is read
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
@@ -140,6 +141,25 @@ class CaravanFlow:
     def explain(self, cause: str, hint: str = "") -> None:
         """Why it waits, and the next step."""
         self.cause, self.hint = cause, hint
+
+    @property
+    def behind_bytes(self) -> int:
+        """Bytes of log that are read again if it leaves its caravan now; see :class:`~caravan.buffer.ChangeBuffer`."""
+        return 0 if self._buffer is None else self._buffer.behind_bytes(self._cursor)
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether it is twice as far inside its transaction as when it last had to go back to the begin of that."""
+        if self._went_back is None or self._went_back[0] != self.place:
+            return True
+        return self.behind_bytes >= 2 * self._went_back[1]
+
+    def go_back(self) -> None:
+        """It is about to leave its caravan, for one that reads its transaction from the begin."""
+        size = self.behind_bytes
+        if self._went_back is not None and self._went_back[0] == self.place:
+            size = max(size, self._went_back[1])
+        self._went_back = (self.place, size) if size else None
 
     def verify(self) -> None:
         """The log is still the one that ``marker`` came from."""
