@@ -258,9 +258,13 @@ class Life:
         self._numbers += 1
         key, value, stamp = self._key(), self._value(), self._numbers.to_bytes(8, "little")
         prefix = varint(self._store.number(family)) + string(key + stamp)
-        if self._rng.random() < 0.7:
+        chance = self._rng.random()
+        if chance < 0.6:
             self._store.write_raw(batch(0, [b"\x05" + prefix + string(value)]))
             self._expected.append(("upsert", family, (key, stamp), (value,)))
+        elif chance < 0.8:
+            self._store.write_raw(batch(0, [b"\x0e" + prefix + string(key + b"~" + stamp)]))
+            self._expected.append(("delete_range", family, (key, stamp), ()))
         else:
             self._store.write_raw(batch(0, [b"\x04" + prefix]))
             self._expected.append(("delete", family, (key, stamp), ()))

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from publisher.sources.rocksdb.doctor import check
 from publisher.sources.rocksdb.existing_rows import RocksTables
+from publisher.sources.rocksdb.source import RocksSource
 from tests.support.rocks_java import JavaStore, Options
 from tests.support.rocks_options import Life
 from tests.support.rocksdb_wal import batch, string, varint
 from tests.support.seed import SEED
-from wormhole.model.errors import UnreadableTable
+from wormhole.model.errors import UnreadableTable, UnsupportedLog
+from wormhole.model.findings import Severity
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
 from wormhole.ports.table_source import ChunkLimits
@@ -45,6 +48,45 @@ def test_whatever_the_options_everything_written_is_read(tmp_path: Path) -> None
         finally:
             life.close()
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("policy", ["WRITE_PREPARED", "WRITE_UNPREPARED"])
+@pytest.mark.parametrize("prepared", [True, False], ids=["prepared", "plain"])
+@pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "in one file"])
+def test_a_database_that_numbers_batches_is_refused_and_named_by_doctor(
+    tmp_path: Path, policy: str, prepared: bool, flushed: bool
+) -> None:
+    store = JavaStore(tmp_path / "store")
+    store.open(policy, {"WAL_ttl_seconds": "3600"}, {"default": {}})
+    if prepared:
+        store.begin("one", [("put", "default", b"a", b"1"), ("put", "default", b"b", b"1")])
+        store.prepare("one")
+        store.commit("one")
+    else:
+        store.write([("put", "default", b"a", b"1"), ("put", "default", b"b", b"1")])
+    if flushed:
+        store.flush()
+    store.write([("put", "default", b"c", b"1")])
+    store.flush_wal()
+    source = RocksSource(
+        store.path,
+        log="log",
+        state_dir=tmp_path / "state",
+        sharding=Sharding("log"),
+        max_update_bytes=1 << 26,
+        disk_budget=1 << 30,
+    )
+    source.start()
+    try:
+        with pytest.raises(UnsupportedLog):
+            source.latest()
+        found = {one.check: one for one in check(f"rocksdb://{store.path}", tmp_path / "state").findings}
+        assert found["log"].severity is Severity.PROBLEM
+        assert found["log"].next_step
+    finally:
+        source.stop()
+        store.close()
+        store.end()
 
 
 _ALL = ChunkLimits(rows=1_000_000, bytes=1 << 30, seconds=60.0)
