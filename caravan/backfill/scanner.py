@@ -277,7 +277,10 @@ class Scanner:
                 if table.refused and wanted(table.name):
                     backfill.refuse(table.name, table.refused)
             for name in backfill.request.tables:
-                if name not in self._catalog.tables and not any(sign in name for sign in "*?["):
+                missing = name not in self._catalog.tables and not any(sign in name for sign in "*?[")
+                if missing and wanted(
+                    name
+                ):  # of a shard of one table that the flow does not want: nothing is looked up
                     backfill.refuse(name, Problem(f"there is no table {name}", "correct the name"))
             backfill.offer(
                 (name, known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -140,11 +141,16 @@ def ended(control: FlowControl, how: str, generation: int, rows: int) -> FlowCon
 
 
 def tables_of_shard(shard: str, log: str, sharding: Sharding) -> tuple[str, ...]:
-    """Patterns of the tables whose rows are in a shard; empty: any table may have some there."""
-    if sharding.by not in ("table", "database"):
+    """Patterns of the tables whose rows are in a shard; empty: any table may have some there.
+
+    Beside the shards of hashes there is one for each table without a key.
+    """
+    if sharding.by == "log":
+        return ()
+    if sharding.by == "hash" and re.fullmatch(rf"{re.escape(log)}\.\d+of{sharding.count}", shard):
         return ()
     name = ".".join(unquote(part) for part in shard.removeprefix(f"{log}.").split("."))
-    return (glob.escape(name) if sharding.by == "table" else f"{glob.escape(name)}.*",)
+    return (f"{glob.escape(name)}.*" if sharding.by == "database" else glob.escape(name),)
 
 
 def compiled(where: str, formats: ValueFormats, source: Capabilities) -> Filter | None:

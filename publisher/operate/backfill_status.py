@@ -68,7 +68,7 @@ def planned_status(
     for table in tables[:_MOST_TABLES]:
         state = "refused" if table.refused else "waiting"
         described = message.progress.add(table=table.name, state=state, refused=problem_to_message(table.refused))
-        if table.name in estimates:
+        if table.name in estimates and not table.refused:
             described.rows_estimate = estimates[table.name]
     wanted = [table.name for table in tables if not table.refused]
     if wanted and all(name in estimates for name in wanted):
@@ -176,7 +176,7 @@ def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estim
             described.state = "done"
         else:
             described.state = "running" if name == message.table else "waiting"
-        if name in estimates:
+        if name in estimates and name not in progress.refused:  # of these nothing is sent, to no shard
             described.rows_estimate = estimates[name]
     if not progress.offered or any(name not in estimates for name in left):
         return

@@ -377,7 +377,7 @@ async def test_a_host_with_nothing_to_run_says_so(browser: str) -> None:
         seen = await page.evaluate("document.body.innerText")
         assert "Nothing runs here" in seen
         assert not await page.evaluate(_GREEN)
-        assert "No application receives" in seen
+        assert "This host serves no log" in seen
         assert (await page.evaluate(_CONTRAST))["faults"] == []
         state.publishers[LogKey("shop", "main", "db1")] = PublisherState(LogKey("shop", "main", "db1"), Phase.STARTING)
         state.changed()

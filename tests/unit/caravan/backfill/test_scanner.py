@@ -190,9 +190,11 @@ async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on() -> 
     async with running(world):
         receiver = world.join()
         named = world.join(tables=("t", "gone"))
+        unwanted = world.join(text='table == "t"', tables=("u",))
         await world.finished()
         assert receiver.backfill.refused == {"u": Problem("it has no key", "give it one")}
         assert named.backfill.refused == {"gone": Problem("there is no table gone", "correct the name")}
+        assert unwanted.backfill.refused == {}, "of the shard of a table that its filter does not want"
         assert len(receiver.copy.reads) == 2
 
 
