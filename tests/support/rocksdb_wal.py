@@ -131,8 +131,8 @@ class Names:
     def name(self, column_family: int) -> str | None:
         return self.names.get(column_family)
 
-    def timestamp_size(self, column_family: int) -> int:
-        return self.sizes.get(column_family, 0)
+    def timestamp_size(self, column_family: int) -> int | None:
+        return self.sizes.get(column_family)
 
 
 class OneTime:

@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _CHUNK: Final = 1 << 20
 _TIMESTAMPED: Final = ".u64ts"  # comparators of RocksDB's own with user-defined timestamps end their name so
 _TIMESTAMP_BYTES: Final = 8
+_WITHOUT_TIMESTAMP: Final = frozenset({"leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator"})
 
 
 class FamilyCatalogue:
@@ -52,12 +53,15 @@ class FamilyCatalogue:
                 self._refresh()
             return self._names.get(column_family)
 
-    def timestamp_size(self, column_family: int) -> int:
+    def timestamp_size(self, column_family: int) -> int | None:
         """See the port."""
         with self._lock:
             if column_family not in self._comparators:
                 self._refresh()
-            return _TIMESTAMP_BYTES if self._comparators.get(column_family, "").endswith(_TIMESTAMPED) else 0
+            comparator = self._comparators.get(column_family, "")
+            if comparator.endswith(_TIMESTAMPED):
+                return _TIMESTAMP_BYTES
+            return 0 if comparator in _WITHOUT_TIMESTAMP else None
 
     def names(self) -> dict[int, str]:
         """All families known, after a look into the MANIFEST."""

@@ -49,8 +49,9 @@ class Catalogue(Protocol):
         """
         ...
 
-    def timestamp_size(self, column_family: int) -> int:
-        """Bytes of user-defined timestamp at the end of its keys; 0: it has none."""
+    def timestamp_size(self, column_family: int) -> int | None:
+        """Bytes of user-defined timestamp at the end of its keys; 0: it has none; ``None``: its comparator is one of
+        the program's own, so that only the log has the size."""
         ...
 
 

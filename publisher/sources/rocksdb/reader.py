@@ -241,6 +241,9 @@ class RocksReader:
         timestamp = wal.timestamps.get(number)
         if timestamp is None:
             timestamp = self._catalogue.timestamp_size(number)
+        if timestamp is None:  # the log has it before the family's first change, which may be before the place
+            wal.read_timestamps(self._cursor.at)
+            timestamp = wal.timestamps.get(number, 0)
         shard = 0
         if self._by == "hash":
             shard = HASHED

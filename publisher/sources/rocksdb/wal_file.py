@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -302,6 +303,15 @@ class WalFile:
         if self.zstd or len(head) < _HEAD.size:
             head = self.open_payload(begin).read(_HEAD.size)
         return Record(begin, end, *_HEAD.unpack(head.ljust(_HEAD.size, b"\0")))
+
+    def read_timestamps(self, before: int) -> None:
+        """Read the sizes of timestamps that the file has before offset ``before``, for a reader that began behind
+        them."""
+        with closing(WalFile(self.path, self.number)) as walk:
+            for record in walk.records():
+                if record.end >= before:
+                    break
+            self.timestamps.update(walk.timestamps)
 
     def later_record(self, at: int) -> int | None:
         """The place of a valid fragment of this log behind ``at``, where there is none; ``None``: there is none

@@ -320,6 +320,20 @@ def test_timestamp_sizes_that_did_not_fit_into_their_block_are_found_in_the_next
     assert [u.key for u in updates_of(segments(reader))] == [(b"key", b"time")]
 
 
+def test_timestamp_sizes_before_the_place_count(tmp_path: Path) -> None:
+    """Of a comparator of the program's own, whose size only the log has."""
+    writer = numbered(1, 1)
+    writer.meta(10, struct.pack("<IH", 3, 4))
+    for i in (2, 3):
+        writer.add(batch(i, [put(b"key%d" % i + b"time", b"v", family=3)]))
+    write(tmp_path, 4, bytes(writer.data))
+    whole = list(segments(open_reader(tmp_path), max_bytes=1))
+    places = [segment.marker for segment in whole]
+    assert updates_of(whole)[1:] == updates_of(segments(open_reader(tmp_path, places[0])))
+    last = updates_of(segments(open_reader(tmp_path, places[1])))
+    assert [u.key for u in last] == [(b"key3", b"time")]
+
+
 def per_batch(sequence: int, keys: int) -> bytes:
     """A batch as write-prepared databases log it: one sequence number for all, and a no-op behind them."""
     return batch(sequence, [put(b"k%d" % n, b"v") for n in range(keys)] + [b"\x0d"], keys)
