@@ -69,6 +69,7 @@ def test_for_programs_with_one_that_is_silent(admin: FakeAdmin) -> None:
         "error": "ValueError: no such user",
         "bytes": 99,
         "retrying": False,
+        "parked_by": None,
     }
     assert told["dead_letters"][1]["retrying"] is True
     assert (code, err) == (3, "warning: h:9 is silent\n")
