@@ -9,7 +9,7 @@ from typing import Final
 
 from wormhole.admin.admin_service import Answer, check_application, nearest, owner_of, publisher_name
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.errors import Retryable, StreamBroken, UsageError
+from wormhole.model.errors import Fatal, Retryable, StreamBroken, UsageError
 from wormhole.wire.backfills import has_ended
 from wormholectl.show.backfills import FlowBackfill
 
@@ -17,6 +17,8 @@ __all__ = ["backfills_of", "flows_named", "flows_of", "running_of", "tables_of",
 
 _PATTERN: Final = re.compile(r"[*?\[]")
 _EVERY_S: Final = 1.0
+_PATIENCE_S: Final = {"held": 60.0, "paused": 60.0, "needs_replay": 60.0, "unassigned": 600.0}
+"""By state: after so long a flow is taken for one that does not go on before somebody acts."""
 
 
 def backfills_of(answers: Sequence[Answer], application: str = "") -> list[FlowBackfill]:
@@ -115,8 +117,10 @@ def wait_until_ended(
     """Ask every second until every backfill of the application has ended; returns these. ``flows``: only theirs.
 
     ``show``: is given each round's backfills, and the problems of publishers that do not answer. A publisher that does
-    not answer for now is asked again. Raises :class:`~wormhole.model.errors.UsageError` when there is no backfill.
+    not answer for now is asked again. Raises :class:`~wormhole.model.errors.UsageError` when there is no backfill, and
+    :class:`~wormhole.model.errors.Fatal` when none of those that are left goes on by itself.
     """
+    stopped_since: dict[tuple[str, str], float] = {}
     while True:
         try:
             answers = ask()
@@ -129,7 +133,15 @@ def wait_until_ended(
                 if one.status is not None and (not flows or one.flow in flows)
             ]
             problems = [answer.problem for answer in answers if answer.may_have(application)]
-            show(found, problems)
+            left = {one.flow for one in found if one.status is not None and not has_ended(one.status)}
+            stopped = _stopped(answers, left)
+            show(found, [*problems, *stopped.values()])
+            now = clock.monotonic()
+            stopped_since = {key: stopped_since.get(key, now) for key in stopped}
+            if left and {flow for flow, _ in stopped} == left:
+                over = [key for key, since in stopped_since.items() if now - since >= _PATIENCE_S[key[1]]]
+                if len(over) == len(left):
+                    raise _given_up(application, [stopped[key] for key in over], over[0][0])
             if not problems and not found:
                 raise UsageError(
                     f"no flow of {application} has a backfill",
@@ -138,3 +150,23 @@ def wait_until_ended(
             if not problems and all(one.status is None or has_ended(one.status) for one in found):
                 return found
         clock.pause(_EVERY_S)
+
+
+def _stopped(answers: Sequence[Answer], flows: Collection[str]) -> dict[tuple[str, str], str]:
+    """Those of the flows that do not go on by themselves, by name and state, each with its cause."""
+    return {
+        (flow.flow, flow.state): f"{flow.flow} is {flow.state}{f': {flow.cause}' if flow.cause else ''}"
+        for answer in answers
+        if answer.status is not None
+        for flow in answer.status.flows
+        if flow.flow in flows and flow.state in _PATIENCE_S
+    }
+
+
+def _given_up(application: str, stopped: Sequence[str], first: str) -> Fatal:
+    more = f" (and {len(stopped) - 1} more flows)" if len(stopped) > 1 else ""
+    return Fatal(
+        f"nothing is read, and the command does not wait any longer: {stopped[0]}{more}",
+        hint=f"`wormholectl why-lag {first}` says what to do; what was begun goes on when the flow does, and "
+        f"`wormholectl backfill show {application}` has the result",
+    )

@@ -9,8 +9,10 @@ from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
+from wormhole.host.clock import Clock
 from wormhole.model.errors import Fatal
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.backfill_flows import wait_until_ended
 from wormholectl.show.backfills import FlowBackfill, progress_line
 
 AT = ("-p", "h:7")
@@ -250,3 +252,44 @@ def test_for_programs(admin: FakeAdmin, backfill: admin_pb2.BackfillStatus) -> N
     check("backfill-progress", first)
     check("backfill-show", last)
     assert json.loads(first)["progress"] == {"rows": 600_000, "share": 1.0}
+
+
+@pytest.mark.parametrize(("state", "seconds"), [("held", 60), ("paused", 60), ("unassigned", 600)])
+def test_waiting_ends_when_no_flow_goes_on_by_itself(
+    state: str, seconds: int, admin: FakeAdmin, backfill: admin_pb2.BackfillStatus
+) -> None:
+    """A verification in cron would wait for ever."""
+    told = admin.answers[0].status
+    assert told is not None
+    told.flows[0].state, told.flows[0].cause = state, "its handler failed"
+    now, said = [0.0], list[str]()
+
+    def pause(pause_s: float) -> None:
+        now[0] += pause_s
+        told.flows[0].state = "live" if now[0] == 30.0 else state  # it went on for a moment
+        assert now[0] < 2_000, "it waits for ever"
+
+    clock = Clock(monotonic=lambda: now[0], pause=pause)
+    with pytest.raises(Fatal) as raised:
+        wait_until_ended(lambda: admin.answers, "cache", lambda _, problems: said.extend(problems), clock)
+    assert now[0] == 31 + seconds
+    assert f"cache/db1 is {state}: its handler failed" in said
+    assert f"cache/db1 is {state}: its handler failed" in raised.value.message
+    assert "wormholectl why-lag cache/db1" in str(raised.value.hint)
+
+
+def test_waiting_goes_on_while_one_flow_does(admin: FakeAdmin, backfill: admin_pb2.BackfillStatus) -> None:
+    told = admin.answers[0].status
+    assert told is not None
+    told.flows[1].flow = "cache/db2"
+    told.flows[1].backfill.CopyFrom(running())
+    told.flows[1].state, told.flows[0].state = "held", "live"
+    now = [0.0]
+
+    def pause(pause_s: float) -> None:
+        now[0] += pause_s
+        if now[0] == 500.0:
+            backfill.state = told.flows[1].backfill.state = "done"
+
+    clock = Clock(monotonic=lambda: now[0], pause=pause)
+    assert len(wait_until_ended(lambda: admin.answers, "cache", lambda *_: None, clock)) == 2
