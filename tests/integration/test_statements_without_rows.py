@@ -9,7 +9,7 @@ import pytest
 
 from publisher.sources.postgres.address import parse
 from publisher.sources.postgres.connection import connect
-from publisher.sources.postgres.doctor_publication import named_values_findings
+from publisher.sources.postgres.doctor_publication import named_values_findings, unlogged_partition_findings
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
@@ -73,10 +73,13 @@ def test_each_is_in_the_log_or_noticed_or_on_the_page(scene: PostgresScene) -> N
 def test_doctor_names_what_nothing_can_notice(scene: PostgresScene) -> None:
     """Columns whose text is another one when what they name is renamed; also arrays of them."""
     scene.sql("CREATE TABLE a (id int PRIMARY KEY, v regclass)", "CREATE TABLE b (id int PRIMARY KEY, v aclitem[])")
+    scene.sql("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    scene.sql("CREATE UNLOGGED TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)")
     connection = connect(parse(scene.url, "log"))
-    (finding,) = named_values_findings(connection)
+    (names,), (partitions,) = named_values_findings(connection), unlogged_partition_findings(connection)
     connection.close()
-    assert "public.a, public.b" in finding.what
+    assert "public.a, public.b" in names.what
+    assert "partitions public.p1 are" in partitions.what
 
 
 def test_what_changed_while_no_publisher_ran_is_noticed_at_its_start(scene: PostgresScene) -> None:

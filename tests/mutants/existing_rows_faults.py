@@ -110,4 +110,20 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         tests=(f"{_POSTGRES}/existing_rows/test_definition.py",),
         promise="keys are compared as their index orders them",
     ),
+    Fault(
+        name="a-file-that-truncate-made-is-a-change",
+        file="publisher/sources/postgres/reader.py",
+        old="            truncated = change.files and ",
+        new="            truncated = False and ",
+        tests=(f"{_POSTGRES}/test_reader.py",),
+        promise="a TRUNCATE, which is in the log, asks for no backfill",
+    ),
+    Fault(
+        name="a-partition-is-attached-without-a-word",
+        file="publisher/sources/postgres/table_facts.py",
+        old="    return leaf in before.known or leaf in now.altered\n",
+        new="    return False\n",
+        tests=(f"{_POSTGRES}/test_table_facts.py",),
+        promise="rows of a table that becomes a partition are reported",
+    ),
 ]

@@ -12,6 +12,7 @@ from publisher.sources.postgres.doctor_publication import (
     identity_findings,
     named_values_findings,
     publication_findings,
+    unlogged_partition_findings,
 )
 from publisher.sources.postgres.doctor_slots import budget_findings, slot_findings
 from publisher.sources.postgres.growth import measure_growth
@@ -58,6 +59,7 @@ def check(address: Address) -> Report:
         report.findings += publication_findings(connection, state, address, tables)
         report.findings += identity_findings(tables, address.publication)
         report.findings += named_values_findings(connection)
+        report.findings += unlogged_partition_findings(connection)
         report.findings += slot_findings(connection, state, address)
         report.findings += budget_findings(connection, state)
         report.findings += _sessions(state, address) if replicates else ()

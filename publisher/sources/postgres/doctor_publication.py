@@ -20,6 +20,7 @@ __all__ = [
     "named_values_findings",
     "publication_findings",
     "remedy",
+    "unlogged_partition_findings",
     "wanted_publication",
 ]
 
@@ -106,6 +107,23 @@ def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator
             f"{named(full)} {'has' if len(full) == 1 else 'have'} no primary key (REPLICA IDENTITY FULL)",
             "the updates of each are one shard, without a key",
             "give them a primary key that is not DEFERRABLE",
+        )
+
+
+def unlogged_partition_findings(connection: Connection) -> Iterator[Finding]:
+    """Partitions whose changes are not in the log, though the table that they are of is published."""
+    rows = connection.query(
+        "SELECT format('%s.%s', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608
+        "WHERE c.relispartition AND (c.relpersistence = 'u' AND c.relkind = 'r' OR c.relkind = 'f') "
+        f"ORDER BY 1 LIMIT {MOST_NAMED}"
+    )
+    if rows:
+        yield Finding(
+            "unlogged_partition",
+            WARN,
+            f"the partitions {', '.join(str(one) for (one,) in rows)} are unlogged or foreign tables",
+            "changes of their rows are not delivered, while a backfill sends the rows",
+            "ALTER TABLE ... SET LOGGED, and then start a backfill of the table that they are of",
         )
 
 

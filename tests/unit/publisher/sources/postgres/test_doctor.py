@@ -41,6 +41,7 @@ class Server:
         self.sends: Row = ("t", "t", "t", "t", "t", "1000000000", "f")  # four operations, by root, age, all tables
         self.filtered: list[Row] = []
         self.named_values: list[Row] = []
+        self.unlogged: list[Row] = []
         self.generated: list[Row] = []
         self.publishes_generated = "n"
         self.awaited: list[Row] = []
@@ -61,6 +62,7 @@ class Server:
             "attgenerated": self.generated,
             "pg_publication_rel": self.filtered,
             "aclitem": self.named_values,
+            "relispartition AND (c.relpersistence": self.unlogged,
             "synchronized_standby_slots": self.awaited,
             "pg_locks": self.movers,
             "idle_replication_slot_timeout": [(self.idle,)],
@@ -218,8 +220,10 @@ def test_what_a_publication_leaves_out(examine: Examine, sends: Row, check: str,
 
 def test_columns_that_a_rename_changes_are_named(examine: Examine) -> None:
     server = Server()
-    server.named_values = [("public.jobs",)]
-    assert "public.jobs" in named(examine(server))["named_values"].what
+    server.named_values, server.unlogged = [("public.jobs",)], [("public.orders_2026",)]
+    found = named(examine(server))
+    assert "public.jobs" in found["named_values"].what
+    assert "public.orders_2026" in found["unlogged_partition"].what
 
 
 def test_filters_of_a_publication_are_named(examine: Examine) -> None:
