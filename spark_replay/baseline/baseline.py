@@ -253,14 +253,16 @@ class _Baseline:
 
     @contextmanager
     def _progress(self) -> Iterator[None]:
-        """Say how far the ranges are, every few seconds."""
+        """Say how far the ranges are, at once and every few seconds."""
         ended = threading.Event()
 
         def watch() -> None:
-            while not ended.wait(_PROGRESS_S):
+            while True:
                 with suppress(WormholeError):  # it is only said
                     done = len(self._folder.storage.files(f"{FOLDER}/done"))
                     self._pace.say(f"read {done:,} of {len(self._plan.ranges):,} ranges")
+                if ended.wait(_PROGRESS_S):
+                    return
 
         watcher = threading.Thread(target=watch, name="progress", daemon=True)
         watcher.start()

@@ -67,6 +67,7 @@ class Driver:
             with ThreadPoolExecutor(self._at_once, thread_name_prefix="replay") as pool:
                 futures = [pool.submit(run.run) for run in self.runs]
                 try:
+                    self._look()  # from the first second on
                     while wait(futures, timeout=_LOOK_S).not_done:
                         self._look()
                 except BaseException:  # Ctrl-C

@@ -382,7 +382,8 @@ def test_a_host_is_drained_and_used_again(shop: Shop) -> None:
         f"error: {drained}",
         f"  next: `wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over",
     ]
-    assert shop("lag", "cache")[:2] == (3, f"UNREACHABLE cache: {drained}\n")
+    undo = f"`wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over"
+    assert shop("lag", "cache")[:2] == (3, f"UNREACHABLE cache: {drained}. Next: {undo}\n")
     shop.told("drain", "drain", "alpha", "--undo", "--yes")
     shop.until(lambda: shop.admin and shop("flows")[0] == 0, "the publisher is back")
     shop.caught_up()

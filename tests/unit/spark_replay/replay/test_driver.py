@@ -143,6 +143,21 @@ def test_what_is_submitted_while_everything_ends_is_ended_too(tmp_path: Path, sc
     assert ended.is_set()
 
 
+def test_progress_is_shown_before_anything_is_pushed(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "_LOOK_S", PATIENCE_S)
+
+    class Waits(Pushing):
+        def log(self, task: Task) -> Outcome:
+            assert eventually_now(lambda: listener.moved)
+            return super().log(task)
+
+    listener = Listener()
+    driver(tmp_path, script, Waits(), listener).run()
+    assert listener.moved[0].updates == 0
+
+
 def test_what_nobody_thought_of_costs_no_other_flow_its_lease(
     tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
