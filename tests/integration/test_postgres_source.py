@@ -791,3 +791,30 @@ def test_what_is_no_text_in_the_databases_encoding_holds_nothing(new_postgres: N
         ]
     finally:
         source.stop()
+
+
+@pytest.mark.parametrize("dropped", [("held",), ("lead",), ("held", "lead")])
+def test_slots_dropped_by_hand_are_made_as_the_message_says(
+    dropped: tuple[str, ...], server: PostgresServer, source: PostgresSource
+) -> None:
+    """A publisher that reads goes on meanwhile. While one slot is left, no flow loses what that keeps."""
+    start = source.latest()
+    _insert(server, 1, 2)
+    marker = read_log(source, start).markers[-1]
+    _insert(server, 3)
+    with closing(source.open(marker)) as reader:
+        server.sql(*(f"SELECT pg_drop_replication_slot('wormhole_log_{name}')" for name in dropped))
+        _insert(server, 4)
+        assert read_until(reader, source.latest().order).keys() == [3, 4]
+        source._poll()
+        (problem,) = source.status().problems
+        server.sql(*problem.hint.splitlines()[1:], database="shop")
+        source._poll()
+        assert source.status().problems == ()
+    ordered = "SELECT slot_name FROM pg_replication_slots WHERE NOT temporary ORDER BY confirmed_flush_lsn, slot_name"
+    if len(dropped) == 1:
+        assert server.sql(ordered) == [("wormhole_log_held",), ("wormhole_log_lead",)]
+        assert read_log(source, marker).keys() == [3, 4]
+    else:
+        with pytest.raises(PositionPurged):
+            source.open(marker)

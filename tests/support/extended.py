@@ -59,6 +59,7 @@ EXTENDED: Final = (
     "tests/hostile/test_hostile_log.py",
     "tests/hostile/test_postgres_impostor.py",
     "tests/integration/test_postgres_connection.py::test_a_proof_takes_no_setting",
+    "tests/integration/test_postgres_source.py::test_slots_dropped_by_hand_are_made_as_the_message_says",
     "tests/integration/test_postgres_existing_rows.py::test_a_table_of_1600_texts",
     "tests/integration/test_postgres_existing_rows.py::test_no_setting_of_the_database_ends_or_changes_a_backfill",
     "tests/hostile/test_redaction.py::test_time_grows_with_the_length_alone",

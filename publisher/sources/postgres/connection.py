@@ -44,10 +44,16 @@ Row = tuple[str | None, ...]
 
 _ENDED: Final = frozenset({"57P01", "57P02"})
 _NO_SUCH_FILE: Final = "58P01"
+_NO_CHARACTER: Final = "22P05"
 _LOG_REMOVED: Final = (
     "if the log was reset (pg_resetwal) or files of it removed, no slot says so: run `wormholectl objects drop` "
     "and `objects create`; flows report what they lack with its range"
 )
+_HINTS: Final = {
+    _NO_SUCH_FILE: _LOG_REMOVED,
+    _NO_CHARACTER: "the server converts text of this encoding itself, and ends there: correct the row. For what is "
+    "logged already, run `wormholectl objects drop` and `objects create`; flows report what they lack with its range",
+}
 _COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
 _MOST_AT_ONCE: Final = 512 << 10  # bytes of a copy's messages
 _MESSAGE_COST: Final = 64
@@ -205,9 +211,7 @@ class Connection:
         return ServerError(
             f"{self._address}: {what}{f' ({detail})' if detail else ''}",
             sqlstate=sqlstate,
-            hint=_LOG_REMOVED
-            if sqlstate == _NO_SUCH_FILE
-            else _said(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
+            hint=_HINTS.get(sqlstate) or _said(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
         )
 
     def broken(self) -> SourceUnavailable:

@@ -128,7 +128,11 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
     """The slots held and lead. Raises :class:`~wormhole.model.errors.SourceUnavailable` with the SQL that repairs it
     when one is missing, of another database or plugin, or has lost its log.
     """
-    made = dict(zip((held_slot(name), lead_slot(name)), create_statements(name, state.version), strict=True))
+    held, lead = held_slot(name), lead_slot(name)
+    made = dict(zip((held, lead), create_statements(name, state.version), strict=True))
+    if (other := state.slots.get(lead)) is not None and not other.lost:
+        # One that is created begins at the log's end: nothing would keep what flows behind the lead need.
+        made[held] = _copy_of(lead, held)
     missing = [statement for wanted, statement in made.items() if wanted not in state.slots]
     found: list[Slot] = []
     for wanted in made:
@@ -185,8 +189,12 @@ def repair_statements(state: ServerState, name: str) -> list[str]:
         ]
     return [
         f"SELECT pg_drop_replication_slot({quote_literal(lost[0])});",
-        f"SELECT pg_copy_logical_replication_slot({quote_literal(kept[0])}, {quote_literal(lost[0])});",
+        _copy_of(kept[0], lost[0]),
     ]
+
+
+def _copy_of(slot: str, name: str) -> str:
+    return f"SELECT pg_copy_logical_replication_slot({quote_literal(slot)}, {quote_literal(name)});"
 
 
 def _how_to_repair(state: ServerState, name: str) -> str:

@@ -305,6 +305,12 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         "has already been removed",
         "`wormholectl objects drop` and `objects create`",
     ),
+    "a value that the server cannot convert": (
+        lambda _: refuses(b"22P05", b'character with byte sequence 0xad 0xe3 in encoding "EUC_JP" has no equivalent'),
+        SourceUnavailable,
+        "has no equivalent",
+        "correct the row",
+    ),
     "a damaged file of the log": (
         lambda _: log_ends(
             b"XX000",
