@@ -385,7 +385,17 @@ async def test_a_host_with_nothing_to_run_says_so(browser: str) -> None:
         assert await page.evaluate("document.getElementById('verdict').innerText") == "1 publisher not answered yet"
         assert not await page.evaluate(_GREEN), "before its first answer nothing is known of it"
         quiet_one = next(iter(quiet(time.time()).publishers.values()))
+        assert quiet_one.status is not None
+        served = list(quiet_one.status.flows)
+        del quiet_one.status.flows[:]
+        refused = admin_pb2.Problem(text="the server refuses the account", hint="correct password_file")
+        quiet_one.status.unreadable.CopyFrom(refused)
         state.publishers = {quiet_one.key: quiet_one}
+        state.changed()
+        await page.until("document.getElementById('flows-none').innerText.includes('the server refuses the account')")
+        assert "correct password_file" in await page.evaluate("document.body.innerText")
+        quiet_one.status.ClearField("unreadable")
+        quiet_one.status.flows.extend(served)
         state.changed()
         await page.until("document.getElementById('verdict').innerText === 'All is well'")
         assert await page.evaluate(_GREEN)

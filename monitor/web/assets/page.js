@@ -366,7 +366,7 @@ function chosenFlows() {
 }
 
 function noFlows() {
-  if (shown.publishers.some((log) => log.condition === null)) return "No flow is known: a publisher does not answer, or not yet.";
+  if (shown.publishers.some((log) => log.condition === null)) return "No flow is known: a publisher has not answered yet.";
   const unknown = shown.publishers.find((log) => !["ok", "no_shard"].includes(log.condition.state));
   const log = unknown ?? shown.publishers[0];
   return log ? `No flow is known: ${log.condition.cause}.` : "This host serves no log.";
