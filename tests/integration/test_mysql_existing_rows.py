@@ -187,7 +187,9 @@ def test_xa_commits_beside_chunks(scene: TableScene) -> None:
         (("RENAME TABLE shop.a TO shop.old, shop.b TO shop.a",), {"shop.old", "shop.a"}),
         (("DROP TABLE shop.a", "ALTER TABLE shop.b RENAME TO shop.a"), {"shop.a"}),
         (("DROP TABLE shop.a", "CREATE TABLE shop.a LIKE shop.b", "TRUNCATE shop.b"), set()),
-        (("ALTER TABLE shop.a ADD b INT, RENAME COLUMN v TO w",), set()),
+        (("ALTER TABLE shop.a ADD b INT, ADD UNIQUE (v)",), set()),
+        (("ALTER TABLE shop.a ADD b INT, RENAME COLUMN v TO w",), {"shop.a"}),
+        (("ALTER TABLE shop.a MODIFY v TINYINT",), {"shop.a"}),
     ],
 )
 def test_the_log_says_which_names_other_tables_took(

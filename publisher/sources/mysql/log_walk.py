@@ -488,7 +488,7 @@ class LogWalk:
             pass
         else:
             self._statements.remove_rows(statement)
-            self._statements.note_replaced(statement, self.open_place)
+            self._statements.note_replaced(statement, query, self.open_place)
             missing = self._statements.unread(statement, query.sql) if statement.unread else None
             return self._lacks(missing, ends=alone and not statement.rows_follow)
         return Step.PROGRESS

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from publisher.sources.mysql.decode.altered_rows import altered_tables
 from publisher.sources.mysql.decode.encoder import Encoder
 from publisher.sources.mysql.decode.lexer import Dialect, Name
 from publisher.sources.mysql.decode.rare_events import Query
@@ -70,13 +71,17 @@ class Statements:
                 self._barriers.append(barrier)
                 encoder.truncate(*barrier)
 
-    def note_replaced(self, statement: Statement, place: LogPosition) -> None:
-        """A statement that begins at ``place``: note the tables that it gives names and whose rows the log lacks."""
-        if statement.kind in _RENAMES and not self._encoder.suppress:
-            for name in statement.made:
-                database, table = self._tables.catalog.spelled(*name)
-                if not self._tables.skips(database, table):
-                    self._replaced[f"{database}.{table}"] = place
+    def note_replaced(self, statement: Statement, query: Query, place: LogPosition) -> None:
+        """A statement that begins at ``place``: note the tables that it gives names and whose rows the log lacks, and
+        the one whose rows it alters."""
+        if self._encoder.suppress:
+            return
+        names = set(statement.made) if statement.kind in _RENAMES else set()
+        dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, self._tables.catalog.folds)
+        for name in names.union(altered_tables(query.sql, query.database, dialect)):
+            database, table = self._tables.catalog.spelled(*name)
+            if not self._tables.skips(database, table):
+                self._replaced[f"{database}.{table}"] = place
 
     def take_replaced(self) -> dict[str, LogPosition]:
         """What was noted since the last call."""

@@ -107,7 +107,7 @@ def test_what_nobody_can_tell_names_table_columns_and_the_way_on(definition: Def
     with pytest.raises(DecodeError, match=r"d\.t has TIME.*: a, b") as error:
         with_old_digits(OLD, definition, 100)
     assert error.value.hint is not None
-    assert "ALTER TABLE d.t FORCE" in error.value.hint
+    assert "ALTER TABLE `d`.`t` FORCE" in error.value.hint
     assert "skip_tables" in error.value.hint
 
 

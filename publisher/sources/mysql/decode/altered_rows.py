@@ -1,0 +1,78 @@
+"""Which ALTER TABLE leaves a table with other rows than its log has: by the words of its alterations, as
+`publisher.sources.mysql.decode.statement`.
+
+Values of a column of another type, a new column's values, another key, and what a partition brings or leaves: the log
+has the statement alone. What only may change nothing (a column that gets longer) counts as well: the statement does not
+say what the column was before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from publisher.sources.mysql.decode.lexer import Dialect, Tokens
+
+__all__ = ["altered_tables"]
+
+_ALWAYS: Final = frozenset(
+    {("CONVERT", "TO"), ("CONVERT", "PARTITION"), ("CONVERT", "TABLE"), ("RENAME", "COLUMN")}
+    | {("EXCHANGE", "PARTITION"), ("IMPORT", "PARTITION"), ("IMPORT", "TABLESPACE"), ("DROP", "PRIMARY")}
+    # The barrier says that all rows are gone, and those of other partitions are there.
+    | {("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("ADD", "PRIMARY"), ("ADD", "SYSTEM")}
+)
+_NO_COLUMN: Final = frozenset(
+    {"INDEX", "KEY", "FULLTEXT", "SPATIAL", "UNIQUE", "FOREIGN", "CHECK", "PARTITION", "PERIOD", "VECTOR"}
+)
+_GIVES_VALUES: Final = frozenset({"DEFAULT", "NOT", "AS", "GENERATED", "AUTO_INCREMENT", "TIMESTAMP", "SERIAL"})
+"""What a new column has whose values are not NULL. Some servers give a TIMESTAMP one by themselves."""
+
+
+def altered_tables(sql: str, database: str, dialect: Dialect) -> list[tuple[str, str]]:
+    """The tables whose rows change, as (database, table), where the name can be read."""
+    tokens = Tokens(sql, dialect)
+    if not tokens.skip("ALTER"):
+        return []
+    changes = False
+    while tokens.word in ("ONLINE", "IGNORE"):  # duplicates are deleted
+        changes |= tokens.word == "IGNORE"
+        tokens.next()
+    if not tokens.skip("TABLE"):
+        return []
+    tokens.skip("IF", "EXISTS")
+    names = [tokens.table(database)]
+    if tokens.skip("WAIT"):
+        tokens.next()
+    else:
+        tokens.skip("NOWAIT")
+    while tokens.kind and not changes:
+        exchanges = tokens.word == "EXCHANGE"
+        changes = _changes(tokens)
+        while exchanges and tokens.kind and not tokens.skip("TABLE"):
+            tokens.next()
+        if exchanges:
+            names.append(tokens.table(database))
+    return [(name, table) for name, table in names if changes and name is not None and table is not None]
+
+
+def _changes(tokens: Tokens) -> bool:
+    """Read one alteration and the comma behind it; whether it changes rows."""
+    first = tokens.word
+    tokens.next()
+    if (first, tokens.word) in _ALWAYS or first in ("MODIFY", "CHANGE"):
+        return True
+    wanted = frozenset[str]()
+    if first == "ADD" and tokens.skip("CONSTRAINT"):
+        wanted = frozenset({"PRIMARY"})
+    elif first == "ADD" and tokens.word not in _NO_COLUMN:
+        wanted = _GIVES_VALUES
+        tokens.skip("COLUMN")
+        tokens.skip("IF", "NOT", "EXISTS")
+    depth = 0
+    while tokens.kind and (depth > 0 or tokens.word != ","):
+        word = tokens.word
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        tokens.next()
+        if word in wanted and not (word == "DEFAULT" and tokens.word == "NULL"):
+            return True
+    tokens.next()
+    return False
