@@ -135,4 +135,28 @@ OPERATE_FAULTS: list[Fault] = [
         tests=("tests/unit/wormholectl/show/test_printer.py",),
         promise="no figure is cut, whatever the width",
     ),
+    Fault(
+        name="what-follows-is-shown-before-the-log",
+        file="wormhole/wire/conditions.py",
+        old="    if log.fault or log.state is State.STANDS_BY:\n",
+        new="    if log.state is State.STANDS_BY:\n",
+        tests=("tests/unit/wormholectl/test_conditions.py",),
+        promise="a log that cannot be read is the one cause of each of its flows",
+    ),
+    Fault(
+        name="a-publisher-without-its-log-is-ready",
+        file="wormholectl/up.py",
+        old="    return found.fault or found.state is State.STARTING\n",
+        new="    return found.state is State.STARTING\n",
+        tests=("tests/unit/wormholectl/test_up.py", "tests/unit/wormholectl/test_conditions.py"),
+        promise="`up --detach` reports a log that cannot be read",
+    ),
+    Fault(
+        name="a-copy-keeps-decimals-as-text",
+        file="wormholectl/init_copy_texts.py",
+        old='        return {"decimal": str(value)}\n',
+        new="        return str(value)\n",
+        tests=("tests/unit/wormholectl/test_init_texts.py",),
+        promise="what `init` writes keeps every value with its type",
+    ),
 ]

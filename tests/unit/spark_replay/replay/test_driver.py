@@ -150,7 +150,7 @@ def test_progress_is_shown_before_anything_is_pushed(
 
     class Waits(Pushing):
         def log(self, task: Task) -> Outcome:
-            assert eventually_now(lambda: listener.moved)
+            assert eventually_now(lambda: bool(listener.moved))
             return super().log(task)
 
     listener = Listener()
