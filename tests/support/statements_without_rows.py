@@ -185,6 +185,7 @@ POSTGRES: Final = (
     Case("identity full", ("ALTER TABLE {s}.t REPLICA IDENTITY FULL", "UPDATE {s}.t SET v = 'b'"), _LOGGED),
     # Columns.
     Case("add a default", ("ALTER TABLE {s}.t ADD n int DEFAULT 5",), _NOTICED),
+    Case("add a default to partitions", ("ALTER TABLE {s}.t ADD n int DEFAULT 5",), _NOTICED, _PARTS),
     Case("add a volatile default", ("ALTER TABLE {s}.t ADD n float DEFAULT random()",), _NOTICED),
     Case("add serial", ("ALTER TABLE {s}.t ADD n bigserial",), _NOTICED),
     Case(

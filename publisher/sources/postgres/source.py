@@ -26,7 +26,7 @@ from publisher.sources.postgres.places import Places
 from publisher.sources.postgres.publication import DOCUMENT, SILENT_SINCE, Publication
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.server_objects import find_names
-from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot, read_state
+from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot, check_same, read_state
 from publisher.sources.postgres.server_url import ServerUrl
 from publisher.sources.postgres.slot_mover import SlotMover
 from publisher.sources.postgres.sql_text import quote_literal
@@ -88,6 +88,7 @@ class PostgresSource:
         self._seen: Log | None = None
         self._ended = False  # by the server, the last session that was asked
         self._moves_again_s = 0.0
+        self._tables: Connection | None = None  # over which changes of rows are noticed
         self._notices_again_s = 0.0
         self._unnoticed = NO_PROBLEM  # why the last look at the tables failed
         self._problem = NO_PROBLEM
@@ -388,6 +389,9 @@ class PostgresSource:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.close()
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            tables.close()
         with self._asking:
             self._drop_control()
 
@@ -435,11 +439,9 @@ class PostgresSource:
         present = seen.history.number
         read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
         try:
-            self._ask(
-                lambda control: self._unlogged.look(
-                    control, self._address.publication, seen.state.system, present, read
-                )
-            )
+            with understood(self._address):
+                asked = partial(self._catalogue, seen.state)
+                self._unlogged.look(asked, self._address.publication, seen.state.system, present, read)
             problem = NO_PROBLEM
         except WormholeError as error:
             problem = error.problem
@@ -448,6 +450,17 @@ class PostgresSource:
         self._unnoticed = problem
         ended = time.monotonic()
         self._notices_again_s = ended + slots.rest_s(ended - began)
+
+    def _catalogue(self, state: ServerState) -> Connection:
+        """A session of its own: of thousands of tables the answer takes seconds, and others ask meanwhile."""
+        if self._tables is None or not self._tables.is_open:
+            self._tables = connect(self._address)
+        try:
+            check_same(self._tables, self._address, state)
+        except BaseException:
+            self._tables.close()
+            raise
+        return self._tables
 
     def _owns_alone(self) -> bool:
         """Whether no other publisher may do anything for the log now."""

@@ -23,11 +23,12 @@ _GENERATED_SINCE: Final = 180000
 _PARTITIONED: Final = "p"
 _PERMANENT: Final = "p"
 _SYSTEM: Final = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
-# `made`: the transaction and the command that made the table; a column without a default that another one wrote last
-# was altered since, as ATTACH PARTITION does with all of them.
+# A partitioned table has no rows, and so no value for rows from before a column was added.
 _COLUMNS: Final = """(SELECT json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.attgenerated,
-  a.atthasmissing) ORDER BY a.attnum) FROM pg_attribute a
+  a.atthasmissing OR c.relkind = 'p' AND a.atthasdef) ORDER BY a.attnum) FROM pg_attribute a
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""
+# `m`: the transaction and the command that made the table; a column without a default that another one wrote last was
+# altered since, as ATTACH PARTITION does with all of them.
 _ALTERED: Final = """c.relispartition AND coalesce((SELECT bool_and((a.xmin::text, a.cmin::text)
   <> (m.xmin::text, m.cmin::text)) FROM pg_attribute a JOIN pg_attribute m ON m.attrelid = a.attrelid AND m.attnum = -1
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.atthasdef AND NOT a.attisdropped), true)"""

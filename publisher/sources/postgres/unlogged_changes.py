@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,14 +72,16 @@ class UnloggedChanges:
         with self._lock:
             return self._noted if incarnation == self._incarnation else {}
 
-    def look(self, connection: Connection, publication: str, system: str, incarnation: int, read: int) -> None:
-        """Look at the catalogue. ``read``: up to where the log was read already.
+    def look(
+        self, connected: Callable[[], Connection], publication: str, system: str, incarnation: int, read: int
+    ) -> None:
+        """Look at the catalogue. ``connected``: the session to ask; ``read``: up to where the log was read already.
 
-        Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`, what the state raises when it cannot
-        be written, and ``ValueError`` for what no server answers.
+        Raises as ``connected`` and :meth:`~publisher.sources.postgres.connection.Connection.query`, what the state
+        raises when it cannot be written, and ``ValueError`` for what no server answers.
         """
         with self._looking:
-            self._look(connection, publication, system, incarnation, read)
+            self._look(connected(), publication, system, incarnation, read)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
