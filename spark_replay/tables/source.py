@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from spark_replay.archive.columns import before_reads
 from spark_replay.archive.manifest import FileEntry, Manifest
@@ -30,7 +29,6 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.frames import reading
 from spark_replay.replay.plan import asked_from, asked_until, files_between
 from spark_replay.selected import COLUMNS, PLAIN, Condition, Piece, Wanted, piece_rows, tasks_of
-from spark_replay.tables.pushdown import conditions_of
 from spark_replay.tables.rows import NEEDED, Decoding, decoding
 from spark_replay.tables.schemas import metadata
 from spark_replay.tables.selection import select
@@ -38,6 +36,12 @@ from wormhole.model.errors import ArchiveError, ReplayError, UsageError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+except ModuleNotFoundError:  # before Spark 4.2, whose streams know no limit: see `WormholeSource.streamReader`
+    if not TYPE_CHECKING:
+        ReadAllAvailable = ReadLimit = ReadMaxFiles = SupportsTriggerAvailableNow = object
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -270,6 +274,11 @@ class WormholeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> ArchiveStreamReader:  # noqa: N802  # Spark's name
         """What reads it as it grows."""
+        if SupportsTriggerAvailableNow is object:
+            raise UsageError(
+                "a stream over the archive needs Spark 4.2 or newer: older ones do not say where the last batch ended",
+                hint="run it with PySpark 4.2, or read batches with spark.read and the options from and until",
+            )
         self._check(schema)
         self._options.only(_OF_BATCHES, "a stream")
         return ArchiveStreamReader(self._options, self._shape)
@@ -335,6 +344,8 @@ class FilteringReader(ArchiveReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
         """Take what can be asked of files and their rows exactly; give back the others."""
+        from spark_replay.tables.pushdown import conditions_of  # its names are of Spark 4.1 and newer
+
         for one in filters:
             found = conditions_of(one, self._shape.names)
             if found is None:

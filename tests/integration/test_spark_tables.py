@@ -302,7 +302,7 @@ def test_a_store_of_bytes_by_the_command_line(spark: SparkSession, tmp_path: Pat
     ]
     start = start_rows(spark, str(tmp_path / "s"), "cache")
     assert start.places == {"db1": marker_at(3, "db1")}
-    made = {row.key: decode_row(bytes(row.update)) for row in start.of("").collect()}
+    made = {bytes(row.key): decode_row(bytes(row.update)) for row in start.of("").collect()}
     assert [bytes(row.after[0].bytes) for _, row in sorted(made.items())] == [row["value"] for row in found]
     with pytest.raises(ReplayError, match="is of cache, not of orders"):
         start_rows(spark, str(tmp_path / "s"), "orders")

@@ -10,12 +10,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from scripts.prepare import ROOT
 from tests.property.test_export import TABLE, state
 from tests.property.test_rolling_snapshot import Server, seen
 from tests.support.archives import write_archive
+from tests.support.eventually import until
 from tests.support.exported import FORMATS, Format
 from tests.support.seed import SEED
+from tests.support.spark_java import environment
 
 _EXPORT = """
 import sys
@@ -29,6 +34,18 @@ print("ready", flush=True)
 for lake in lakes:
     (result,) = lake.exporter(store).run()
     print(result.did, result.problem, flush=True)
+"""
+_CONFIG = """version = 1
+[coordinator]
+static = true
+[datasets.orders.archive]
+to = "archive"
+application = "archive"
+[datasets.orders.copies.main.logs.db1]
+source = "mysql://ann@localhost"
+[applications.archive]
+dataset = "orders"
+start = "earliest"
 """
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
 _LONGEST_S = 0.5  # a run takes about as long
@@ -64,3 +81,40 @@ def test_every_change_counts_once(tmp_path: Path) -> None:
             (last,) = lake.exporter(store).run()
             assert last.problem is None
     assert not list(tmp_path.rglob("_wormhole/*.json"))
+
+
+def test_spark_is_killed_with_the_export_in_the_middle(tmp_path: Path) -> None:
+    """The next run applies what the first did not commit, and of the first one's Spark nothing is left."""
+    server = Server(random.Random(SEED))
+    server.run(40)
+    write_archive(tmp_path / "archive", {"a": [[*server.log]]})
+    (tmp_path / "shop.toml").write_text(_CONFIG)
+    (tmp_path / "temporary").mkdir()
+    lake = tmp_path / "lake" / TABLE
+
+    def begun() -> subprocess.Popen[str]:
+        words = ["export", "delta", "orders", "--to", str(lake.parent), "--master", "local[2]", "-c", "shop.toml"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "wormholectl", *words],
+            cwd=tmp_path,
+            env={**os.environ, **environment(), "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "temporary")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def folders() -> list[Path]:
+        return list((tmp_path / "temporary").glob("wormhole-spark-*"))
+
+    with begun() as first:
+        until(lambda: [*lake.rglob("*.parquet")] or first.poll() is not None, "no file of the table is written")
+        assert first.poll() is None, first.communicate()[0]
+        assert folders()
+        first.kill()
+    until(lambda: not folders(), "the JVM leaves its files behind")
+    with begun() as second:
+        said = second.communicate()[0]
+    assert second.returncode == 0, said
+    rows = pa.table(DeltaTable(str(lake)).to_pyarrow_table())
+    assert state(rows, server.names) == seen(server.rows)
+    until(lambda: not folders(), "the JVM leaves its files behind")

@@ -273,6 +273,16 @@ def test_conditions_are_taken_where_spark_keeps_them_apart(
     assert type(reader_of(given)) is ArchiveReader
 
 
+def test_a_stream_is_refused_where_spark_says_no_place(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark 4.0 and 4.1 read batches, and ask a stream for its next offset without the last one."""
+    monkeypatch.setattr("spark_replay.tables.source.SupportsTriggerAvailableNow", object)
+    made = source(given)
+    assert made.reader(made.schema())
+    with pytest.raises(UsageError, match=r"Spark 4\.2") as caught:
+        made.streamReader(made.schema())
+    assert "spark.read" in str(caught.value.hint)
+
+
 def test_a_batch_of_a_stream_reads_each_manifest_once(given: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     made = source(given, table=CUSTOMERS.table)
     reader = made.streamReader(made.schema())
