@@ -19,6 +19,7 @@ from publisher.sources.rocksdb.decode.log_format import (
     BAD_ORDER,
     BLOCK,
     FULL,
+    KNOWN_KINDS,
     LAST,
     META,
     MORE,
@@ -319,7 +320,8 @@ class WalFile:
         rest = self._pread(BLOCK - at % BLOCK, at)
         for i in range(1, len(rest) - 6):
             length = rest[i + 4] | rest[i + 5] << 8
-            if rest[i + 6] and 0 < length <= len(rest) - i - 7 and valid_at(rest, at, i, self.number):
+            known = rest[i + 6] in KNOWN_KINDS  # a checksum for each other byte, too, would take long
+            if known and 0 < length <= len(rest) - i - 7 and valid_at(rest, at, i, self.number):
                 return at + i
         base = at - at % BLOCK + BLOCK
         size = os.fstat(self._fd).st_size

@@ -32,6 +32,7 @@ __all__ = [
     "FIRST",
     "FULL",
     "IGNORABLE",
+    "KNOWN_KINDS",
     "LAST",
     "META",
     "MIDDLE",
@@ -97,7 +98,7 @@ _BAD_ORDER: Final = BAD_ORDER
 _UNKNOWN_KIND: Final = UNKNOWN_KIND
 
 
-_KNOWN_KINDS: Final = frozenset({*range(1, 12), 130, 131})
+KNOWN_KINDS: Final = frozenset({*range(1, 12), 130, 131})
 _LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11, 131})
 
 
@@ -217,7 +218,7 @@ def frame(
             if not header:
                 status = _BAD_CHECKSUM
                 # A long header of an unknown kind may end behind the data.
-                if end + _LONG_HEADER - _HEADER > size and kind & 1 and kind not in _KNOWN_KINDS:
+                if end + _LONG_HEADER - _HEADER > size and kind & 1 and kind not in KNOWN_KINDS:
                     status = _MORE
                 break
             end = at + header + length
@@ -286,7 +287,7 @@ def _header(data: bytes, at: int, room: int) -> int:
     length = data[at + 4] | data[at + 5] << 8
     stored = int.from_bytes(data[at : at + 4], "little")
     sizes: tuple[int, ...] = (LONG_HEADER,) if kind in _LONG_KINDS else (HEADER,)
-    if kind & 1 and kind not in _KNOWN_KINDS:
+    if kind & 1 and kind not in KNOWN_KINDS:
         sizes = (HEADER, LONG_HEADER)
     for header in sizes:
         if header + length <= room and _checksum(data, at + 6, at + header + length) == stored:
