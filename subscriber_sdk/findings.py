@@ -6,13 +6,13 @@ compared again: by then the application may have what follows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from subscriber_sdk.backfill import Key
-from wormhole.model.verification import MOST_DIFFERENCES, Difference, DifferenceKind, TableVerification
+from wormhole.model.verification import MOST_DIFFERENCES, MOST_EXTRA, Difference, DifferenceKind, TableVerification
 from wormhole.wire.bounds import shortened
 from wormhole.wire.v1 import push_pb2, update_pb2
 from wormhole.wire.verification import KINDS
@@ -83,9 +83,11 @@ class Findings:
         self.end()
 
     def ask(self, extra: int, keys: Mapping[bytes, Key], found: Sequence[Difference]) -> None:
-        """As :meth:`end_with`, but the publisher is to confirm these ``keys``, as far as it takes keys so long."""
+        """As :meth:`end_with`, but the publisher is to confirm these ``keys``, as far as it takes keys so long: they
+        count when they are :meth:`gone`. One whose row is inserted meanwhile is no difference.
+        """
         named = [one for one in found if len(one.key) <= _LONGEST]
-        self.extra += extra
+        self.extra += extra - len(named)
         if len(named) < len(found):
             self.say(
                 f"{len(found) - len(named)} keys that only the application holds are too long to be looked at. Next: "
@@ -103,12 +105,14 @@ class Findings:
         self._changed = True
         self.repaired += count
 
-    def gone(self, keys: Iterable[bytes]) -> None:
-        """These keys were reported to the application as gone; each counts once."""
+    def gone(self, found: Mapping[bytes, Difference]) -> None:
+        """The rows of these keys do not exist, and the application was told so; each counts once."""
         self._changed = True
-        before = len(self._gone)
-        self._gone.update(keys)
-        self.removed += len(self._gone) - before
+        new = found.keys() - self._gone
+        self._gone |= new
+        self.extra += len(new)
+        self.removed += len(new)
+        self._name([found[form] for form in sorted(new)][: max(0, MOST_EXTRA - len(self.extra_keys))])
 
     def say(self, trouble: str) -> None:
         """Why something is not compared or not removed; the first reason stays."""

@@ -346,7 +346,7 @@ class Verifying:
             gone = frozenset(extra[form] for form in missing)
             keys = KeyRange(table, self._epoch.shard, self._epoch.number, self._generation, columns, keys=gone)
             await self._callbacks.call("on_range", keys)
-            findings.gone(missing)
+            findings.gone({form: difference(DifferenceKind.EXTRA, extra[form]) for form in missing})
 
     def _of(self, table: str) -> Findings:
         findings = self._tables.get(table)

@@ -85,13 +85,19 @@ class Verifications:
         unkept = found.keep_extra(more)
         if more.ended:
             found.take_extra(more.table)  # nobody asks for them any more
+        before = found.tables.get(more.table, TableVerification(more.table))
+        # A key counts when it is confirmed, and is named before that too, to be asked for.
+        unnamed = before.extra + more.extra - sum(one.kind is DifferenceKind.EXTRA for one in before.differences)
         kept = []
         for one in more.differences:
+            if one.kind is DifferenceKind.EXTRA:
+                if unnamed <= 0:
+                    continue
+                unnamed -= 1
             size = _COST + len(one.key) + sum(map(len, one.columns))
             if found.size + size <= _MOST_BYTES:
                 found.size += size
                 kept.append(one)
-        before = found.tables.get(more.table, TableVerification(more.table))
         trouble = "; ".join(filter(None, (more.trouble, _UNKEPT if unkept else "")))
         if before.trouble and trouble and trouble not in before.trouble:
             trouble = shortened(f"{before.trouble}; {trouble}", _LONGEST_TROUBLE)
