@@ -12,17 +12,17 @@ from typing import Final
 
 __all__ = ["PRINTED", "SHOW", "copy_program", "copy_test"]
 
-PRINTED: Final = "PRINTED = 10  # updates of each table and kind; the rest goes on without a line\n"
+PRINTED: Final = "PRINTED = 50  # updates a second, so that a busy table does not fill a terminal\n"
 SHOW: Final = '''\
     def show(self, update) -> None:
-        """Print the first updates of each kind. `repr`: what is in a row must not control the terminal."""
-        self.seen[kind := (update.op.value, update.table)] += 1
-        if self.seen[kind] <= PRINTED:
-            print(*kind, *map(repr, update.key), flush=True)
-        if self.seen[kind] == PRINTED:
-            print(*kind, "... (no more of these are printed)", flush=True)
+        """Print the first updates of each second. `repr`: what is in a row must not control the terminal."""
+        if self.second != (now := int(time.monotonic())):
+            self.second, self.shown = now, 0
+        self.shown += 1
+        if self.shown <= PRINTED:
+            print(update.op.value, update.table, *map(repr, update.key), flush=True)
 '''
-"""A method of both programs that are written: ``self.seen`` is a ``Counter``."""
+"""A method of both programs that are written: ``self.second`` is the last one, ``self.shown`` its updates."""
 
 _ROWS: Final = """\
         if update.op is Op.TRUNCATE:
@@ -86,7 +86,7 @@ import json
 import sqlite3
 import sys
 import threading
-from collections import Counter
+import time
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -103,7 +103,7 @@ class TableCopy(Subscriber):
 
     def __init__(self, path):
         self.lock = threading.Lock()  # callbacks of several shards run at one time
-        self.seen = Counter()
+        self.second = self.shown = 0
         self.noted = set()
         self.database = sqlite3.connect(path, check_same_thread=False)
         self.database.execute(

@@ -184,7 +184,7 @@ def subscriber(project: Project) -> str:
 Start it with: python subscriber.py
 """
 
-from collections import Counter
+import time
 from pathlib import Path
 
 from subscriber_sdk import Op, Subscriber, Update, run
@@ -196,7 +196,7 @@ class CacheInvalidator(Subscriber):
 
     def __init__(self, cache):
         self.cache = cache
-        self.seen = Counter()
+        self.second = self.shown = 0
 
     async def on_update(self, update: Update) -> None:  # to return is "processed", to raise is "try again"
         if update.op in (Op.TRUNCATE, Op.DELETE_RANGE):  # many rows at once
