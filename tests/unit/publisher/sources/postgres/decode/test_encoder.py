@@ -245,7 +245,7 @@ def test_a_key_that_is_not_known_breaks_the_table(encoder: ModuleType) -> None:
     rows = transaction(full, build.insert(8, ["1", "a"]))
     with pytest.raises(DecodeError, match="the catalogue does not have the table any more") as error:
         decoded(rows, encoder, find_key=lambda *_: None)
-    assert (error.value.tables, "ALTER TABLE shop.full REPLICA IDENTITY" in str(error.value.hint)) == (
+    assert (error.value.tables, 'ALTER TABLE "shop"."full" REPLICA IDENTITY' in str(error.value.hint)) == (
         ("shop.full",),
         True,
     )
