@@ -298,9 +298,8 @@ class DeadLetterOffice:
             together = bound_together(letters, chosen)
             if not preview:
                 await self._ask(flow.application, partial(self._store.retry, flow.key, together, anyone=anyone))
-                if not self._held(
-                    flow
-                ):  # an epoch keeps what it began with; where there is none, less may now be in the way
+                # An epoch keeps what it began with; where there is none, less may now be in the way.
+                if not self._held(flow):
                     flow.parks_now(await self._ask(flow.application, partial(self._store.load, flow.key)))
         more = len(together) - len(chosen)
         note = f"{_count(len(chosen))} delivered again, in order, before anything new"

@@ -101,8 +101,8 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         message.owner = owner_name(publisher.ownership.owners)
         message.standby.CopyFrom(standby)
     unreadable = publisher.unreadable
-    if unreadable:
-        message.unreadable.text, message.unreadable.hint = unreadable.text, unreadable.hint
+    if (found := problem_to_message(unreadable)) is not None:
+        message.unreadable.CopyFrom(found)
     for problem in publisher.log_watch.problems:
         _warn(message, problem)
     for name, unserved in sorted(publisher.applications.unserved.items()):
