@@ -463,7 +463,7 @@ def main(arguments: Sequence[str]) -> None:
     path, folder, kept, max_update_bytes = arguments
     secondary = _Secondary(Path(path), Path(folder), Path(kept), int(max_update_bytes))
     shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
+    os.makedirs(folder, exist_ok=True)  # one that is just ending may still write its own log there
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     while (message := read_message(requests)) is not None:
         request, _ = message
