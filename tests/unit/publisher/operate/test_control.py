@@ -91,7 +91,7 @@ async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
             stream._outgoing.open(push, present)
         return found
 
-    async def retry(flow: PublisherFlow, key: str, preview: bool = False) -> str:
+    async def retry(flow: PublisherFlow, key: str, preview: bool = False, anyone: bool = False) -> str:
         if not preview:
             publisher._again(flow, "1 parked update is delivered again")
         return "1 parked update"

@@ -32,8 +32,9 @@ async def test_parked_updates_are_the_offices_business_and_shown_before(
         asked: list[tuple[str, str, bool]] = []
 
         def office(what: str) -> None:
-            async def ask(flow: PublisherFlow, key: str, preview: bool = False) -> str:
+            async def ask(flow: PublisherFlow, key: str, preview: bool = False, anyone: bool = False) -> str:
                 assert flow is publisher.assigner.flows[KEY]
+                assert not anyone
                 asked.append((what, key, preview))
                 return f"{what} of {key}"
 
