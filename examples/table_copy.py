@@ -129,7 +129,7 @@ def to_text(values: Key | Mapping[str, Value]) -> str:
 
 def from_text(text: str) -> Any:
     """Values of :func:`to_text`; those of a key as a list."""
-    found = json.loads(text)
+    found: dict[str, Any] | list[Any] = json.loads(text)
     if isinstance(found, dict):
         return {name: _untagged(value) for name, value in found.items()}
     return [_untagged(value) for value in found]

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.sources.postgres.connection import Connection, _ready
+from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.stream import Stream
+from publisher.sources.postgres.waiting import ready
 from tests.support import postgres_messages as build
 from wormhole.model.errors import DecodeError
 
@@ -42,8 +43,8 @@ def test_a_server_that_never_stops_sending_does_not_outlast_a_deadline() -> None
     reads, writes = os.pipe()
     try:
         os.write(writes, b"N")
-        assert _ready(reads, select.POLLIN, time.monotonic() + 60.0, -1)
-        assert not _ready(reads, select.POLLIN, time.monotonic() - 1.0, -1)
+        assert ready(reads, select.POLLIN, time.monotonic() + 60.0, -1)
+        assert not ready(reads, select.POLLIN, time.monotonic() - 1.0, -1)
     finally:
         os.close(reads)
         os.close(writes)

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from scripts import dist
-from scripts.prepare import ROOT
+from scripts.prepare import LOCK, ROOT
 from scripts.registry import locked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -68,5 +68,5 @@ def test_what_a_release_is_made_of_is_pinned() -> None:
 
 def test_wheels_of_the_workflow_are_built_with_the_constraints_of_make_dist() -> None:
     environment = PROJECT["tool"]["cibuildwheel"]["environment"]
-    assert environment["PIP_CONSTRAINT"] == f"/project/{dist.LOCK.name}"
+    assert environment["PIP_CONSTRAINT"] == f"/project/{LOCK.name}"
     assert "--build-constraint" in dist._PINNED

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from publisher.flows.progress import Progress
-from publisher.operate.readiness import STUCK_S, readiness
+from publisher.operate.readiness import readiness
 from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from wormhole.model.errors import DecodeError, Diverged, UsageError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.wire.conditions import STUCK_S
 
 
 async def _ready(publisher: Publisher) -> None:

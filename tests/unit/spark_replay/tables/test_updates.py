@@ -5,6 +5,7 @@ On Spark: tests/integration/test_spark_tables.py."""
 from __future__ import annotations
 
 import errno
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +31,6 @@ from spark_replay.tables.updates import (
 )
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 
-NUMBER = pa.RecordBatch.from_pydict({"id": [0]})
-
 
 def plain(number: int, shard: str, table: str) -> dict[str, Any]:
     texts = {"tx_source": "s", "op": "insert", "table": table, "shard": shard}
@@ -54,8 +53,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UpdatesFile:
 
 
 def read(folder: Path, file: UpdatesFile, **only: str) -> list[dict[str, Any]]:
-    task = _Reading(open_storage(str(folder)), (file,), only)
-    return [one for batch in task([NUMBER]) for one in batch.to_pylist()]
+    task = _Reading(open_storage(str(folder)), only)
+    portion = pa.RecordBatch.from_pydict({"portion": [pickle.dumps(file)]})
+    return [one for batch in task([portion]) for one in batch.to_pylist()]
 
 
 def test_what_a_file_holds_of_each_table(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_a_key_that_is_not_a_number_is_found_again(encoder: ModuleType) -> None:
     for kind in (FLOAT8, NUMERIC):
         found = value(encoder, kind, "NaN")
         assert type(found) is (float if kind == FLOAT8 else str)
-        assert {(found, 1): "a row"}[value(encoder, kind, "NaN"), 1] == "a row"
+        rows: dict[object, str] = {(found, 1): "a row"}
+        assert rows[value(encoder, kind, "NaN"), 1] == "a row"
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 70_000])
