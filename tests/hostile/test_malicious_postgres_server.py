@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from publisher.sources.postgres.connection import Connection
+from publisher.sources.postgres.decode.encodings import UTF8
 from publisher.sources.postgres.stream import Stream
 from publisher.sources.postgres.waiting import ready
 from tests.support import postgres_messages as build
@@ -18,6 +19,8 @@ from wormhole.model.errors import DecodeError
 
 class Impostor:
     """Stands for libpq's connection, and for the one around it."""
+
+    encoding = UTF8
 
     def __init__(self, *messages: bytes) -> None:
         self._messages = list(messages)
