@@ -25,7 +25,7 @@ from pyiceberg.utils.properties import property_as_int
 from spark_replay.archive.storage import storage_errors
 from spark_replay.export.places import NOTES, places_path
 
-__all__ = ["expirable", "expire"]
+__all__ = ["expirable", "expire", "without_parent"]
 
 _AGE_MS: Final = 86_400_000
 _LEAST: Final = 10
@@ -57,9 +57,8 @@ def expire(
     if len(old) < _BATCH:
         return
     gone = {one.snapshot_id for one in old}
-    kept = [one for one in table.snapshots() if one.snapshot_id not in gone]
     # A file that a snapshot no longer has is in none after it.
-    oldest = [one for one in kept if one.parent_snapshot_id is None or one.parent_snapshot_id in gone]
+    oldest = without_parent([one for one in table.snapshots() if one.snapshot_id not in gone])
     unused = _files(table, old) - _files(table, oldest)
     paths = [root + one.removeprefix(location) for one in sorted(unused) if one.startswith(f"{location}/")]
     paths += [places_path(root, runs[one]) for one in sorted(gone & runs.keys())]
@@ -71,6 +70,14 @@ def expire(
     with contextlib.suppress(CommitFailedException):  # the next run finds that they are there
         table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
     _finish(table.refresh(), filesystem, root)
+
+
+def without_parent(kept: Sequence[Snapshot]) -> list[Snapshot]:
+    """Those of the kept snapshots whose parents are not kept. An engine that removed a parent long ago may have left
+    its number in place.
+    """
+    numbers = {one.snapshot_id for one in kept}
+    return [one for one in kept if one.parent_snapshot_id not in numbers]
 
 
 def _finish(table: Table, filesystem: fs.FileSystem, root: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table.snapshots import Snapshot
 
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export import expiry, iceberg
@@ -92,6 +93,15 @@ def test_what_is_young_or_tagged_stays(lake: Format) -> None:
     assert first in snapshots(lake)
     assert len(snapshots(lake)) < 6
     assert [one["name"] for one in lake.rows(TABLE, str(first)).to_pylist()] == ["ann"]
+
+
+def test_what_a_kept_snapshot_has_is_looked_for_although_its_parent_went_long_ago() -> None:
+    """Other engines leave the number of a parent that they removed: the files of such a tag would have been deleted."""
+    kept = [
+        Snapshot(snapshot_id=number, parent_snapshot_id=parent, manifest_list="")
+        for number, parent in ((1, None), (5, 4), (6, 5))
+    ]
+    assert [one.snapshot_id for one in expiry.without_parent(kept)] == [1, 5]
 
 
 class KilledError(BaseException):
