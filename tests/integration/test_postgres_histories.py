@@ -10,6 +10,7 @@ import pytest
 
 from publisher.sources.postgres import slots
 from publisher.sources.postgres.datastore import DATASTORE
+from publisher.sources.postgres.server_versions import FAILOVER_SINCE
 from publisher.sources.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState
@@ -112,7 +113,7 @@ def test_a_standby_that_synchronizes_slots_goes_on_with_them(
     primary: PostgresServer, source: PostgresSource, tmp_path: Path
 ) -> None:
     ((version,),) = primary.sql("SHOW server_version_num")
-    if int(version) < slots.FAILOVER_SINCE:
+    if int(version) < FAILOVER_SINCE:
         pytest.skip("this server gives its standbys no logical slots")
     source.stop()
     drop_slots(primary)

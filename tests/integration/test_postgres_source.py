@@ -656,8 +656,8 @@ def test_a_table_that_joins_the_publication_later(
         database="shop",
     )
     assert read_log(source, start).keys() == [3]
-    source._notices_again_s = 0.0
-    source._notice_rows()
+    source._looks_again_s = 0.0
+    source._look_at_tables()
     assert "public.later changed, and the log does not have them: it is in the publication from now on" in caplog.text
 
 

@@ -122,3 +122,31 @@ def test_other_rows_or_columns_of_the_publication_are_noticed(postgres_of_each: 
         scene.sql(statement.replace("PUBLICATION p", f"PUBLICATION of_{database}"))
         scene.notice()
         assert scene.replaced == ["public.t" if " SET TABLE t (" in statement or "WHERE" in statement else "public.u"]
+
+
+def test_what_the_server_refuses_and_what_could_be_published_is_found_at_the_same_look(
+    postgres_of_each: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = "CREATE TABLE t (id int PRIMARY KEY, v text)"
+    with (
+        new_database(postgres_of_each) as database,
+        PostgresScene(postgres_of_each, database, table, publication="FOR TABLE t") as scene,
+    ):
+        scene.sql("CREATE TABLE fresh (id int PRIMARY KEY)", "CREATE TABLE keyless (id int)")
+        scene.notice()
+        assert f"the publication of_{database} leaves out public.fresh, created since" in caplog.text
+        for statement, refused in (
+            ("ALTER TABLE t REPLICA IDENTITY NOTHING", True),
+            (f"ALTER PUBLICATION of_{database} SET (publish = 'insert')", False),
+            (f"ALTER PUBLICATION of_{database} SET (publish = 'insert, update')", True),
+            ("ALTER TABLE t REPLICA IDENTITY FULL", False),
+            ("ALTER TABLE t REPLICA IDENTITY DEFAULT", False),
+            ("ALTER TABLE t DROP CONSTRAINT t_pkey", True),
+            ("ALTER TABLE t ADD PRIMARY KEY (id) DEFERRABLE", True),
+        ):
+            scene.sql(statement)
+            scene.notice()
+            shown = any(
+                "refuses every UPDATE and DELETE of public.t" in one.text for one in scene.source.status().problems
+            )
+            assert shown == refused, statement

@@ -62,8 +62,8 @@ class PostgresScene(Scene):
 
     def notice(self) -> None:
         """Have the source look at its tables now, and read the log up to its end."""
-        self.source._notices_again_s = 0.0
-        self.source._notice_rows()
+        self.source._looks_again_s = 0.0
+        self.source._look_at_tables()
         self.follow()
 
     def follow(self) -> Datamarker:

@@ -9,8 +9,9 @@ from publisher.sources.postgres import slots
 from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.server_state import ServerState
+from publisher.sources.postgres.server_versions import FILTERS_SINCE
 from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
-from publisher.sources.postgres.table_identities import LISTS_SINCE, MOST_NAMED, Refusal, TableIdentity, named
+from publisher.sources.postgres.table_identities import MOST_NAMED, Refusal, TableIdentity, named
 from publisher.sources.postgres.table_keys import generated_keys
 from wormhole.model.findings import Finding, Severity
 
@@ -184,7 +185,7 @@ def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
 
 def _what_it_sends(connection: Connection, state: ServerState, name: str) -> Iterator[Finding]:
     of_schemas = "OR EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid)"
-    later_too = f"puballtables {of_schemas if state.version >= LISTS_SINCE else ''}"
+    later_too = f"puballtables {of_schemas if state.version >= FILTERS_SINCE else ''}"
     ((insert, update, delete, truncate, root, age, later),) = connection.query(
         f"SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, age(xmin), {later_too} "  # noqa: S608
         f"FROM pg_publication p WHERE pubname = {quote_literal(name)}"
@@ -226,7 +227,7 @@ def _what_it_sends(connection: Connection, state: ServerState, name: str) -> Ite
             "nothing, if the publication was only changed; else flows report the range that is lost, "
             "and `wormholectl flows accept-loss APP/SHARD` goes on behind it",
         )
-    if state.version >= LISTS_SINCE:
+    if state.version >= FILTERS_SINCE:
         yield from _filters(connection, name)
     yield from _generated_keys(connection, state, name)
 

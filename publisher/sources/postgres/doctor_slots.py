@@ -10,6 +10,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.server_versions import FAILOVER_SINCE
 from publisher.sources.postgres.slot_mover import moving
 from wormhole.model.errors import WormholeError
 from wormhole.model.findings import Finding, Severity
@@ -91,7 +92,7 @@ def _awaited(connection: Connection, both: tuple[Slot, Slot]) -> Iterator[Findin
 def _failover(state: ServerState, both: tuple[Slot, Slot]) -> Iterator[Finding]:
     if not state.standbys:
         return
-    if state.version < slots.FAILOVER_SINCE:
+    if state.version < FAILOVER_SINCE:
         yield Finding(
             "failover",
             WARN,

@@ -16,13 +16,12 @@ from typing import Final
 from publisher.sources.postgres.connection import Connection, ServerError
 from publisher.sources.postgres.lsn import format_lsn, parse_lsn
 from publisher.sources.postgres.server_state import ServerState, Slot
+from publisher.sources.postgres.server_versions import FAILOVER_SINCE, GENERATED_SINCE
 from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = [
-    "FAILOVER_SINCE",
-    "GENERATED_SINCE",
     "PLUGIN",
     "Awaited",
     "advance",
@@ -44,10 +43,6 @@ __all__ = [
 ]
 
 PLUGIN: Final = "pgoutput"
-FAILOVER_SINCE: Final = 170000
-"""The version from which on standbys may have the slots of their primary."""
-GENERATED_SINCE: Final = 180000
-"""The version from which on a publication can have generated columns."""
 _WHY_LOST: Final = {
     "": "the server removed what it needed (max_slot_wal_keep_size)",
     "rows_removed": "the server removed rows of catalogues that it needed",

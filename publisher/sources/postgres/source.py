@@ -59,7 +59,6 @@ T = TypeVar("T")
 _POLL_S: Final = 1.0
 _SILENT_S: Final = 15.0
 """A server that was not asked with success for so long is reported, also while somebody still waits for its answer."""
-_TABLES_S: Final = 60.0
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
 _PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
@@ -88,9 +87,11 @@ class PostgresSource:
         self._seen: Log | None = None
         self._ended = False  # by the server, the last session that was asked
         self._moves_again_s = 0.0
-        self._tables: Connection | None = None  # over which changes of rows are noticed
-        self._notices_again_s = 0.0
-        self._unnoticed = NO_PROBLEM  # why the last look at the tables failed
+        self._looking = threading.Lock()  # one look at the tables at a time
+        self._tables: Connection | None = None  # over which they are looked at
+        self._looks_again_s = 0.0
+        self._unlooked = NO_PROBLEM  # why the last look failed
+        self._unwatched = False  # the catalogue changed, and what is published was not compared since
         self._problem = NO_PROBLEM
         self._answered_s = 0.0  # when the server was last asked with success
         self._furthest: Datamarker | None = None
@@ -145,7 +146,7 @@ class PostgresSource:
                 log = self._keep_for_now()
             check_slots(log.state, self._address)
             self._shards = self._ask(self._known_shards)
-            self._notice_rows()
+            self._look_at_tables()
             self._answered_s = time.monotonic()
         except BaseException:
             self._disconnect()
@@ -155,8 +156,7 @@ class PostgresSource:
         work_of = {"poll": (_POLL_S, self._poll), "answers": (pause_s, self._answer)}
         if not self._options.transient:
             work_of["slots"] = (_ADVANCE_S, self._move_slots)
-            work_of["tables"] = (_TABLES_S, self._watch_tables)
-            work_of["rows"] = (_POLL_S, self._notice_rows)
+            work_of["tables"] = (_POLL_S, self._look_at_tables)
         for name, (every_s, work) in work_of.items():
             thread = threading.Thread(
                 target=self._every, args=(every_s, work), name=f"postgres-{name}-{self._log}", daemon=True
@@ -247,7 +247,8 @@ class PostgresSource:
         oldest = end if held is None or held.lost else seen.place(held.confirmed)
         kept = 0 if held is None or held.lost else max(0, end.offset - held.restart)
         unmoved = self._mover.problem if self._mover is not None else NO_PROBLEM
-        found = (problem, unmoved, self._high_water.problem, self._watched.problem, *self._troubles(seen.state))
+        refused = self._watched.problem if seen.state.publication else NO_PROBLEM
+        found = (problem, unmoved, self._high_water.problem, refused, *self._troubles(seen.state))
         return SourceStatus(
             end,
             oldest,
@@ -421,16 +422,10 @@ class PostgresSource:
         if self._options.may_act():
             self._high_water.try_sync()
 
-    def _watch_tables(self) -> None:
-        with suppress(WormholeError):  # `_poll` reports it
-            tables = self._ask(lambda control: read_tables(control, self._address.publication))
-            if found := self._watched.observe(tables):
-                _log.warning("%s", found)
-
-    def _notice_rows(self) -> None:
-        """Notice rows that changed without a trace in the log."""
+    def _look_at_tables(self) -> None:
+        """Notice rows that changed without a trace in the log, and what becomes of the publication's tables."""
         began = time.monotonic()
-        if began < self._notices_again_s or self._options.transient or not self._options.may_act():
+        if began < self._looks_again_s or self._options.transient or not self._options.may_act():
             return
         with self._lock:
             seen, furthest = self._seen, self._furthest
@@ -439,17 +434,21 @@ class PostgresSource:
         present = seen.history.number
         read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
         try:
-            with understood(self._address):
-                asked = partial(self._catalogue, seen.state)
-                self._unlogged.look(asked, self._address.publication, seen.state.system, present, read)
+            with understood(self._address), self._looking:
+                connection, publication = self._catalogue(seen.state), self._address.publication
+                if self._unlogged.look(connection, publication, seen.state.system, present, read):
+                    self._unwatched = True
+                if self._unwatched and (found := self._watched.observe(read_tables(connection, publication))):
+                    _log.warning("%s", found)
+                self._unwatched = False
             problem = NO_PROBLEM
         except WormholeError as error:
             problem = error.problem
-        if problem and problem != self._unnoticed:
+        if problem and problem != self._unlooked:
             _log.warning("changes of rows that the log does not have are not noticed: %s", problem)
-        self._unnoticed = problem
+        self._unlooked = problem
         ended = time.monotonic()
-        self._notices_again_s = ended + slots.rest_s(ended - began)
+        self._looks_again_s = ended + slots.rest_s(ended - began)
 
     def _catalogue(self, state: ServerState) -> Connection:
         """A session of its own: of thousands of tables the answer takes seconds, and others ask meanwhile."""

@@ -11,6 +11,7 @@ from publisher.sources.postgres.address import Address
 from publisher.sources.postgres.connection import Connection, connect, understood
 from publisher.sources.postgres.lsn import parse_delivered
 from publisher.sources.postgres.server_state import ServerState, read_state
+from publisher.sources.postgres.server_versions import FAILOVER_SINCE
 from publisher.sources.postgres.sql_text import quote_literal
 from publisher.sources.postgres.timelines import Timelines, read_timelines
 from wormhole.model.errors import PositionError, SourceUnavailable, UnsupportedLog, WormholeError
@@ -80,7 +81,7 @@ def check_slots(state: ServerState, address: Address) -> None:
 
 def _standby_lacks(connection: Connection, address: Address) -> Problem:
     """What a standby would lack if it were promoted now, and can have before; releases before 17 give it no slots."""
-    if connection.version < slots.FAILOVER_SINCE:
+    if connection.version < FAILOVER_SINCE:
         return NO_PROBLEM
     return _without_publication(connection, address) or _without_slots(connection, address)
 
@@ -91,7 +92,7 @@ def _promoted_later(version: int) -> Problem:
         "it is a standby; it can serve once it is promoted",
         "when its primary is gone: SELECT pg_promote();",
     )
-    if version >= slots.FAILOVER_SINCE:
+    if version >= FAILOVER_SINCE:
         return Problem(text, promote)
     return Problem(
         text,

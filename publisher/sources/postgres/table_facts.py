@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from publisher.sources.postgres.decode.kinds import kind_of
+from publisher.sources.postgres.key_indexes import KEY_INDEX
+from publisher.sources.postgres.server_versions import FILTERS_SINCE, GENERATED_SINCE
 from publisher.sources.postgres.sql_text import quote_literal
 
 __all__ = ["Change", "Facts", "changes", "facts_of", "question"]
 
-_FILTERS_SINCE: Final = 150000
-_GENERATED_SINCE: Final = 180000
 _PARTITIONED: Final = "p"
 _PERMANENT: Final = "p"
 _SYSTEM: Final = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
@@ -32,8 +32,7 @@ _COLUMNS: Final = """(SELECT json_agg(json_build_array(a.attnum, a.attname, a.at
 _ALTERED: Final = """c.relispartition AND coalesce((SELECT bool_and((a.xmin::text, a.cmin::text)
   <> (m.xmin::text, m.cmin::text)) FROM pg_attribute a JOIN pg_attribute m ON m.attrelid = a.attrelid AND m.attnum = -1
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.atthasdef AND NOT a.attisdropped), true)"""
-_IS_KEY: Final = """i.indrelid = c.oid AND i.indimmediate
-  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"""
+_IS_KEY: Final = f"i.indrelid = c.oid AND {KEY_INDEX}"
 _KEY: Final = f"""(SELECT json_agg(k.number ORDER BY k.number) FROM pg_index i
   CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, at)
   WHERE k.at <= i.indnkeyatts AND {_IS_KEY})"""  # noqa: S608
@@ -51,20 +50,26 @@ _TYPES: Final = """(SELECT json_object_agg(t.oid::text, CASE t.typtype
 
 
 def question(version: int, publication: str) -> str:
-    """The expression of the text that :func:`facts_of` takes, as JSON. ``version``: the server's."""
-    filters = version >= _FILTERS_SINCE
+    """The expression of the text that :func:`facts_of` takes, as JSON. ``version``: the server's.
+
+    The text is another one too whenever `publisher.sources.postgres.table_identities.read_tables` finds other tables
+    published, or others refused: for that it contains ``sends``, ``identity`` and ``inherited``.
+    """
+    filters = version >= FILTERS_SINCE
     mine = f"(SELECT p.oid FROM pg_publication p WHERE p.pubname = {quote_literal(publication)})"  # noqa: S608
     cut = "md5(r.prqual::text), r.prattrs::text" if filters else "NULL, NULL"
     listed = (
         f"(SELECT json_build_array({cut}) FROM pg_publication_rel r WHERE r.prpubid = {mine} AND r.prrelid = c.oid)"  # noqa: S608
     )
     schemas = f"SELECT s.pnnspid FROM pg_publication_namespace s WHERE s.pnpubid = {mine}" if filters else "SELECT 0"  # noqa: S608
-    generated = ", p.pubgencols" if version >= _GENERATED_SINCE else ""
+    generated = ", p.pubgencols" if version >= GENERATED_SINCE else ""
     return f"""json_build_object(
+'sends', (SELECT json_build_array(p.pubupdate, p.pubdelete) FROM pg_publication p WHERE p.oid = {mine}),
 'publication', (SELECT json_build_array(p.puballtables, p.pubviaroot{generated}) FROM pg_publication p
   WHERE p.oid = {mine}),
 'types', {_TYPES},
 'tables', (SELECT json_agg(json_build_object('oid', c.oid, 'name', n.nspname || '.' || c.relname, 'kind', c.relkind,
+  'identity', c.relreplident, 'inherited', c.relhassubclass,
   'persistence', c.relpersistence, 'file', c.relfilenode::bigint, 'place', json_build_array(c.reltablespace, c.relam),
   'parent', (SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = c.oid AND c.relispartition),
   'altered', {_ALTERED}, 'late', {_LATE}, 'columns', {_COLUMNS}, 'key', {_KEY}, 'listed', {listed},

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from publisher.sources.postgres.connection import Connection
 from publisher.sources.postgres.key_indexes import KEY_INDEX
-from publisher.sources.postgres.slots import GENERATED_SINCE
+from publisher.sources.postgres.server_versions import FILTERS_SINCE, GENERATED_SINCE
 from publisher.sources.postgres.sql_text import quote_literal, sql_name
 
 __all__ = [
-    "LISTS_SINCE",
     "MOST_NAMED",
     "Published",
     "Refusal",
@@ -28,8 +27,6 @@ __all__ = [
 MOST_NAMED: Final = 8
 """How many tables a message names."""
 _TIMEOUT_S: Final = 60.0
-LISTS_SINCE: Final = 150000
-"""The version from which on publications have column lists, row filters and schemas."""
 
 
 class Refusal(Enum):
@@ -180,8 +177,8 @@ def read_tables(connection: Connection, publication: str) -> list[TableIdentity]
         _TABLES.format(
             publication=quote_literal(publication),
             key_index=KEY_INDEX,
-            columns=_COLUMNS if version >= LISTS_SINCE else "NULL",
-            filtered_by=_FILTERED_BY if version >= LISTS_SINCE else "NULL",
+            columns=_COLUMNS if version >= FILTERS_SINCE else "NULL",
+            filtered_by=_FILTERED_BY if version >= FILTERS_SINCE else "NULL",
             generated="p.pubgencols = 's'" if version >= GENERATED_SINCE else "false",
         ),
         timeout_s=_TIMEOUT_S,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,13 +47,15 @@ class UnloggedChange:
 
 
 class UnloggedChanges:
-    """Thread-safe. ``skipped``: tables that are not reported, ``schema.*`` for all of a schema."""
+    """One thread looks at a time; :meth:`of` may be called from any.
+
+    ``skipped``: tables that are not reported, ``schema.*`` for all of a schema.
+    """
 
     def __init__(self, state: SourceState, skipped: frozenset[str] = frozenset()) -> None:
         """``state``: where they are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         self._skipped = skipped
-        self._looking = threading.Lock()
         self._lock = threading.Lock()  # what readers see
         self._facts: Facts | None = None
         self._digest = ""
@@ -72,20 +74,13 @@ class UnloggedChanges:
         with self._lock:
             return self._noted if incarnation == self._incarnation else {}
 
-    def look(
-        self, connected: Callable[[], Connection], publication: str, system: str, incarnation: int, read: int
-    ) -> None:
-        """Look at the catalogue. ``connected``: the session to ask; ``read``: up to where the log was read already.
+    def look(self, connection: Connection, publication: str, system: str, incarnation: int, read: int) -> bool:
+        """Look at the catalogue; returns whether it is another one than at the last look. ``read``: up to where the log
+        was read already.
 
-        Raises as ``connected`` and :meth:`~publisher.sources.postgres.connection.Connection.query`, what the state
-        raises when it cannot be written, and ``ValueError`` for what no server answers.
+        Raises as :meth:`~publisher.sources.postgres.connection.Connection.query`, what the state raises when it cannot
+        be written, and ``ValueError`` for what no server answers.
         """
-        with self._looking:
-            self._look(connected(), publication, system, incarnation, read)
-
-    # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _look(self, connection: Connection, publication: str, system: str, incarnation: int, read: int) -> None:
         asked = question(connection.version, publication)
         ((text, digest, end, block, segment),) = connection.query(
             f"SELECT nullif(f.text, CASE WHEN md5(f.text) = {quote_literal(self._digest)} THEN f.text END), "  # noqa: S608
@@ -96,7 +91,7 @@ class UnloggedChanges:
         place = max(read, record_end(parse_lsn(end or ""), int(block or 0), int(segment or 0)))
         since, self._since = self._since, place
         if text is None:
-            return
+            return False
         try:
             now = facts_of(json.loads(text))
         except (KeyError, TypeError, AttributeError) as error:
@@ -112,6 +107,9 @@ class UnloggedChanges:
         self._digest = digest or ""
         with self._lock:
             self._noted, self._incarnation = noted, incarnation
+        return True
+
+    # --- inside ---------------------------------------------------------------------------------------------------
 
     def _found(
         self, connection: Connection, before: Facts, now: Facts, where: UnloggedChange

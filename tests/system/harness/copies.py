@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from publisher.sources.postgres import slots
+from publisher.sources.postgres.server_versions import FAILOVER_SINCE
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy
@@ -141,7 +142,7 @@ class WithSyncedSlots(WithStandby):
 
     def _prepared(self) -> dict[str, str]:
         ((version,),) = self.server.sql("SHOW server_version_num")
-        if int(version) < slots.FAILOVER_SINCE:
+        if int(version) < FAILOVER_SINCE:
             pytest.skip("this server gives its standbys no logical slots")
         drop_slots(self.server)
         self.server.sql(f"SELECT pg_create_physical_replication_slot('{_STANDBY}')")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from publisher.sources.postgres.key_indexes import KEY_INDEX
+from publisher.sources.postgres.server_versions import FILTERS_SINCE, GENERATED_SINCE
 from publisher.sources.postgres.sql_text import quote_literal
 
 __all__ = ["described", "named", "published"]
 
-_WITH_FILTERS_SINCE = 150000
-_WITH_GENERATED_SINCE = 180000
 _SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
 
 # All names are written with their schema: the session has an empty search_path.
@@ -55,7 +54,7 @@ def described(version: int, publication: str, estimate: bool = False) -> str:
 
     ``estimate``: with the number of rows, which changes all the time.
     """
-    filters = version >= _WITH_FILTERS_SINCE
+    filters = version >= FILTERS_SINCE
     mine = f"(SELECT p.oid FROM pg_publication p WHERE p.pubname = {quote_literal(publication)})"  # noqa: S608
 
     def has(table: str, schema: str) -> str:
@@ -89,7 +88,7 @@ def described(version: int, publication: str, estimate: bool = False) -> str:
 'published', {has("c.oid", "c.relnamespace")} OR EXISTS (SELECT {above}), 'via_root', {via_root},
 'root', CASE WHEN {via_root} THEN (SELECT m.nspname || '.' || u.relname {above} ORDER BY o.at DESC LIMIT 1) END,
 'filter', {row_filter}, 'listed', {listed},
-'generated', {generated if version >= _WITH_GENERATED_SINCE else "NULL"},
+'generated', {generated if version >= GENERATED_SINCE else "NULL"},
 'usage', has_schema_privilege(n.oid, 'USAGE'), 'select', has_table_privilege(c.oid, 'SELECT'),
 'row_security', row_security_active(c.oid))"""
 

@@ -48,7 +48,6 @@ from publisher.sources.postgres.refused_logins import refused_login
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.postgres.stream import Stream
-from publisher.sources.postgres.unlogged_changes import UnloggedChanges
 from tests.support import postgres_messages as build
 from tests.unit.publisher.sources.postgres.test_source import SLOTS, STATE, Played
 from wormhole.model.errors import (
@@ -87,7 +86,7 @@ def started(state: ServerState, folder: Path) -> PostgresSource:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source_module, "connect", played.connect)
         patch.setattr(source_module, "read_state", played.read_state)
-        patch.setattr(UnloggedChanges, "look", lambda *_: None)
+        patch.setattr(PostgresSource, "_look_at_tables", lambda _: None)
         password = folder / "password"
         password.touch(0o600)
         password.write_text("a hole")

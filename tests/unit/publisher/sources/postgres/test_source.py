@@ -19,7 +19,6 @@ from publisher.sources.postgres.decode.encodings import UTF8
 from publisher.sources.postgres.server_state import AnotherServer, ServerState, Slot
 from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.postgres.stream import Stream
-from publisher.sources.postgres.unlogged_changes import UnloggedChanges
 from tests.support.hosts_state import HostsState
 from wormhole.model.errors import CoordinationLost, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -75,7 +74,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Played:
     monkeypatch.setattr(source_module, "connect", played.connect)
     monkeypatch.setattr(places, "log_bytes_anchor", lambda *_: None)
     monkeypatch.setattr(source_module, "read_state", played.read_state)
-    monkeypatch.setattr(UnloggedChanges, "look", lambda *_: None)
+    monkeypatch.setattr(PostgresSource, "_look_at_tables", lambda _: None)
     return played
 
 
