@@ -190,7 +190,7 @@ class Recovery:
         epoch.halted = halted
         epoch.stopped = True
         self._retry.reset()  # the next assignment of the shard starts with a fresh count
-        self._port.fail(push_pb2.Failed.HANDLER, update_id, str(halted))
+        self._port.fail(push_pb2.Failed.HANDLER, update_id, halted.reason)
         log.error("%s", halted)
         try:
             await self._callbacks.call("on_error", halted)

@@ -155,14 +155,20 @@ class FlowHalted:
     marker: Datamarker
     cause: Exception
 
-    def __str__(self) -> str:
+    @property
+    def reason(self) -> str:
+        """What the publisher gets: its operators have a next step of their own."""
         at = f" at update {self.update_id}" if self.update_id else ""
         if isinstance(self.cause, ParkRefused):
             return f"shard {self.shard} is halted{at}, which cannot be parked: {self.cause}"
+        return f"shard {self.shard} is halted{at} after {self.attempts} attempts: {self.cause!r}"
+
+    def __str__(self) -> str:
+        if isinstance(self.cause, ParkRefused):  # it has the next step
+            return self.reason
         return (
-            f"shard {self.shard} is halted{at} after {self.attempts} attempts: {self.cause!r}. "
-            "Next: mend the handler or the data, then restart this subscriber; delivery begins again after "
-            f"{self.marker}"
+            f"{self.reason}. Next: mend the handler or the data, then restart this subscriber; delivery begins again "
+            f"after {self.marker}"
         )
 
 

@@ -19,6 +19,8 @@ _PATTERN: Final = re.compile(r"[*?\[]")
 _EVERY_S: Final = 1.0
 _PATIENCE_S: Final = {"held": 60.0, "paused": 60.0, "needs_replay": 60.0, "unassigned": 600.0}
 """By state: after so long a flow is taken for one that does not go on before somebody acts."""
+_NAMED_AFTER_S: Final = {"unassigned": 10.0}
+"""By state: a flow that changes hands, as each backfill and verification lets it, is not named before that."""
 
 
 def backfills_of(answers: Sequence[Answer], application: str = "") -> list[FlowBackfill]:
@@ -135,9 +137,10 @@ def wait_until_ended(
             problems = [answer.problem for answer in answers if answer.may_have(application)]
             left = {one.flow for one in found if one.status is not None and not has_ended(one.status)}
             stopped = _stopped(answers, left)
-            show(found, [*problems, *stopped.values()])
             now = clock.monotonic()
             stopped_since = {key: stopped_since.get(key, now) for key in stopped}
+            named = (key for key, since in stopped_since.items() if now - since >= _NAMED_AFTER_S.get(key[1], 0.0))
+            show(found, [*problems, *(stopped[key] for key in named)])
             if left and {flow for flow, _ in stopped} == left:
                 over = [key for key, since in stopped_since.items() if now - since >= _PATIENCE_S[key[1]]]
                 if len(over) == len(left):

@@ -21,6 +21,13 @@ def test_a_halted_flow_says_what_to_do() -> None:
     assert "1/1/4" in text
 
 
+def test_what_a_publisher_gets_of_a_halted_flow_has_no_next_step() -> None:
+    """The publisher's observers have one of their own; two would contradict each other."""
+    halted = FlowHalted("s", 1, "db:5:0", 8, marker_at(4), ValueError("no"))
+    assert halted.reason == "shard s is halted at update db:5:0 after 8 attempts: ValueError('no')"
+    assert str(halted).startswith(f"{halted.reason}. Next: ")
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
 def test_later_is_a_time_that_comes(seconds: float) -> None:
     with pytest.raises(ValueError, match="a positive number of seconds is needed"):

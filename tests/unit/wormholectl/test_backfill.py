@@ -278,6 +278,23 @@ def test_waiting_ends_when_no_flow_goes_on_by_itself(
     assert "wormholectl why-lag cache/db1" in str(raised.value.hint)
 
 
+def test_a_flow_that_changes_hands_is_not_named(admin: FakeAdmin, backfill: admin_pb2.BackfillStatus) -> None:
+    """Each verification assigns its flows again: a line about it would be mail from cron."""
+    told = admin.answers[0].status
+    assert told is not None
+    told.flows[0].state, told.flows[0].cause = "unassigned", "released by its subscriber"
+    now, said = [0.0], list[str]()
+
+    def pause(pause_s: float) -> None:
+        now[0] += pause_s
+        if now[0] == 3.0:
+            told.flows[0].state, backfill.state = "live", "done"
+
+    clock = Clock(monotonic=lambda: now[0], pause=pause)
+    wait_until_ended(lambda: admin.answers, "cache", lambda _, problems: said.extend(problems), clock)
+    assert said == []
+
+
 def test_waiting_goes_on_while_one_flow_does(admin: FakeAdmin, backfill: admin_pb2.BackfillStatus) -> None:
     told = admin.answers[0].status
     assert told is not None

@@ -142,6 +142,13 @@ class TestVerify:
         code, out, _ = run("verify", "cache", "--yes", *AT)
         assert (code, says in out, "equals its tables" in out) == (1, True, False)
 
+    def test_a_flow_of_tables_that_cannot_be_read_has_one_reason(
+        self, admin: FakeAdmin, flow: admin_pb2.FlowStatus
+    ) -> None:
+        flow.backfill.CopyFrom(ended(progress=[admin_pb2.BackfillTable(table="shop.log", state="refused")]))
+        code, out, _ = run("verify", "cache", "--yes", *AT)
+        assert (code, "cannot be read: shop.log" in out, "no result is known" in out) == (1, True, False)
+
     def test_shards_are_added_up(self, admin: FakeAdmin, flow: admin_pb2.FlowStatus) -> None:
         told = admin.answers[0].status
         assert told is not None
