@@ -40,7 +40,7 @@ def _uncounted(size: int) -> None:
 class Entry:
     """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes).
 
-    ``behind_bytes``: of log, from the begin of the transaction in which it begins; 0 between transactions.
+    ``behind_bytes``: bytes of log from the begin of the transaction in which it begins; 0 between transactions.
     """
 
     __slots__ = ("_bodies", "_grown", "_moved", "_selections", "_views", "behind_bytes", "segment", "size")
@@ -226,7 +226,7 @@ class ChangeBuffer:
         self._entries: deque[Entry] = deque()
         self._first = 0
         self._inside = False
-        self._open_bytes = 0  # of log, of the transaction inside which the newest segment ends
+        self._open_bytes = 0  # what the log has of the transaction inside which the newest segment ends
         # Numbers of segments, ascending; those that were dropped are forgotten now and then.
         self._of_shard: dict[str, list[int]] = {}
         self._of_all: list[int] = []  # each flow has to look at them

@@ -24,7 +24,7 @@ __all__ = ["STALLED_S", "Patience"]
 
 STALLED_S: Final = 5.0
 _LEAST_S: Final = 0.25
-_BYTES_PER_S: Final = 64 << 20  # of log that is read again, at the least
+_BYTES_PER_S: Final = 64 << 20  # so fast is log read again, at the least
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Waited:
 
 
 class Patience:
-    """Of one caravan. Times are in seconds."""
+    """What one caravan waited for each of its flows. Times are in seconds."""
 
     def __init__(self) -> None:
         self._waited: dict[CaravanFlow, _Waited] = {}

@@ -392,7 +392,7 @@ class Publisher:
         flow.accepted()
         if have is not None and not flow.was_offered(have):
             _log.warning(
-                "%s: %s says that its application has %s, which it was never offered: delivery begins at %s",
+                "%s: %s reports that its application has %s, which it was never offered: delivery begins at %s",
                 flow.name,
                 stream.info.id,
                 shortened(str(have)),

@@ -106,7 +106,7 @@ class Findings:
         self.repaired += count
 
     def gone(self, found: Mapping[bytes, Difference]) -> None:
-        """The rows of these keys do not exist, and the application was told so; each counts once."""
+        """The rows of these keys do not exist, and the application was called with them; each counts once."""
         self._changed = True
         new = found.keys() - self._gone
         self._gone |= new

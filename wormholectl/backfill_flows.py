@@ -18,7 +18,7 @@ __all__ = ["backfills_of", "flows_named", "flows_of", "running_of", "tables_of",
 _PATTERN: Final = re.compile(r"[*?\[]")
 _EVERY_S: Final = 1.0
 _PATIENCE_S: Final = {"held": 60.0, "paused": 60.0, "needs_replay": 60.0, "unassigned": 600.0}
-"""By state: after so long a flow is taken for one that does not go on before somebody acts."""
+"""By state: after so long a flow is taken for one that does not go on before an operator acts."""
 _NAMED_AFTER_S: Final = {"unassigned": 10.0}
 """By state: a flow that changes hands, as each backfill and verification lets it, is not named before that."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _PORTS: Final = range(20_000, 30_000)
-"""Of subscribers: below those that systems give to connections by themselves."""
+"""Subscribers listen at one of these, below those that systems give to connections by themselves."""
 _PORTS_TO_TRY: Final = 40
 
 app = typer.Typer()

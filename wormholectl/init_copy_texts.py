@@ -1,8 +1,8 @@
 """The program and the test that ``wormholectl init --start existing`` writes: a copy of tables in SQLite. Pure.
 
 ``of_bytes``: keys and values are bytes; else columns have types. Other arguments are parts of Python text: a literal
-that stands as it is, or words within a docstring. What both kinds of datastore share is in the texts of
-``copy_program`` and ``copy_test``; the differences are beside them, by name.
+that stands as it is, or words within a docstring. What both kinds of datastore share is in ``_PROGRAM`` and
+``_TEST``; the differences are beside them, by name.
 """
 
 from __future__ import annotations

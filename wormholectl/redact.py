@@ -34,7 +34,7 @@ _PATTERNS: Final = (
         ),
         _GONE,
     ),
-    # Headers that hold several: to the end of the line, or of the text that the line stands in.
+    # Headers with several secrets: up to the end of the line, or of the text around it.
     (re.compile(r"(?i)(\b(?:set-)?cookie\d?[\"']?\s{0,9}[:=]\s{0,9}[\"']?)([^\r\n\"']+)"), rf"\1{_GONE}"),
     # One of several words, without quotes around them.
     (re.compile(r"(?i)(pass[ _-]?phrase[\"']?\s{0,9}[:=]\s{0,9})([^\r\n\"',;}]+)"), rf"\1{_GONE}"),

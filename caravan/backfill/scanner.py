@@ -278,9 +278,7 @@ class Scanner:
                     backfill.refuse(table.name, table.refused)
             for name in backfill.request.tables:
                 missing = name not in self._catalog.tables and not any(sign in name for sign in "*?[")
-                if missing and wanted(
-                    name
-                ):  # of a shard of one table that the flow does not want: nothing is looked up
+                if missing and wanted(name):  # what is in no shard of the flow was not looked up
                     backfill.refuse(name, Problem(f"there is no table {name}", "correct the name"))
             backfill.offer(
                 (name, known)

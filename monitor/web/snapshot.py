@@ -34,7 +34,7 @@ _CARAVAN_KINDS: Final = {"split", "merge"}
 _FEW: Final = 4
 _TEXT: Final = 400
 _SENTENCES: Final = 1500
-"""Of a cause and of a next step, which has statements to paste: nothing of them is cut."""
+"""The most characters of a cause or a next step. They contain statements to paste, so nothing of them is cut."""
 _BINS: Final = 120
 _LEVELS: Final = {Level.NONE: "none", Level.ATTENTION: "attention", Level.PROBLEM: "problem"}
 _PAINTED: Final = dict.fromkeys(("crash_loop", "data_loss", "halted", "needs_replay"), Level.PROBLEM)

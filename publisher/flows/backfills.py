@@ -594,7 +594,7 @@ class Backfills:
             self._ending.discard(flow.key)
 
     def _report_replaced(self, flow: PublisherFlow) -> None:
-        """Of tables whose rows changed without a trace in the log, while no existing rows of them were wanted."""
+        """Report tables whose rows changed without a trace in the log while no existing rows of them were wanted."""
         caravan_flow = flow.caravan_flow
         tables = set() if caravan_flow is None else set(filter(self.tables_of(flow), caravan_flow.replaced()))
         if tables:

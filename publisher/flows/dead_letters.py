@@ -289,7 +289,7 @@ class DeadLetterOffice:
 
     async def retry(self, flow: PublisherFlow, key: str, preview: bool = False, *, anyone: bool = False) -> str:
         """Deliver the parked updates of the row ``key`` (empty: all) again, each to the subscriber that parked it, with
-        ``anyone`` to whoever has the flow; what will be or was done. Raises
+        ``anyone`` to any that has the flow; returns what will be or was done. Raises
         :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises.
         """
         async with self._lock(flow):

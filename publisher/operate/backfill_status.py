@@ -176,7 +176,7 @@ def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estim
             described.state = "done"
         else:
             described.state = "running" if name == message.table else "waiting"
-        if name in estimates and name not in progress.refused:  # of these nothing is sent, to no shard
+        if name in estimates and name not in progress.refused:  # a refused table is sent to no shard
             described.rows_estimate = estimates[name]
     if not progress.offered or any(name not in estimates for name in left):
         return

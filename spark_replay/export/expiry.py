@@ -1,6 +1,6 @@
 """Old snapshots of an Iceberg table, and the files that only they use.
 
-Each export adds a snapshot, and a table's metadata lists all that it has. The properties of the table say how long they
+Each export adds a snapshot, and a table's metadata lists all that it has. The table's properties decide how long they
 stay, as the Iceberg specification names them: ``history.expire.max-snapshot-age-ms``, here a day if it is not set, and
 ``history.expire.min-snapshots-to-keep``, here ten.
 
@@ -35,7 +35,7 @@ _BATCH: Final = 10
 
 def expirable(table: Table, ours: Collection[int], now_ms: int) -> list[Snapshot]:
     """Those that are older than the table keeps, oldest first. What a branch or a tag names stays, and so does the last
-    of ``ours``: it says how far the table is.
+    of ``ours``: it contains how far the table is.
     """
     age_ms = property_as_int(table.properties, "history.expire.max-snapshot-age-ms", _AGE_MS) or 0
     least = property_as_int(table.properties, "history.expire.min-snapshots-to-keep", _LEAST) or 1

@@ -52,7 +52,7 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
-"""Of each table, unless it has others: every commit writes the metadata anew."""
+"""Each table gets these unless it has others: every commit writes the metadata anew."""
 
 
 def open_catalogue(name: str, properties: Mapping[str, str]) -> Catalog:

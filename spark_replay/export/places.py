@@ -31,7 +31,7 @@ def places_path(root: str, run: str) -> str:
 
 
 def keep_places(filesystem: fs.FileSystem, root: str, state: Exported) -> str:
-    """Write the file, before the commit that names it; returns what the commit says of it."""
+    """Write the file, before the commit that names it; returns what the commit contains of it."""
     path, data = places_path(root, state.run), state_to_text(state).encode()
     with storage_errors("write", path):
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
@@ -41,7 +41,7 @@ def keep_places(filesystem: fs.FileSystem, root: str, state: Exported) -> str:
 
 
 def load_places(filesystem: fs.FileSystem, root: str, text: str, where: str) -> Exported:
-    """What a commit says, with its file if it names one; ``where``: for messages.
+    """The state that a commit contains, with its file if it names one; ``where``: for messages.
 
     Raises :class:`~wormhole.model.errors.ReplayError` for what cannot be read.
     """

@@ -51,7 +51,7 @@ __all__ = ["Piece", "Slice", "fold", "in_order", "shuffled", "slices", "split"]
 _WINDOW_BYTES: Final = 64 << 20
 """Bytes of rows that a push sorts at once."""
 _ROUNDS: Final = 1 << 32
-_MOST_SHARES: Final = 256  # of a part, each of which is a file while they are made
+_MOST_SHARES: Final = 256  # each is a file while a part is divided into them
 
 _PIECE: Final = "piece"
 

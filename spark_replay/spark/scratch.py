@@ -19,7 +19,7 @@ __all__ = ["Scratch", "set_variables"]
 
 _PREFIX: Final = "wormhole-spark-"
 _DIRS: Final = "SPARK_LOCAL_DIRS"  # counts more than spark.local.dir, and only the environment has it
-_OPTIONS: Final = "SPARK_SUBMIT_OPTS"  # of a JVM that spark-submit starts, beside those that the user configured
+_OPTIONS: Final = "SPARK_SUBMIT_OPTS"  # for a JVM that spark-submit starts, beside those that the user configured
 _ADDRESS: Final = "SPARK_LOCAL_IP"
 
 

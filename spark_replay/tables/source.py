@@ -276,7 +276,7 @@ class WormholeSource(DataSource):
         """What reads it as it grows."""
         if SupportsTriggerAvailableNow is object:
             raise UsageError(
-                "a stream over the archive needs Spark 4.2 or newer: older ones do not say where the last batch ended",
+                "a stream over the archive needs Spark 4.2 or newer: older ones lose the end of the last batch",
                 hint="run it with PySpark 4.2, or read batches with spark.read and the options from and until",
             )
         self._check(schema)

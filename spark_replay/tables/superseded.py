@@ -1,8 +1,8 @@
 """Changes that leave no trace in the current rows: dropped where they are read, before Spark moves and sorts them, and
 once more before they are folded row by row.
 
-A change of a whole row says all of it, so a change of the same row before it counts for nothing, unless the row went on
-under another key in between. What is left folds to the same rows (:mod:`spark_replay.tables.versions`).
+A change of a whole row contains all of it, so a change of the same row before it counts for nothing, unless the row
+went on under another key in between. What is left folds to the same rows (:mod:`spark_replay.tables.versions`).
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _garbage(draw: random.Random) -> str:
 
 
 def _rows(scene: Scene, prefix: str) -> dict[bytes, bytes]:
-    """Of the healthy table; of both, the log and the tables agree."""
+    """Rows of the healthy table; the log and the tables agree on both."""
     for table in ("odd", "good"):
         name = f"{prefix}.{table}"
         assert scene.read(name) == scene.rows.get(name, {}), table
@@ -144,12 +144,12 @@ def _of_postgres(server: PostgresServer, draw: random.Random, database: str, *, 
     print(f"{database}: {encoding}, {settings}")
     server.sql(f"CREATE DATABASE {database} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
     for name, value in settings.items():
-        with contextlib.suppress(psycopg.errors.UndefinedObject):  # of a newer server
+        with contextlib.suppress(psycopg.errors.UndefinedObject):  # only a newer server has it
             server.sql(f"ALTER ROLE {server.user} IN DATABASE {database} SET {name} = {value}")
     tables = ("CREATE TABLE odd (k text PRIMARY KEY, v text)", _GOOD_OF_POSTGRES[0])
     with PostgresScene(server, database, *tables, sharding=Sharding("table")) as scene:
         for row in _ODD:
-            with contextlib.suppress(psycopg.errors.CharacterNotInRepertoire):  # of an encoding that has no such bytes
+            with contextlib.suppress(psycopg.errors.CharacterNotInRepertoire):  # its encoding has no such bytes
                 scene.sql(f"INSERT INTO odd VALUES ({row.replace('BYTES', _garbage(draw))}) ON CONFLICT DO NOTHING")
         scene.run(_GOOD_OF_POSTGRES[1])
         return _rows(scene, "public")
@@ -167,7 +167,7 @@ def _of_mysql(server: DatabaseServer, draw: random.Random, database: str, *, pla
     before: dict[str, object] = {}
     try:
         for name, value in settings.items():
-            with contextlib.suppress(pymysql.MySQLError):  # of the other flavour
+            with contextlib.suppress(pymysql.MySQLError):  # only the other flavour has it
                 ((_, old),) = server.sql(f"SHOW GLOBAL VARIABLES LIKE '{name}'") or ((name, None),)
                 server.sql(f"SET GLOBAL {name} = {value}")
                 before[name] = old

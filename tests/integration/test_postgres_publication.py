@@ -181,7 +181,7 @@ def test_doctors_remedies_end_what_is_refused(
     )
     names = ["listed", "filtered", "late", "parted"]
     assert _refused(server, database, names) == set(names)
-    for _ in range(2):  # of two findings of one name one is shown first
+    for _ in range(2):  # one of two findings of one name is shown first
         found = _findings(server, database, tmp_path)
         for check in ("publication_columns", "publication_filters", "replica_identity"):
             server.sql(*found.get(check, "").splitlines()[1:], database=database)

@@ -88,7 +88,7 @@ def test_every_observer_shows_one_cause(known: Facts) -> None:
         assert known.log[0] not in why_lag
     if known.flow and known.flow[1] not in cause:
         assert known.flow[1] not in why_lag
-    if known.log:  # of the log, by every observer of logs, once
+    if known.log:  # every observer of logs shows it once
         for observer in ("doctor", "publishers", "health", "up", "lag"):
             text = texts.get(observer) or shown(observer, seen)
             assert known.log[0] in text, observer

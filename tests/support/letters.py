@@ -8,7 +8,7 @@ from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_of
 
 USERS: Schema = update("users", key=1, after={"name": "ada"}).schema
-"""Of every :func:`letter`."""
+"""Every :func:`letter` has it."""
 
 
 def parcel_of(change: Change, number: int = 1, index: int = 0) -> Parcel:

@@ -248,7 +248,7 @@ class MySql:
     def _indexes(self, columns: Sequence[Column], chance: Random) -> tuple[str, ...]:
         parts = []
         some = chance.choice([column for column in columns if column.written])
-        if chance.randrange(3) == 0:  # of MariaDB also on whole texts, by a hash in a column that nobody sees
+        if chance.randrange(3) == 0:  # MariaDB also takes whole texts, by a hash in a column that SELECT does not show
             parts.append(f"UNIQUE KEY u (`{some.name}`)")
         if not self._mariadb and chance.randrange(3) == 0:
             parts.append("KEY f ((n * 2))")

@@ -76,7 +76,7 @@ class UpdatePlace:
 class DeadLetter:
     """A parked update without its bytes. ``rows``: serialized ``RowKey`` of each row that it touches.
 
-    ``parked_by``: who sent it, and the only one that it is delivered to again; empty: whoever has the flow.
+    ``parked_by``: who sent it, and the only one that it is delivered to again; empty: any that has the flow.
     ``parked_at``: seconds since 1970. ``error``: of its last attempt; empty: it was parked because an earlier one of
     its row is. ``retrying``: it is to be delivered again. ``size``: bytes of its parcel.
     """
@@ -131,7 +131,7 @@ class DeadLetterStore(Protocol):
         ...
 
     def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
-        """Mark letters as to be delivered again, with ``anyone`` to whoever has the flow.
+        """Mark letters as to be delivered again, with ``anyone`` to any subscriber that has the flow.
 
         Those that are gone are passed over.
         """

@@ -152,8 +152,8 @@ class ParkWanted:
 
 @dataclass(slots=True, frozen=True)
 class LetterArrived:
-    """An update is to be stored; :meth:`PushSession.parked` answers. Whoever gets it calls ``done`` once, when it was
-    stored or nobody wants it any more.
+    """An update is to be stored; :meth:`PushSession.parked` answers. Its receiver calls ``done`` once, when it was
+    stored or is not wanted any more.
     """
 
     flow: PushFlow

@@ -2,7 +2,7 @@
 
 What the publisher needs itself, such as storing datamarkers, never waits behind such work. One peer has one turn at a
 time, so a peer that causes much of it delays another one by one turn only. The processor time of each turn is reported
-to whoever bounds what the peer may cause.
+to the allowance of the peer.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ IDLE_MARKER_EVERY_S = 10.0
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
 _ASSIGN_BYTES = 1024  # of an assignment, at most, without what is skipped and parked
 _FRAME_WORK = 4  # a window counts one, about a microsecond
-_LETTER_WORK = 300  # of an update to be parked: two turns of other threads, and the answer
+_LETTER_WORK = 300  # an update to be parked takes two turns of other threads, and an answer
 _UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number})  # it carries an update
 
 

@@ -23,7 +23,7 @@ STUCK_S: Final = 15.0
 
 
 class State(StrEnum):
-    """Of a publisher with its log: ``ok`` to ``no_shard``; of a flow any of them but ``no_shard``."""
+    """A publisher with its log is in one from ``ok`` to ``no_shard``; a flow in any but ``no_shard``."""
 
     OK = "ok"
     STARTING = "starting"
@@ -135,7 +135,7 @@ def flow_condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus
 
 
 def _of_operators(flow: admin_pb2.FlowStatus) -> Condition | None:
-    """What somebody asked for."""
+    """What an operator asked for."""
     name, replay = flow.flow, flow.replay
     if flow.paused:
         return Condition(State.PAUSED, f"it is paused: {flow.paused}", f"wormholectl flows resume {name}")

@@ -106,7 +106,7 @@ def short_cause(cause: str, causes: dict[str, str]) -> str:
 
 
 def condition_object(condition: Condition) -> dict[str, Any]:
-    """Of a publisher or a flow (docs/cli-schema.json: ``condition``)."""
+    """As an object, for a publisher or a flow (docs/cli-schema.json: ``condition``)."""
     return {
         "state": condition.state.value,
         "cause": condition.cause or None,

@@ -129,7 +129,7 @@ _PASSING: Final = frozenset(
 
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
     """A connection with ``SET NAMES utf8mb4``, autocommit and settings of its own. All of it takes at most
-    ``timeout_s`` once an address is dialled, and so does a later query unless it says otherwise.
+    ``timeout_s`` once an address is dialled, and so does a later query without a limit of its own.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` when nothing or nonsense answers or the server has no room,
     :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for a server that asks

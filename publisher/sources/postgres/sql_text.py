@@ -1,6 +1,6 @@
 """Names and texts as SQL of PostgreSQL takes them: in statements that are run, and in those that are suggested.
 
-A name may hold any character, and whoever names a table or a role need not be the one who runs what is suggested.
+A name may hold any character, and the user who names a table or a role need not be the one who runs a suggestion.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of the rows of ``table``. ``why``: what happened. ``files``: only the files of its rows are other ones, which
-    ``TRUNCATE`` does too, and that is in the log. ``unless_empty``: numbers of tables, without whose rows it changes
-    nothing.
+    """A change of the rows of ``table``. ``why``: what happened. ``files``: only the files of its rows are other ones,
+    which ``TRUNCATE`` does too, and that is in the log. ``unless_empty``: numbers of tables, without whose rows it
+    changes nothing.
     """
 
     table: str
@@ -105,7 +105,7 @@ class Change:
 
 
 def facts_of(answer: Mapping[str, Any]) -> Facts:
-    """What the answer to :func:`question` says. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for none."""
+    """What the answer to :func:`question` contains. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for none."""
     rows = {str(row["oid"]): row for row in answer["tables"] or ()}
     known = {number: str(row["name"]) for number, row in rows.items()}
     altered = frozenset(number for number, row in rows.items() if row["altered"])
@@ -234,7 +234,7 @@ def _leaves(
 
 
 def _types(types: Mapping[str, Any], wanted: Iterable[int]) -> dict[str, Any]:
-    """Of the types that are not built in, and of those that they consist of, what their values' text depends on."""
+    """What the text of values depends on: by type, for those that are not built in and those that they consist of."""
     found: dict[str, Any] = {}
     left = [str(one) for one in wanted]
     while left:

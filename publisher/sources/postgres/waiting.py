@@ -1,4 +1,4 @@
-"""Waiting for a server's socket: until a deadline, and not when whoever waits is interrupted."""
+"""Waiting for a server's socket: until a deadline or an interruption."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ def ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool
     found = [one for one, _ in poll.poll(max(0.0, left) * 1000)]
     if interrupt in found:
         raise SourceUnavailable("the server was no longer waited for", hint="it is tried again")
-    return bool(found) and left > 0  # who never stops sending has not answered either
+    return bool(found) and left > 0  # a server that never stops sending has not answered either

@@ -191,7 +191,7 @@ def _content(options: DatabaseOptions, report: Report) -> None:
                 "ttl",
                 WARN,
                 f"column family {family} was opened as a TtlDB: four bytes of time end each value and merge operand",
-                "subscribers get them too, and are not told when the database deletes an expired row",
+                "subscribers get them too, and no update when the database deletes an expired row",
                 "decode values with value_format ttl:json or ttl:msgpack, or cut the last four bytes off",
             )
         if settings.get("enable_blob_files") == "true":

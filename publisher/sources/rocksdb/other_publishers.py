@@ -12,7 +12,7 @@ __all__ = ["DatabaseClaim", "holder_of"]
 
 class DatabaseClaim:
     """A lock on the directory of the database at ``path``, which RocksDB itself does not use and which ends with its
-    process. The lock forbids nothing: it shows a second publisher who the first one is."""
+    process. The lock forbids nothing: it shows a second publisher which process is the first one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -42,7 +42,7 @@ LARGE: Final = 4 << 20
 _CHUNK: Final = 256 << 10
 _MOST: Final = LARGE + (LARGE >> 10) + BLOCK  # with room for the headers of its fragments
 _ZSTD: Final = 7
-_HEAD: Final = struct.Struct("<QI")  # of a batch: sequence number, count
+_HEAD: Final = struct.Struct("<QI")  # a batch begins with its sequence number and its count
 _TIMESTAMP_SIZE: Final = struct.Struct("<IH")
 _FAULTS: Final = {
     STALE: "belongs to another log number",

@@ -87,5 +87,5 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
 
 
 def marked(letter: DeadLetter, *, anyone: bool) -> DeadLetter:
-    """The letter, to be delivered again; with ``anyone`` to whoever has the flow."""
+    """The letter, to be delivered again; with ``anyone`` to any subscriber that has the flow."""
     return replace(letter, retrying=True, parked_by="" if anyone else letter.parked_by)

@@ -149,7 +149,7 @@ def test_a_password_file_that_is_there_is_named(home: Path, url: str, inside: bo
 
 
 def port_in(folder: Path) -> int:
-    """Of the subscriber that ``init`` wrote there."""
+    """The port of the subscriber that ``init`` wrote there."""
     (application,) = tomllib.loads((folder / "shop.toml").read_text())["applications"].values()
     (address,) = application["subscribers"].values()
     return int(address.rpartition(":")[2])

@@ -3,7 +3,7 @@
 
 Values of a column of another type, a new column's values, another key, and what a partition brings or leaves: the log
 has the statement alone. What only may change nothing (a column that gets longer) counts as well: the statement does not
-say what the column was before.
+contain what the column was before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["altered_tables"]
 _ALWAYS: Final = frozenset(
     {("CONVERT", "TO"), ("CONVERT", "PARTITION"), ("CONVERT", "TABLE"), ("RENAME", "COLUMN")}
     | {("EXCHANGE", "PARTITION"), ("IMPORT", "PARTITION"), ("IMPORT", "TABLESPACE"), ("DROP", "PRIMARY")}
-    # The barrier says that all rows are gone, and those of other partitions are there.
+    # The barrier stands for an empty table, and the rows of other partitions are there.
     | {("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("ADD", "PRIMARY"), ("ADD", "SYSTEM")}
 )
 _NO_COLUMN: Final = frozenset(

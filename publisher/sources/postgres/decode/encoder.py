@@ -64,7 +64,7 @@ _NAMES: Final = {
     _ORIGIN: "Origin",
     _TRUNCATE: "Truncate",
     _MESSAGE: "Message",
-    # Of protocols 2 to 4, which are not asked for.
+    # Protocols 2 to 4 have these; they are not asked for.
     _STREAM_ABORT: "Stream Abort",
     _ROLLBACK_PREPARED: "Rollback Prepared",
     0x53: "Stream Start",

@@ -28,7 +28,7 @@ MADE_BEFORE = {
 
 
 def statements(file: Path) -> Iterator[tuple[int, str, str, str]]:
-    """Of each value in a text with SQL: the line, the expression, and the text before and after it."""
+    """For each value in a text with SQL: the line, the expression, and the text before and after it."""
     source = file.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):

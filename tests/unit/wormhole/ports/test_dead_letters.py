@@ -215,7 +215,7 @@ def test_what_another_one_parked_is_held_with_what_is_bound_to_it() -> None:
     mine, theirs, later, other = (
         replace(letter(1, 1, retrying=True)[0], parked_by="me"),
         replace(letter(2, 2, retrying=True)[0], parked_by="them"),
-        replace(letter(3, 2, retrying=True)[0], parked_by="me"),  # of the same row, behind it
+        replace(letter(3, 2, retrying=True)[0], parked_by="me"),  # the same row, behind it
         letter(4, 3, retrying=True)[0],  # anyone's
     )
     letters = (mine, theirs, later, other)

@@ -321,7 +321,7 @@ def test_timestamp_sizes_that_did_not_fit_into_their_block_are_found_in_the_next
 
 
 def test_timestamp_sizes_before_the_place_count(tmp_path: Path) -> None:
-    """Of a comparator of the program's own, whose size only the log has."""
+    """A comparator of the program's own has them; only the log contains their size."""
     writer = numbered(1, 1)
     writer.meta(10, struct.pack("<IH", 3, 4))
     for i in (2, 3):
