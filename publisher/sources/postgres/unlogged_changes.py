@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from publisher.sources.kept_state import keep, load, not_ours
 from publisher.sources.postgres.connection import Connection, ServerError
+from publisher.sources.postgres.decode.tables import skips
 from publisher.sources.postgres.lsn import parse_lsn
 from publisher.sources.postgres.server_state import record_end
 from publisher.sources.postgres.sql_text import quote_literal, sql_name
@@ -89,21 +91,28 @@ class UnloggedChanges:
             most_bytes=_MOST_BYTES,
         )
         place = max(read, record_end(parse_lsn(end or ""), int(block or 0), int(segment or 0)))
-        since, self._since = self._since, place
         if text is None:
+            self._since = place
             return False
         try:
             now = facts_of(json.loads(text))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{text:.100} describes no tables") from error
         before = self._facts if self._facts is not None and system == self._system else None
-        found = {} if before is None else dict(self._found(connection, before, now, UnloggedChange(place, since)))
-        noted = {**self._noted, **found} if incarnation == self._incarnation and before is not None else found
+        found, noted = {}, {}
+        gone = {name: number for name, number in self._gone.items() if name not in now.tables}
         if before is not None:
-            for name in sorted(before.tables.keys() - now.tables.keys()):
-                self._went(name, before.tables[name]["oid"], now)
-        self._keep(now, system, incarnation, noted)
-        self._facts, self._system = now, system
+            found = dict(self._found(connection, before, now, UnloggedChange(place, self._since)))
+            went = {name: str(before.tables[name]["oid"]) for name in sorted(before.tables.keys() - now.tables.keys())}
+            for name, number in went.items():
+                _report_gone(name, number, now)
+            gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
+            if incarnation == self._incarnation:
+                noted = {name: one for name, one in self._noted.items() if name in now.tables}
+        noted |= found
+        # All is as before until it is kept: a look that cannot keep what it found finds it again.
+        self._keep(now, system, incarnation, place, gone, noted)
+        self._facts, self._system, self._since, self._gone = now, system, place, gone
         self._digest = digest or ""
         with self._lock:
             self._noted, self._incarnation = noted, incarnation
@@ -115,9 +124,7 @@ class UnloggedChanges:
         self, connection: Connection, before: Facts, now: Facts, where: UnloggedChange
     ) -> Iterator[tuple[str, UnloggedChange]]:
         for change in changes(before, now, self._gone):
-            self._gone.pop(change.table, None)
-            schema, _, _ = change.table.partition(".")
-            if change.table in self._skipped or f"{schema}.*" in self._skipped:
+            if skips(self._skipped, *change.table.split(".", 1)):
                 continue
             if change.unless_empty and not _have_rows(connection, change):
                 continue
@@ -127,45 +134,29 @@ class UnloggedChanges:
                     "--tables %s` sends the rows that there are",
                     change.table,
                     ", ".join(change.why),
-                    change.table,
+                    shlex.quote(change.table),
                 )
             yield change.table, UnloggedChange(where.place, where.since, change.files)
 
-    def _went(self, name: str, number: str, now: Facts) -> None:
-        schema, _, table = name.partition(".")
-        self._gone[name] = number
-        if len(self._gone) > _MOST_GONE:
-            del self._gone[next(iter(self._gone))]
-        if any(number in one["files"] for one in now.tables.values()):
-            what, step = (
-                "is a partition now: applications keep its rows under this name",
-                "nothing, or remove them there",
-            )
-        elif number not in now.known:
-            what, step = "was dropped: applications keep its rows", "nothing, or remove them there"
-        elif now.known[number] == name:
-            what, step = (
-                "is not in the log any more: it is UNLOGGED, or left the publication",
-                f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or publish it; then start a backfill of it",
-            )
-        else:
-            what, step = (
-                f"was renamed to {now.known[number]}: applications keep its rows",
-                "nothing, or remove them there",
-            )
-        _log.warning("the table %s %s. Next: %s", name, what, step)
-
-    def _keep(self, now: Facts, system: str, incarnation: int, noted: Mapping[str, UnloggedChange]) -> None:
+    def _keep(
+        self,
+        now: Facts,
+        system: str,
+        incarnation: int,
+        since: int,
+        gone: Mapping[str, str],
+        noted: Mapping[str, UnloggedChange],
+    ) -> None:
         keep(
             self._state,
             _DOCUMENT,
             {
                 "system": system,
                 "incarnation": incarnation,
-                "since": self._since,
+                "since": since,
                 "tables": dict(now.tables),
                 "known": dict(now.known),
-                "gone": self._gone,
+                "gone": dict(gone),
                 "noted": {name: [one.place, one.since, int(one.files)] for name, one in noted.items()},
             },
         )
@@ -192,3 +183,25 @@ def _have_rows(connection: Connection, change: Change) -> bool:
     finally:
         connection.query("SET lock_timeout = 0")
     return any(size not in {None, "0"} for size in found)
+
+
+def _report_gone(name: str, number: str, now: Facts) -> None:
+    schema, _, table = name.partition(".")
+    if any(number in one["files"] for one in now.tables.values()):
+        what, step = (
+            "is a partition now: applications keep its rows under this name",
+            "nothing, or remove them there",
+        )
+    elif number not in now.known:
+        what, step = "was dropped: applications keep its rows", "nothing, or remove them there"
+    elif now.known[number] == name:
+        what, step = (
+            "is not in the log any more: it is UNLOGGED, or left the publication",
+            f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or publish it; then start a backfill of it",
+        )
+    else:
+        what, step = (
+            f"was renamed to {now.known[number]}: applications keep its rows",
+            "nothing, or remove them there",
+        )
+    _log.warning("the table %s %s. Next: %s", name, what, step)

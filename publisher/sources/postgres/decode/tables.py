@@ -7,7 +7,7 @@ time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 from publisher.sources.encode.piece import ALL_SHARDS, HASHED
@@ -21,7 +21,7 @@ from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.schema import Column, Schema
 from wormhole.model.sharding import Sharding, shard_of_table
 
-__all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name"]
+__all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name", "skips"]
 
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
@@ -50,6 +50,11 @@ def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
         return shard_of_table(log, table)
     of_schema = shard_of_table(log, schema)
     return of_schema if sharding.by == "database" else shard_of_table(of_schema, table)
+
+
+def skips(skipped: Set[str], schema: str, table: str) -> bool:
+    """Whether ``skip_tables`` names the table, or all of its schema as ``schema.*``."""
+    return f"{schema}.{table}" in skipped or f"{schema}.*" in skipped
 
 
 class Tables:
@@ -108,7 +113,7 @@ class Tables:
             self._use(_TABLE_COST)
             self._numbers.add(relation.id)
         kinds = [kind_of(column.type, self._types.get(column.type)) for column in columns]
-        skipped = self._skips(relation.schema, relation.table)
+        skipped = skips(self._skipped, relation.schema, relation.table)
         key, error = ((), None) if skipped else self._key(relation, commit)
         repeated = relation.identity not in {FULL, NOTHING} and relation.id in self._logged.repeated
         typed = tuple(Column(column.name, SCHEMA_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True))
@@ -203,9 +208,6 @@ class Tables:
             "(publish_generated_columns = stored); or name the table in skip_tables and restart the publisher",
             tables=(relation.name,),
         )
-
-    def _skips(self, schema: str, table: str) -> bool:
-        return f"{schema}.{table}" in self._skipped or f"{schema}.*" in self._skipped
 
     def _schema(self, schema: Schema) -> int:
         ordinal = self._schema_ordinals.setdefault(schema, len(self.schemas))

@@ -11,7 +11,7 @@ from publisher.sources.postgres.decode.encodings import UTF8, Encoding
 from publisher.sources.postgres.decode.kinds import kind_of
 from publisher.sources.postgres.decode.messages import DEFAULT, INDEX, Relation, RelationColumn, TypeName
 from publisher.sources.postgres.decode.table import Table
-from publisher.sources.postgres.decode.tables import Tables
+from publisher.sources.postgres.decode.tables import Tables, skips
 from publisher.sources.postgres.existing_rows.keys import PLAIN, PORTABLE, KeyColumn, column_of_row
 from publisher.sources.postgres.sql_text import quote_identifier, sql_name
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -176,7 +176,7 @@ def _left_out(schema: str, table: str, wanted: Wanted) -> Problem:
             f"{name}: the schema or the table has a dot in its name, and another table may have this name",
             "rename it, or copy its rows some other way",
         )
-    if name in wanted.skip_tables or f"{schema}.*" in wanted.skip_tables:
+    if skips(wanted.skip_tables, schema, table):
         return Problem(f"{name} is in skip_tables: nothing of it is delivered", "take it out of skip_tables")
     return NO_PROBLEM
 

@@ -97,10 +97,11 @@ def test_what_is_young_or_tagged_stays(lake: Format) -> None:
 
 def test_what_a_kept_snapshot_has_is_looked_for_although_its_parent_went_long_ago() -> None:
     """Other engines leave the number of a parent that they removed: the files of such a tag would have been deleted."""
-    numbers = ((1, None), (5, 4), (6, 5))
-    kept = [
-        Snapshot(**{"snapshot-id": one, "parent-snapshot-id": parent, "manifest-list": ""}) for one, parent in numbers
+    given: list[dict[str, Any]] = [
+        {"snapshot-id": one, "parent-snapshot-id": parent, "manifest-list": ""}
+        for one, parent in ((1, None), (5, 4), (6, 5))
     ]
+    kept = [Snapshot(**one) for one in given]
     assert [one.snapshot_id for one in expiry.without_parent(kept)] == [1, 5]
 
 
