@@ -18,7 +18,8 @@ _SHORTEST: Final = 4
 _NAME: Final = (
     r"(?:(?:pass(?:[ _-]?(?:words?|wd|phrase|code|key))?|pwd|secrets?|tokens?|tickets?|credentials?|auth|"
     r"authorization|cookies?|"
-    r"(?:api|private|access|account|shared|storage|signing|encryption|mask|master|session)[_-]?(?:access[_-]?)?keys?|"
+    r"(?:api|private|access|account|shared|storage|signing|encryption|mask|master|session|scram[_-]client|"
+    r"scram[_-]server)[_-]?(?:access[_-]?)?keys?|"
     r"shared[_-]?access[_-]?signature|\bsig)(?:[_-](?!files?\b|paths?\b|folders?\b)[a-z0-9]{1,20}){0,4})"
 )
 _QUOTED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
@@ -41,7 +42,7 @@ _PATTERNS: Final = (
     # The same, percent-encoded: name%3Dvalue, %22name%22%3A%22value%22, ://user:PASSWORD@host.
     (
         re.compile(
-            rf"(?i)({_NAME}(?:%2[27])?(?:%20){{0,9}}(?:%3[AD]|=)(?:%20){{0,9}}(?:%2[27])?)"
+            rf"(?i)({_NAME}(?:%2[27])?(?:%20){{0,9}}(?:%(?:25){{0,3}}3[AD]|=)(?:%20){{0,9}}(?:%2[27])?)"
             r"((?:(?!%2[267]|%3B|%7D|%0[AD])[^\s&;,\"'<>]){1,4096})"
         ),
         rf"\1{_GONE}",
@@ -59,7 +60,8 @@ _PATTERNS: Final = (
         ),
         rf"\1{_GONE}",
     ),
-    (re.compile(rf"(?i)(\bpassword\s{{0,9}}\(\s{{0,9}})({_QUOTED})"), rf"\1{_GONE}"),
+    # SQL: PASSWORD('x') of MySQL, PASSWORD 'x' of PostgreSQL.
+    (re.compile(rf"(?i)(\bpassword(?:\s{{0,9}}\(\s{{0,9}}|\s{{1,9}}E?))({_QUOTED})"), rf"\1{_GONE}"),
     # name = value, name: value, "name": "value", ?name=value; not names of files that hold one (password_file).
     (
         re.compile(

@@ -98,7 +98,7 @@ def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator
                 PROBLEM,
                 f"the server refuses every UPDATE and DELETE of {named(found)}: {refusal.value}{of_part}",
                 "the application that writes there gets the error, as long as they are published like this",
-                remedy(first, publication),
+                remedy(found, publication),
             )
     full = [one for one in tables if one.published and one.identity == "f" and not one.key_columns]
     if full:
@@ -148,15 +148,17 @@ def named_values_findings(connection: Connection) -> Iterator[Finding]:
         )
 
 
-def remedy(refused: TableIdentity, publication: str) -> str:
-    """What ends that the server refuses changes of the table, with the statements."""
-    refusal, table = refused.refusal, (refused.culprit or refused).sql_name
-    listed, publication = refused.listed_name, quote_identifier(publication)
-    whole_rows = f"ALTER TABLE {table} REPLICA IDENTITY FULL;"
+def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
+    """What ends that the server refuses changes of the tables, all for the first one's reason, with the statements."""
+    refusal, named_ones = refused[0].refusal, refused[:MOST_NAMED]
+    tables = dict.fromkeys((one.culprit or one).sql_name for one in named_ones)
+    listed, publication = ", ".join(one.listed_name for one in named_ones), quote_identifier(publication)
+    whole_rows = "\n".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL;" for table in tables)
+    by_key = "\n".join(f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT;" for table in tables)
     if refusal is Refusal.GENERATED:
         return f"publish them:\nALTER PUBLICATION {publication} SET (publish_generated_columns = stored);"
     if refusal is Refusal.VIRTUAL:
-        return f"log the key instead of whole rows:\nALTER TABLE {table} REPLICA IDENTITY DEFAULT;"
+        return f"log the key instead of whole rows:\n{by_key}"
     if refusal in {Refusal.ROW_FILTER, Refusal.COLUMN_LIST}:
         return (
             "publish the whole table, and leave what is not wanted to the applications (docs/filters.md):\n"
@@ -167,7 +169,7 @@ def remedy(refused: TableIdentity, publication: str) -> str:
         return f"give each a primary key, or log whole rows:\n{whole_rows}"
     if refusal is Refusal.DEFERRABLE:
         return f"make the key one that is not DEFERRABLE, or log whole rows:\n{whole_rows}"
-    return f"log the primary key, or without one whole rows (FULL):\nALTER TABLE {table} REPLICA IDENTITY DEFAULT;"
+    return f"log the primary key, or without one whole rows (FULL):\n{by_key}"
 
 
 def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:

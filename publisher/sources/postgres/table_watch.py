@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from publisher.sources.postgres.doctor_publication import addition_to, remedy
-from publisher.sources.postgres.table_identities import MOST_NAMED, TableIdentity, named
+from publisher.sources.postgres.table_identities import MOST_NAMED, Refusal, TableIdentity, named
 from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["TableWatch"]
@@ -38,12 +38,14 @@ class TableWatch:
         )
 
     def _refused(self, tables: Sequence[TableIdentity]) -> Problem:
-        refused = [one for one in tables if one.refusal is not None]
-        if not refused:
+        refused = {reason: [one for one in tables if one.refusal is reason] for reason in Refusal}
+        found = {reason: ones for reason, ones in refused.items() if ones}
+        if not found:
             return NO_PROBLEM
-        first = refused[0]
-        assert first.refusal is not None
         return Problem(
-            f"the server refuses every UPDATE and DELETE of {named(refused)}: {first.refusal.value}",
-            remedy(first, self._publication),
+            "; ".join(
+                f"the server refuses every UPDATE and DELETE of {named(ones)}: {reason.value}"
+                for reason, ones in found.items()
+            ),
+            "\n".join(remedy(ones, self._publication) for ones in found.values()),
         )

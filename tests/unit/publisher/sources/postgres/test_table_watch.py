@@ -26,3 +26,19 @@ def test_a_table_whose_writes_are_refused_since_now_is_a_problem_until_it_is_rep
     assert watch.problem.hint.splitlines()[1:] == ['ALTER TABLE "public"."users" REPLICA IDENTITY FULL;']
     watch.observe([USERS])
     assert not watch.problem
+
+
+def test_each_refused_table_has_its_own_reason_and_statement() -> None:
+    watch = TableWatch("p")
+    refused = {"a": Refusal.NO_KEY, "b": Refusal.COLUMN_LIST, "c": Refusal.NO_KEY, "d": Refusal.COLUMN_LIST}
+    watch.observe([replace(USERS, name=name, refusal=reason) for name, reason in refused.items()])
+    assert watch.problem.text.split("; ") == [
+        f"the server refuses every UPDATE and DELETE of {names}: {reason.value}"
+        for names, reason in (("public.a, public.c", Refusal.NO_KEY), ("public.b, public.d", Refusal.COLUMN_LIST))
+    ]
+    assert [line for line in watch.problem.hint.splitlines() if line.startswith("ALTER ")] == [
+        'ALTER TABLE "public"."a" REPLICA IDENTITY FULL;',
+        'ALTER TABLE "public"."c" REPLICA IDENTITY FULL;',
+        'ALTER PUBLICATION "p" DROP TABLE "public"."b", "public"."d";',
+        'ALTER PUBLICATION "p" ADD TABLE "public"."b", "public"."d";',
+    ]
