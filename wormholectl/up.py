@@ -32,7 +32,7 @@ from wormhole.host import logs
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import ConfigError, WormholeError
-from wormhole.wire.conditions import Condition, State, log_condition
+from wormhole.wire.conditions import Condition, State, log_condition, other_warnings
 from wormholectl.errors import exit_code
 from wormholectl.options import now
 from wormholectl.show.live_log import LiveLog
@@ -222,6 +222,7 @@ class _Up:
             f"{applications}\n"
             f"  look         wormholectl flows -c {coordinator}{state}\n"
             f"  stop         wormholectl down -f {self._file}{more}"
+            + "".join(f"\nwarning: {line}" for line in _warnings(monitor))
         )
 
     def _write_down(self, config: Config, page: str) -> None:
@@ -274,8 +275,11 @@ def _is_settled(publisher: PublisherState) -> bool:
     """Whether it serves, or it is known why it does not."""
     if publisher.phase is Phase.RUNNING:
         status = publisher.status
-        # One without an address is never asked.
-        return log_condition(status).state is not State.STARTING if status is not None else not publisher.http
+        if status is None:
+            return not publisher.http  # one without an address is never asked
+        # Stored flows are known before its log: what it warns of is known with that.
+        state = log_condition(status).state
+        return state is not State.STARTING and (state is not State.OK or status.HasField("log_end"))
     return publisher.phase in {Phase.GIVEN_UP, Phase.DRAINED}
 
 
@@ -287,6 +291,16 @@ def _serves(publisher: PublisherState) -> bool:
     """Whether it runs, and nothing is wrong with its log as far as that is known."""
     status = publisher.status
     return publisher.phase is Phase.RUNNING and (status is None or not log_condition(status).fault)
+
+
+def _warnings(monitor: Monitor) -> list[str]:
+    """What else publishers report that run, as `flows` shows it."""
+    return [
+        f"{key}: {problem}"
+        for key, one in sorted(monitor.state.publishers.items())
+        if one.status is not None
+        for problem in other_warnings(one.status, log_condition(one.status))
+    ]
 
 
 async def _wait_for_ready(monitor: Monitor) -> tuple[list[str], str]:

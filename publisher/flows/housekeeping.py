@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -70,6 +71,8 @@ class Housekeeping:
         released = tried = self._clock.monotonic()
         trouble = ""
         await self._applications.known.wait()
+        with contextlib.suppress(WormholeError):  # it is looked at again below, where that is logged
+            await self._look_at_log()  # at once: `up` waits for what the source reports
         while True:
             await self._clock.sleep(_EVERY_S)
             now = self._clock.monotonic()

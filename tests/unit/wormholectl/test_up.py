@@ -121,6 +121,22 @@ async def test_a_publisher_that_cannot_read_its_log_is_not_ready_and_its_next_st
     one.status = admin_pb2.PublisherStatus()  # it has not looked at its log yet
     waiting, step = await _wait_for_ready(monitor)
     assert (len(waiting), step) == (1, "wait a moment")
+    one.status.flows.add(flow="cache/db1")  # stored, and known before its log
+    assert not module._is_settled(one)
+    one.status.log_end.incarnation = 1
+    assert module._is_settled(one)
+
+
+def test_what_a_publisher_that_runs_warns_of_is_shown(tmp_path: Path) -> None:
+    """Such as another one that tails the same RocksDB: nobody looks at `flows` after "1 publisher running"."""
+    config = parse(STATIC, "test")
+    monitor = Monitor(config, lambda: config)
+    status = admin_pb2.PublisherStatus(log_end=push_pb2.Position(incarnation=1))
+    status.warnings.add(text="process 7 tails it too", hint="stop the one that is not needed")
+    monitor.state.publishers[KEY] = PublisherState(KEY, Phase.RUNNING, status=status)
+    up = _Up(tmp_path / "shop.toml", None, config, _Report(-1))
+    last = up._how_to_go_on(monitor, config).splitlines()[-1]
+    assert last == "warning: shop/main/db1: process 7 tails it too. Next: stop the one that is not needed"
 
 
 @pytest.mark.parametrize(("by", "shown"), [("ann@desk", "ann@desk"), ("", "somebody")])
