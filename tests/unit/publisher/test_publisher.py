@@ -454,13 +454,19 @@ async def test_a_shard_born_while_no_publisher_ran_misses_nothing(world: World) 
 @pytest.mark.usefixtures("first")
 async def test_a_marker_that_the_application_has_ahead_of_ours_is_taken_over(world: World) -> None:
     have = world.commit("b")
-    world.commit("c")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher():
-        await world.register(s1)
-        await s1.hears("hello")
-        await s1.accepts(await s1.hears("assign"), have=have)
-        assert keys(s1, await s1.hears("batch")) == [b"c"]
-        await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher():
+            await world.register(s1)
+            await s1.hears("hello")
+            await s1.accepts(await s1.hears("assign"))
+            await s1.processed(await s1.hears_later("batch"))
+            await s1.hears_later("datamarker")  # stored by the application, and not acknowledged any more
+        world.commit("c")
+        async with world.publisher():
+            await s1.hears_later("hello")
+            await s1.accepts(await s1.hears_later("assign"), have=have)
+            assert keys(s1, await s1.hears_later("batch")) == [b"c"]
+            await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
 
 
 async def test_a_marker_that_the_application_has_behind_ours_rewinds_in_a_new_epoch(world: World) -> None:
