@@ -135,7 +135,12 @@ def refusal_of(table: Relation, published: Published, version: int) -> Refusal |
 # The index that the identity stands for has to be valid, unique, immediate and of the whole table.
 _TABLES: Final = """\
 WITH listed AS (SELECT p.oid AS publication, g.relid, p.pubupdate OR p.pubdelete AS changes, {generated} AS generated
-    FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) g WHERE p.pubname = {publication})
+    FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) g WHERE p.pubname = {publication}),
+sent AS (SELECT DISTINCT ON (m.part) m.part, l.publication, l.relid, l.changes, l.generated
+    FROM (SELECT oid AS part, oid AS listed FROM pg_class WHERE relkind IN ('r', 'p')
+        UNION SELECT c.oid, a.relid FROM pg_class c CROSS JOIN LATERAL pg_partition_ancestors(c.oid) a
+        WHERE c.relispartition) m
+    JOIN listed l ON l.relid = m.listed ORDER BY m.part, m.listed <> m.part)
 SELECT json_build_object(
 'number', c.oid::bigint, 'root', CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::oid::bigint END,
 'schema', n.nspname, 'name', c.relname, 'partitioned', c.relkind = 'p', 'identity', c.relreplident,
@@ -151,12 +156,10 @@ SELECT json_build_object(
 'sends_generated', (SELECT {generated} FROM pg_publication p WHERE p.pubname = {publication}),
 'generated', (SELECT json_agg(json_build_array(a.attname, a.attgenerated)) FROM pg_attribute a
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''),
-'published', (SELECT json_build_object('changes', l.changes, 'generated', l.generated, 'columns', {columns},
-    'filtered_by', {filtered_by}) FROM listed l
-    LEFT JOIN pg_publication_rel r ON r.prpubid = l.publication AND r.prrelid = l.relid
-    WHERE l.relid = c.oid OR c.relispartition AND l.relid IN (SELECT a.relid FROM pg_partition_ancestors(c.oid) a)
-    LIMIT 1))
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+'published', CASE WHEN l.part IS NOT NULL THEN json_build_object('changes', l.changes, 'generated', l.generated,
+    'columns', {columns}, 'filtered_by', {filtered_by}) END)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN sent l ON l.part = c.oid
+LEFT JOIN pg_publication_rel r ON r.prpubid = l.publication AND r.prrelid = l.relid
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 ORDER BY n.nspname, c.relname"""
 _COLUMNS: Final = """\
