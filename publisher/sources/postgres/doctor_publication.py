@@ -151,10 +151,10 @@ def named_values_findings(connection: Connection) -> Iterator[Finding]:
 def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
     """What ends that the server refuses changes of the tables, all for the first one's reason, with the statements."""
     refusal, named_ones = refused[0].refusal, refused[:MOST_NAMED]
-    tables = dict.fromkeys((one.culprit or one).sql_name for one in named_ones)
+    sql_names = dict.fromkeys((one.culprit or one).sql_name for one in named_ones)
     listed, publication = ", ".join(one.listed_name for one in named_ones), quote_identifier(publication)
-    whole_rows = "\n".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL;" for table in tables)
-    by_key = "\n".join(f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT;" for table in tables)
+    whole_rows = "\n".join(f"ALTER TABLE {sql_name} REPLICA IDENTITY FULL;" for sql_name in sql_names)
+    by_key = "\n".join(f"ALTER TABLE {sql_name} REPLICA IDENTITY DEFAULT;" for sql_name in sql_names)
     if refusal is Refusal.GENERATED:
         return f"publish them:\nALTER PUBLICATION {publication} SET (publish_generated_columns = stored);"
     if refusal is Refusal.VIRTUAL:

@@ -12,9 +12,11 @@ import pytest
 from publisher.sources.mysql import sql_text as mysql
 from publisher.sources.mysql.existing_rows.definition import no_privilege
 from publisher.sources.postgres import sql_text as postgres
+from publisher.sources.postgres.decode.catalogue_keys import LoggedKeys
 from publisher.sources.postgres.decode.messages import Relation
-from publisher.sources.postgres.decode.tables import _repeated_key, _unknown_key
+from publisher.sources.postgres.decode.tables import Tables
 from scripts.prepare import ROOT
+from wormhole.model.sharding import Sharding
 
 FOLDERS = ("publisher/sources", "wormholectl", "wormhole", "monitor")
 SQL = re.compile(r"\b(?:ALTER|GRANT|REVOKE|CREATE|DROP|SHOW CREATE|INSERT INTO|DELETE FROM|TRUNCATE) [A-Z]")
@@ -83,6 +85,15 @@ def test_nothing_doubles_quotes_beside_them() -> None:
 HOSTILE = "t` ; DROP USER 'x'@'%'; -- \"; DROP ROLE y; \\"
 
 
+def hint_about(identity: str) -> str:
+    """What is suggested for a table of that name whose key is not known, or does not identify a row."""
+    logged = LoggedKeys(repeated=frozenset({1}))
+    tables = Tables("log", Sharding("log"), find_key=lambda *_: None, find_logged=lambda: (1, logged))
+    error = tables.learn(Relation(1, "public", HOSTILE, identity, ()), 0).error
+    assert error is not None
+    return error.hint or ""
+
+
 def test_a_hostile_name_stays_one_name() -> None:
     assert mysql.quoted("a`b") == "`a``b`"
     assert mysql.sql_name("d`", "t") == "`d```.`t`"
@@ -95,8 +106,8 @@ def test_a_hostile_name_stays_one_name() -> None:
 @pytest.mark.parametrize(
     ("hint", "name"),
     [
-        (_repeated_key(Relation(1, "public", HOSTILE, "d", ())).hint, postgres.sql_name("public", HOSTILE)),
-        (_unknown_key(Relation(1, "public", HOSTILE, "f", ()), "x").hint, postgres.sql_name("public", HOSTILE)),
+        (hint_about("d"), postgres.sql_name("public", HOSTILE)),
+        (hint_about("f"), postgres.sql_name("public", HOSTILE)),
         (no_privilege("d", HOSTILE, f"{HOSTILE}@%").hint, mysql.sql_name("d", HOSTILE)),
         (no_privilege("d", "t", f"{HOSTILE}@%").hint, mysql.account_name(HOSTILE, "%")),
     ],
