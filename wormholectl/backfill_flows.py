@@ -12,6 +12,7 @@ from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Fatal, Retryable, StreamBroken, UsageError
 from wormhole.wire.backfills import has_ended
 from wormholectl.show.backfills import FlowBackfill
+from wormholectl.show.printer import counted
 
 __all__ = ["backfills_of", "flows_named", "flows_of", "running_of", "tables_of", "wait_until_ended"]
 
@@ -167,7 +168,7 @@ def _stopped(answers: Sequence[Answer], flows: Collection[str]) -> dict[tuple[st
 
 
 def _given_up(application: str, stopped: Sequence[str], first: str) -> Fatal:
-    more = f" (and {len(stopped) - 1} more flows)" if len(stopped) > 1 else ""
+    more = f" (and {counted(len(stopped) - 1, 'more flow')})" if len(stopped) > 1 else ""
     return Fatal(
         f"nothing is read, and the command does not wait any longer: {stopped[0]}{more}",
         hint=f"`wormholectl why-lag {first}` says what to do; what was begun goes on when the flow does, and "

@@ -93,8 +93,8 @@ class Export:
 
     def _stop_at(self, found: "Sequence[Result]") -> None:
         problems = [one.problem for one in found if one.problem is not None and one.did != "left_out"]
-        for problem in problems:
-            print_text(message(problem), error=True)
+        for text in dict.fromkeys(map(message, problems)):  # one cause may be that of every table
+            print_text(text, error=True)
         lasting = [one for one in problems if not (self.every_s and isinstance(one, Retryable))]
         if lasting:
             raise typer.Exit(min(map(exit_code, lasting)))

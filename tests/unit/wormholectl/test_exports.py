@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from deltalake import DeltaTable
 
 from spark_replay.export import job
 from spark_replay.spark import session
-from tests.support.archives import put, tx, write_archive
+from tests.support.archives import KEYS, put, tx, write_archive
 from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.exported import local_job
@@ -66,6 +67,19 @@ def test_a_table_that_failed_is_in_the_list_with_the_next_step(config: Path) -> 
     (told,) = check("tables-exported", out)["tables"]
     assert (code, told["problem"] in err, told["next"] in err) == (1, True, True)
     assert "failed" in run(*words)[1]
+
+
+def test_a_cause_of_several_tables_is_printed_once(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = put(b"k", b"v", replace(KEYS, table="other"))
+    write_archive(config.parent / "archive", {"a": [[tx(other)]]}, dataset="shop")
+    (config.parent / "lake").mkdir()
+
+    def unreachable(*_: object) -> None:
+        raise ArchiveUnavailable("the archive is away", hint="mount it")
+
+    monkeypatch.setattr(job, "run", unreachable)
+    code, out, err = run("export", "delta", "shop", "--to", f"{config.parent}/lake", "-c", str(config))
+    assert (code != 0, out.count("failed") >= 2, err.count("the archive is away")) == (True, True, 1), (out, err)
 
 
 def test_again_and_again_until_something_lasting(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
