@@ -384,14 +384,16 @@ class PublisherFlow:
         self._offered.append(_digest(marker))
 
     def was_offered(self, have: Datamarker) -> bool:
-        """Whether an application may have ``have``: as far as this process has offered any, it is one of these or the
-        present one, or before the present one. Otherwise it lies within what may have been sent.
+        """Whether an application may have ``have``. It may have what this process offered it, and whatever lies before
+        the present datamarker. While this process has offered nothing, an earlier one may have: then the transaction
+        before ``have`` proves it when the log is opened there, and a place without one has to lie within what may have
+        been sent.
         """
         if _digest(have) in (_digest(self.marker), *self._offered):
             return True
         if have.order < self.marker.order:
             return True
-        return not self._offered and have.order <= self.sent_until
+        return not self._offered and (have.anchor is not None or have.order <= self.sent_until)
 
     def reached(self, place: LogPosition) -> None:
         """Updates up to ``place`` may have been delivered."""

@@ -268,6 +268,6 @@ def test_times_of_a_table_that_was_changed_hold_it_by_name(
     assert not [one for one in updates if one.op.value == "insert"]
     (error,) = broken
     assert table in str(error)
-    assert f"ALTER TABLE {table} FORCE" in str(error)
+    assert f"ALTER TABLE `v`.`{table.removeprefix('v.')}` FORCE" in str(error)
     _, broken = read(opened(old_server, skip=table), start)
     assert not broken

@@ -74,6 +74,7 @@ class SimulatedStream:
         self, info: SubscriberInfo, dialer: Any, fleet: object, events: StreamEvents, may_send: Callable[[], bool]
     ) -> None:
         self.info = info
+        self.identity = info.id
         self.connected = self.left = self.leaving = self.vacant = False
         self.parks = True
         self.life = object()

@@ -55,7 +55,6 @@ EXTENDED: Final = (
     "tests/unit/spark_replay/export/test_exporter.py",
     "tests/unit/spark_replay/test_selected.py::test_asked_of_files_and_rows_is_the_same_as_asked_of_everything",
     # Damage at every place, kill -9 at every step, and growth.
-    "tests/system/test_export_kill_nine.py::test_spark_is_killed_with_the_export_in_the_middle",
     "tests/fuzz/test_fuzz_short.py",
     "tests/hostile/test_hostile_log.py",
     "tests/hostile/test_postgres_impostor.py",

@@ -235,14 +235,14 @@ _TTL_BYTES: Final = 4
 
 
 def without_ttl(value: bytes) -> bytes:
-    """A value that RocksDB's TtlDB wrote, without the time behind it. Raises :class:`BadValue`."""
+    """A value that a database with times to live wrote, without the time behind it. Raises :class:`BadValue`."""
     if len(value) < _TTL_BYTES:
-        raise BadValue(f"{len(value)} bytes cannot end with the time that a TtlDB writes")
+        raise BadValue(f"{len(value)} bytes cannot end with the time of the write")
     return value[:-_TTL_BYTES]
 
 
 class TtlDecoder:
-    """Values of a TtlDB: ``inner`` reads what is before the time."""
+    """Values with the time of their write behind them: ``inner`` reads what is before it."""
 
     def __init__(self, inner: Decoder) -> None:
         self._inner = inner

@@ -23,7 +23,7 @@ class FormatSpec:
 
     ``descriptor_set`` and ``message`` belong to ``protobuf``: a file that
     ``protoc --include_imports --descriptor_set_out`` wrote, and the full name of the message that every value is.
-    ``ttl``: four bytes of time follow on what is in the format, as RocksDB's TtlDB writes its values.
+    ``ttl``: four bytes of time follow on what is in the format, as a TtlDB writes its values.
     """
 
     kind: Kind

@@ -82,7 +82,7 @@ class TableVerification:
             self.extra + other.extra,
             self.repaired + other.repaired,
             self.removed + other.removed,
-            tuple(dict.fromkeys((*self.differences, *other.differences)))[:MOST_DIFFERENCES],
+            tuple(dict.fromkeys((*self.differences, *other.differences[:MOST_DIFFERENCES])))[:MOST_DIFFERENCES],
             other.ended,
             other.trouble or self.trouble,
         )

@@ -65,6 +65,7 @@ class Stream:
 
     def __init__(self, desk: Desk, info: SubscriberInfo) -> None:
         self.desk, self.info = desk, info
+        self.identity = info.id
         self.connected = self.left = self.leaving = self.vacant = False
         self.parks = True
         self.life = object()

@@ -246,7 +246,10 @@ def test_an_application_has_only_what_it_was_offered() -> None:
     flow = PublisherFlow("app", "log", Filter.parse(None), first, third.order)
     assert flow.was_offered(third), "by an earlier process, as far as is known"
     assert not flow.was_offered(marker(31)), "nothing was sent behind it"
+    proven = replace(marker(31), anchor=Anchor("t:31", 7))
+    assert flow.was_offered(proven), "the log shows whether the application had it"
     flow.offers(second)
+    assert not flow.was_offered(proven)
     assert [flow.was_offered(one) for one in (first, second, third, never)] == [True, True, False, False]
     assert flow.was_offered(marker(5)), "it asks for more than it needs"
     assert not flow.was_offered(replace(second, delivered="9" * 500_000))
