@@ -147,7 +147,7 @@ class _Publisher(Publisher):
         self.started = clock.wall()
         self.host, self.admin_address = host, f"{host}:1"
         self.fleet = self.caps = self.scans = self.backfills = self.replays = nothing
-        self.dead_letters = self.delivery_counter = nothing
+        self.dead_letters = self.delivery_counter = self.peer_threads = self.letter_threads = nothing
         self.ack_ages: dict[str, Histogram] = {}
         source: Any = _Source(desk.shards, around.log.end)
         self.source = source

@@ -82,7 +82,13 @@ class TableVerification:
             self.extra + other.extra,
             self.repaired + other.repaired,
             self.removed + other.removed,
-            tuple(dict.fromkeys((*self.differences, *other.differences[:MOST_DIFFERENCES])))[:MOST_DIFFERENCES],
+            self._with(other.differences),
             other.ended,
             other.trouble or self.trouble,
         )
+
+    def _with(self, more: tuple[Difference, ...]) -> tuple[Difference, ...]:
+        """One that was named before is named once."""
+        known = frozenset(self.differences)
+        new = tuple(one for one in more if one not in known) if known else more
+        return (*self.differences, *new)[:MOST_DIFFERENCES]

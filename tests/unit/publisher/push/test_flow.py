@@ -246,7 +246,7 @@ def test_an_application_has_only_what_it_was_offered() -> None:
     flow = PublisherFlow("app", "log", Filter.parse(None), first, third.order)
     assert flow.was_offered(third), "by an earlier process, as far as is known"
     assert not flow.was_offered(marker(31)), "nothing was sent behind it"
-    proven = replace(marker(31), anchor=Anchor("t:31", 7))
+    proven = replace(marker(31), anchor=Anchor("t:31", 7, LogPosition(1, 1, 30)))
     assert flow.was_offered(proven), "the log shows whether the application had it"
     flow.offers(second)
     assert not flow.was_offered(proven)
