@@ -278,6 +278,7 @@ def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes],
         with set_variables(scratch.variables(local=local)):
             gateway = launch(conf, {"stdout": said, "stderr": said})
         SparkContext._ensure_initialized(gateway=gateway)
+        scratch.remove_with(SparkContext._jvm)  # also where a setting that is refused ends the session
     return SparkConf()
 
 
