@@ -113,5 +113,13 @@ def _candidate_named(to: str, group: LogGroup, owners: LogOwners, expected: Sequ
         )
     names_of = [one.name for one in owners.candidates]
     if not names_of:
-        raise UsageError(f"nobody stands by for {group}", hint="name a second host in `hosts`, and run a monitor there")
+        hosts = dict.fromkeys(host for _, _, host in (name.partition("@") for name in expected))
+        if owners.owner is not None:
+            hosts.pop(owners.owner.host, None)
+        raise UsageError(
+            f"nobody stands by for {group}",
+            hint=f"start `wormholectl monitor run` on {' or '.join(hosts)}"
+            if hosts
+            else "name a second host in `hosts`, and run a monitor there",
+        )
     raise UsageError(f"{to} does not stand by for {group}", hint=nearest(to, names_of, "candidate", _LISTED))
