@@ -469,6 +469,19 @@ async def test_a_marker_that_the_application_has_ahead_of_ours_is_taken_over(wor
             await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
 
 
+@pytest.mark.usefixtures("first")
+async def test_a_marker_of_an_application_whose_publisher_was_put_back_is_taken_over(world: World) -> None:
+    """The store remembers nothing of it; the log proves the place."""
+    have = world.commit("b")
+    world.commit("c")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"), have=have)
+        assert keys(s1, await s1.hears("batch")) == [b"c"]
+        await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
+
+
 async def test_a_marker_that_the_application_has_behind_ours_rewinds_in_a_new_epoch(world: World) -> None:
     world.application()
     have = world.commit("a")

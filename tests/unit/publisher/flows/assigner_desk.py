@@ -72,7 +72,6 @@ class Stream:
         self.since = desk.clock.now
         self.flows: list[PublisherFlow] = []
         self.ended = asyncio.Event()
-        self.identity = info.id
 
     # -- what the assigner does
 
