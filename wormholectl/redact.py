@@ -60,7 +60,7 @@ _PATTERNS: Final = (
         ),
         rf"\1{_GONE}",
     ),
-    # SQL: PASSWORD('x') of MySQL, PASSWORD 'x' of PostgreSQL.
+    # SQL: PASSWORD('x') and PASSWORD 'x'.
     (re.compile(rf"(?i)(\bpassword(?:\s{{0,9}}\(\s{{0,9}}|\s{{1,9}}E?))({_QUOTED})"), rf"\1{_GONE}"),
     # name = value, name: value, "name": "value", ?name=value; not names of files that hold one (password_file).
     (
