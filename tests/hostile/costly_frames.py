@@ -1,6 +1,6 @@
 """Frames that the protocol permits and that cost much: of each kind the ones at its bounds, drawn by a seed.
 
-What they cost is charged to their subscriber, so it gets slower and nobody else does.
+What they cost is charged to their subscriber, so only that subscriber gets slower.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Passes for a PostgreSQL server on loopback: it lets everybody in, answers what a source asks, and misbehaves where it
-is told to. In place of letting a session in it may ask for the password, in any way, and keeps what it learns."""
+"""Passes for a PostgreSQL server on loopback. It accepts every session, answers what a source asks, and misbehaves
+where a test wants it. It may also ask a session for the password, in any way, and keeps what it learns."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ async def test_a_publisher_that_cannot_read_its_log_is_not_ready_and_its_next_st
 
 
 def test_what_a_publisher_that_runs_warns_of_is_shown(tmp_path: Path) -> None:
-    """Such as another one that tails the same RocksDB: nobody looks at `flows` after "1 publisher running"."""
+    """Such as another one that tails the same RocksDB. After "1 publisher running" an operator looks no further."""
     config = parse(STATIC, "test")
     monitor = Monitor(config, lambda: config)
     status = admin_pb2.PublisherStatus(log_end=push_pb2.Position(incarnation=1))
