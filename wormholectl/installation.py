@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from wormhole.admin.admin_service import Answer, publisher_name
@@ -18,6 +18,7 @@ from wormhole.wire.conditions import (
     flow_condition,
     log_condition,
     other_warnings,
+    step_of_all,
     why_no_flows,
 )
 from wormhole.wire.v1 import admin_pb2
@@ -326,7 +327,7 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     alone = {name: one for name, one in own.items() if one.state in {State.NO_SUBSCRIBER, State.SUBSCRIBER_AWAY}}
     parked = [flow.flow for flow in flows if flow.dead_letters]
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
-    for one, names in _by_cause(held).items():
+    for one, names in _by_cause(held):
         what = f"held: {few(names)}: {one.cause}"
         report.add("flows", Severity.PROBLEM, what, "they deliver nothing", one.next_step)
     if lost:
@@ -343,7 +344,7 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
         report.add("flows", Severity.WARN, f"paused: {few(paused)}", "they deliver nothing", step)
-    for one, names in _by_cause(alone).items():
+    for one, names in _by_cause(alone):
         what = f"without a subscriber: {few(names)}: {one.cause}"
         report.add("flows", Severity.WARN, what, "they deliver nothing", one.next_step)
     if not (
@@ -352,12 +353,15 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
         report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
 
 
-def _by_cause(conditions: Mapping[str, Condition]) -> dict[Condition, list[str]]:
-    """The names of the flows of each condition: one cause is one entry."""
-    found: dict[Condition, list[str]] = {}
+def _by_cause(conditions: Mapping[str, Condition]) -> Iterator[tuple[Condition, list[str]]]:
+    """Each cause with the names of its flows: the condition is the first flow's, with a step for all of them."""
+    found: dict[tuple[State, str], list[str]] = {}
     for name, one in conditions.items():
-        found.setdefault(one, []).append(name)
-    return found
+        found.setdefault(one.one_cause, []).append(name)
+    for names in found.values():
+        first = conditions[names[0]]
+        cause = first.cause if len(names) == 1 else f"{len(names)} flows of one cause, first {names[0]}: {first.cause}"
+        yield replace(first, cause=cause, next_step=step_of_all([conditions[name].next_step for name in names])), names
 
 
 def _pushing(report: Report, seen: Seen) -> None:

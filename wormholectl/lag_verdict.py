@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wormhole.admin.admin_service import Answer, check_application, publisher_name
-from wormhole.wire.conditions import State, log_condition
+from wormhole.wire.conditions import Condition, State, flow_condition, log_condition
 from wormhole.wire.lag import Lag, lag_of
 from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.show.flows import lag_text
@@ -17,11 +17,12 @@ __all__ = ["FlowLag", "Verdict", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class FlowLag:
-    """A flow by its name, its state and its lag, as ``wormholectl flows`` shows them."""
+    """A flow by its name, its state, its lag and what is wrong with it, as ``wormholectl flows`` shows them."""
 
     flow: str
     state: str
     lag: Lag
+    condition: Condition
 
     def __str__(self) -> str:
         return f"{self.flow} ({self.state}) is {lag_text(self.lag)} behind"
@@ -57,7 +58,9 @@ class Verdict:
         last, number = self.flows[0], counted(len(self.flows), "flow")
         if self.late:
             many = f"{self.late} of {len(self.flows)} flows late, " if len(self.flows) > 1 else ""
-            return f"LATE {self.application}: {many}{last} ({limit}){unknown}"
+            cause = str(last.condition)
+            cause = f": {cause}" if cause and cause not in unknown else ""
+            return f"LATE {self.application}: {many}{last} ({limit}){cause}{unknown}"
         if self.silent:
             bound = replace(last.lag, unknown=unknown)
             return f"UNREACHABLE {self.application}: {number}, {lag_text(bound)} behind ({limit}){unknown}"
@@ -71,7 +74,7 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
     """
     check_application(answers, application)
     flows = [
-        FlowLag(flow.flow, flow.state, lag_of(answer.status, flow))
+        FlowLag(flow.flow, flow.state, lag_of(answer.status, flow), flow_condition(answer.status, flow))
         for answer in answers
         if answer.status is not None
         for flow in answer.status.flows

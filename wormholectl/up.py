@@ -36,7 +36,7 @@ from wormhole.wire.conditions import Condition, State, log_condition, other_warn
 from wormholectl.errors import exit_code
 from wormholectl.options import now
 from wormholectl.show.live_log import LiveLog
-from wormholectl.show.printer import print_text
+from wormholectl.show.printer import counted, print_text
 
 __all__ = ["foreground"]
 
@@ -207,7 +207,9 @@ class _Up:
         self._report.close()
 
     def _how_to_go_on(self, monitor: Monitor, config: Config) -> str:
-        running = sum(map(_serves, monitor.state.publishers.values()))
+        publishers = monitor.state.publishers.values()
+        running = sum(1 for one in publishers if one.phase is Phase.RUNNING)
+        ready = sum(map(_serves, publishers))
         coordinator = self._coordinator
         applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
         more = "" if self._default_folder else f" --data {self._folder}"
@@ -216,7 +218,8 @@ class _Up:
             f"  ({self._taken} is in use; `listen` under [monitor] names another address)" if self._taken else ""
         )
         return (
-            f"{running} publisher{'' if running == 1 else 's'} running, data in {self._folder}\n"
+            f"{counted(running, 'publisher')} running{f', {ready} ready' if ready < running else ''}, "
+            f"data in {self._folder}\n"
             f"  status page  {monitor.page}{elsewhere}\n"
             f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: '
             f"{applications}\n"

@@ -33,12 +33,16 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """``text``: what is wrong. ``who`` has to act (operator, subscriber or database), and ``next``: the next step."""
+    """``text``: what is wrong. ``who`` has to act (operator, subscriber or database), and ``next``: the next step.
+
+    ``shared``: what concerns of one cause have in common; empty: the text.
+    """
 
     level: Level
     text: str
     who: str
     next: str
+    shared: str = ""
 
 
 def of_host(state: HostState) -> Iterator[Concern]:
@@ -112,7 +116,7 @@ def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> It
     own = condition != log_condition(status) and condition.state not in {State.PAUSED, State.REPLAYING}
     who = "subscriber" if condition.state in _OF_SUBSCRIBERS else "operator"
     if own and condition.fault:
-        yield Concern(Level.PROBLEM, condition.cause, who, condition.next_step)
+        yield Concern(Level.PROBLEM, condition.cause, who, condition.next_step, " ".join(condition.one_cause))
     behind = _share_of_log(flow)
     if behind > _MUCH:
         yield Concern(

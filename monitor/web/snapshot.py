@@ -17,7 +17,7 @@ from wormhole import __version__
 from wormhole.config.datastores import native_place
 from wormhole.model.position import LogPosition
 from wormhole.wire.backfills import backfill_text
-from wormhole.wire.conditions import flow_condition, log_condition
+from wormhole.wire.conditions import flow_condition, log_condition, step_of_all
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
@@ -62,8 +62,8 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
             shown.append(_publisher(publisher, mine, [_worst(found) for _, found in of_flows]))
     concerns.sort(key=lambda entry: -entry[0].level)
     flows.sort(key=lambda flow: (_RANK[flow["level"]], flow["flow"], flow["publisher"]))
-    counted = [concern.level for concern, _, _ in concerns]
     grouped = _grouped(concerns)
+    counted = [group["level"] for group in grouped]
     return {
         "schema": SCHEMA,
         "at": now,
@@ -74,8 +74,8 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         "coordination": state.coordination,
         "coordination_since": _last(state, "coordination"),
         "drained": state.drained,
-        "problems": counted.count(Level.PROBLEM),
-        "attentions": counted.count(Level.ATTENTION),
+        "problems": counted.count(_LEVELS[Level.PROBLEM]),
+        "attentions": counted.count(_LEVELS[Level.ATTENTION]),
         "unanswered": sum(map(_is_unanswered, publishers)),
         "concerns": grouped[:_CONCERNS],
         "concerns_left_out": max(0, len(grouped) - _CONCERNS),
@@ -277,25 +277,22 @@ def _backfill(status: admin_pb2.BackfillStatus, text: str) -> dict[str, Any]:
 
 
 def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any]]:
-    """Concerns with the same text are listed once, with the first names and their number."""
-    groups: dict[tuple[Level, str, str], dict[str, Any]] = {}
+    """Concerns of one cause are listed once: the first one's text, the first names, and their number."""
+    groups: dict[tuple[Level, str, str], list[tuple[Concern, str]]] = {}
     for concern, about, name in concerns:
-        group = groups.setdefault(
-            (concern.level, about, concern.text),
-            {
-                "level": _LEVELS[concern.level],
-                "about": about,
-                "names": [],
-                "count": 0,
-                "text": _text(concern.text, _SENTENCES),
-                "who": concern.who,
-                "next": _text(concern.next, _SENTENCES),
-            },
-        )
-        group["count"] += 1
-        if len(group["names"]) < _NAMES:
-            group["names"].append(_text(name))
-    return list(groups.values())
+        groups.setdefault((concern.level, about, concern.shared or concern.text), []).append((concern, name))
+    return [
+        {
+            "level": _LEVELS[level],
+            "about": about,
+            "names": [_text(name) for _, name in found[:_NAMES]],
+            "count": len(found),
+            "text": _text(found[0][0].text, _SENTENCES),
+            "who": found[0][0].who,
+            "next": _text(step_of_all([concern.next for concern, _ in found]), _SENTENCES),
+        }
+        for (level, about, _), found in groups.items()
+    ]
 
 
 def _worst(concerns: Iterable[Concern]) -> Level:

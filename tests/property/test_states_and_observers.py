@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.observers import FLOW, reported, shown, unreadable
+from tests.support.observers import FLOW, concerns, reported, running, shown, unreadable
+from wormhole.wire.conditions import flow_condition, log_condition
 from wormhole.wire.v1 import admin_pb2
 
 WORDS = st.lists(
@@ -26,13 +27,14 @@ REASONS = st.tuples(st.uuids(), st.lists(WORDS, max_size=12)).map(
 
 class Facts(NamedTuple):
     """What is wrong. ``log``: the cause and the step of a log that cannot be read; ``flow``: what is wrong with the
-    flow itself, and why; ``alone``: it has no subscriber.
+    flow itself, and why; ``alone``: it has no subscriber; ``others``: of how many other shards the same is true.
     """
 
     log: tuple[str, str] | None
     lost_coordinator: bool
     flow: tuple[str, str] | None
     alone: bool
+    others: int = 0
 
     def reported(self) -> admin_pb2.PublisherStatus:
         fields: dict[str, Any] = unreadable(*self.log) if self.log else {}
@@ -44,7 +46,13 @@ class Facts(NamedTuple):
             flow |= {"state": "held", "cause": why}
             more: dict[str, Any] = {"halted": {"halted_at": "1/2/3:0"}, "lost": {"loss_pending": True}}
             flow |= more.get(kind, {})
-        return reported(fields, flow)
+        others: list[dict[str, str]] = [{}] * self.others
+        if self.flow is not None and self.flow[0] == "halted":  # each shard has its own update, and its own text
+            others = [
+                {"halted_at": f"4/5/{number}:0", "cause": f"row {number}: {self.flow[1]}"}
+                for number in range(self.others)
+            ]
+        return reported(fields, flow, others)
 
     def decisive(self) -> tuple[str, str] | None:
         """The cause that is shown, and the next step."""
@@ -68,6 +76,7 @@ facts = st.builds(
     st.booleans(),
     st.none() | st.tuples(st.sampled_from(["halted", "lost", "held"]), REASONS),
     st.booleans(),
+    st.integers(0, 2),
 )
 
 
@@ -75,7 +84,8 @@ facts = st.builds(
 @settings(deadline=None, max_examples=settings().max_examples // 4 or 1)
 def test_every_observer_shows_one_cause(known: Facts) -> None:
     seen, decisive = known.reported(), known.decisive()
-    texts = {one: shown(one, seen) for one in ("why-lag", "flows", "doctor", "page")}
+    texts = {one: shown(one, seen) for one in ("why-lag", "flows", "doctor", "page", "lag")}
+    assert len(set(running(seen).values())) == 1
     if decisive is None:
         return
     cause, step = decisive
@@ -94,6 +104,8 @@ def test_every_observer_shows_one_cause(known: Facts) -> None:
             assert known.log[0] in text, observer
             assert known.log[1] in text, observer
         assert texts["doctor"].count(known.log[0]) == 1
+    of_flow = flow_condition(seen, seen.flows[0]) != log_condition(seen)
+    assert concerns(seen) == {"doctor": of_flow, "page": of_flow}, "one cause is one concern, of however many shards"
 
 
 @pytest.mark.parametrize("kind", ["halted", "lost", "held"])

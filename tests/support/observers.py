@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,24 +19,37 @@ from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
+from wormhole.config import parse
+from wormhole.coordination.port import HostRequest, MonitorInfo
 from wormhole.model.problem import Problem
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import up
+from wormholectl.host_status import Host
+from wormholectl.show import hosts
 
-__all__ = ["ALL", "OBSERVERS", "OF_FLOWS", "OF_LOGS", "reported", "shown", "unreadable"]
+__all__ = ["ALL", "OBSERVERS", "OF_FLOWS", "OF_LOGS", "concerns", "reported", "running", "shown", "unreadable"]
 
 FLOW: Final = "cache/db1"
 _NOW: Final = 1_700_000_000.0
 
 
 def reported(
-    fields: Mapping[str, Any] = MappingProxyType({}), flow: Mapping[str, Any] | None = MappingProxyType({})
+    fields: Mapping[str, Any] = MappingProxyType({}),
+    flow: Mapping[str, Any] | None = MappingProxyType({}),
+    others: Iterable[Mapping[str, Any]] = (),
 ) -> admin_pb2.PublisherStatus:
-    """A publisher that serves one live flow, but for ``fields`` and ``flow``; without a flow where that is ``None``."""
+    """A publisher that serves one live flow, but for ``fields`` and ``flow``; without a flow where that is ``None``.
+
+    ``others``: what is different in each of the other flows.
+    """
     found = status("db1")
     del found.flows[1:]
     for name, value in (flow or {}).items():
         _set(found.flows[0], name, value)
+    for number, other in enumerate(others, 2):
+        found.flows.append(found.flows[0])
+        for name, value in {"flow": f"{FLOW[:-1]}{number}", **other}.items():
+            _set(found.flows[-1], name, value)
     if flow is None:
         del found.flows[:]
     for name, value in fields.items():
@@ -116,3 +131,27 @@ OF_FLOWS: Final = ("why-lag", "flows", "doctor", "page")
 def shown(observer: str, seen: admin_pb2.PublisherStatus) -> str:
     """What the observer shows, without line breaks and the marks of quoting."""
     return " ".join(OBSERVERS[observer](seen).replace('\\"', '"').split())
+
+
+def concerns(seen: admin_pb2.PublisherStatus) -> dict[str, int]:
+    """How many things that are wrong with flows ``doctor`` lists, and the page."""
+    report = json.loads(_command("doctor", "--json")(seen))
+    page = snapshot(_host(seen), _NOW)["concerns"]
+    return {
+        "doctor": sum(1 for one in report["findings"] if one["check"] == "flows" and one["severity"] != "ok"),
+        "page": sum(1 for one in page if one["about"] == "flow"),
+    }
+
+
+def running(seen: admin_pb2.PublisherStatus) -> dict[str, int]:
+    """How many publishers run: what ``up`` shows, and ``hosts``."""
+
+    class Waited:
+        state, page = _host(seen), ""
+
+    config = parse("version = 1\n[coordinator]\nstatic = true\n", "observers")
+    text = up._Up(Path("shop.toml"), None, config, up._Report(-1))._how_to_go_on(Waited(), config)  # type: ignore[arg-type]
+    phases = {str(key): one.phase.name.lower() for key, one in Waited.state.publishers.items()}
+    row = hosts._row(Host("h", MonitorInfo("h", 1, "", 0.0, phases), HostRequest(False, "", 0.0), ()))
+    counts = {"up": re.match(r"(\d+) publishers? running", text), "hosts": re.fullmatch(r"(\d+) running", row[3])}
+    return {name: int(found[1]) if found else 0 for name, found in counts.items()}

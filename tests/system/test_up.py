@@ -153,7 +153,7 @@ def test_a_wrong_password_is_one_cause_everywhere(tmp_path: Path, mariadb_server
         assert up.does("down", "-f", str(file))[0] == 0
         password.write_text("wrong\n")  # datamarkers are stored by now
         code, text = up.does("up", "-f", str(file), "--detach")
-        assert (code, "0 publishers running" in text) == (1, True), text
+        assert (code, "1 publisher running, 0 ready" in text) == (1, True), text
         refused = "the server refuses the account or its password"
         assert text.count(refused) == 1, text
         assert "password_file in the configuration" in text

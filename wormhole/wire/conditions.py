@@ -7,7 +7,7 @@ the cause of each of its flows, too. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -16,7 +16,16 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.wire.problems import is_unowned, problem_of, standby_of, warnings_of
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["STUCK_S", "Condition", "State", "flow_condition", "log_condition", "other_warnings", "why_no_flows"]
+__all__ = [
+    "STUCK_S",
+    "Condition",
+    "State",
+    "flow_condition",
+    "log_condition",
+    "other_warnings",
+    "step_of_all",
+    "why_no_flows",
+]
 
 STUCK_S: Final = 15.0
 """For so long nothing was read of a growing log: it is a fault. Opening a log anew takes a second or two."""
@@ -61,11 +70,20 @@ _EXPLAINS_NO_FLOWS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``state``, ``cause`` (empty: nothing is wrong) and the next step (empty: there is none)."""
+    """``state``, ``cause`` (empty: nothing is wrong) and the next step (empty: there is none).
+
+    ``shared``: what it has in common with other flows of one cause; empty: the text of the cause.
+    """
 
     state: State
     cause: str = ""
     next_step: str = ""
+    shared: str = ""
+
+    @property
+    def one_cause(self) -> tuple[State, str]:
+        """Equal for flows that have one cause, although their texts and steps may name different updates."""
+        return self.state, self.shared or self.cause
 
     @property
     def fault(self) -> bool:
@@ -167,7 +185,8 @@ def _of_flow(flow: admin_pb2.FlowStatus) -> Condition | None:
             f"correct the handler, then wormholectl flows resume {name}; "
             f"or wormholectl flows skip {name} --update {flow.halted_at}"
         )
-        return Condition(State.HANDLER_FAILED, text, step)
+        # Its text names the shard, the update and perhaps values: that of the same handler at another flow differs.
+        return Condition(State.HANDLER_FAILED, text, step, name.partition("/")[0])
     return None
 
 
@@ -199,6 +218,12 @@ def why_no_flows(statuses: Iterable[admin_pb2.PublisherStatus]) -> tuple[str, Co
         if found.state in _EXPLAINS_NO_FLOWS:
             return f"{status.dataset}/{status.copy}/{status.log}", found
     return None
+
+
+def step_of_all(steps: Sequence[str]) -> str:
+    """The next step of one cause: the first, which names its own flow where the steps differ."""
+    others = len(steps) - 1
+    return steps[0] if len(set(steps)) == 1 else f"{steps[0]}; likewise for the other {others}"
 
 
 def other_warnings(status: admin_pb2.PublisherStatus, condition: Condition) -> list[Problem]:

@@ -12,6 +12,7 @@ from wormholectl.errors import BROKEN, UNREACHABLE
 from wormholectl.lag_verdict import Verdict
 from wormholectl.show.backfills import backfill_object
 from wormholectl.show.flows import lag_text
+from wormholectl.show.lists import condition_object
 from wormholectl.show.places import Status
 from wormholectl.show.printer import print_json, print_line, print_text, span
 from wormholectl.why_lag import Diagnosis, Stage
@@ -34,6 +35,7 @@ def show_verdict(verdict: Verdict, as_json: bool) -> None:
             "lag_bytes": one.lag.bytes,
             "lag_transactions": one.lag.transactions,
             "state": one.state,
+            "condition": condition_object(one.condition),
         }
         for one in verdict.flows
     ]

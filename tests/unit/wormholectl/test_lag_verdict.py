@@ -121,6 +121,7 @@ def test_for_programs(admin: FakeAdmin) -> None:
                 "lag_bytes": 20,
                 "lag_transactions": 1500,
                 "state": "live",
+                "condition": {"state": "ok", "cause": None, "next_step": None},
             }
         ],
         "unreachable": [],

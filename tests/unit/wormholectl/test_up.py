@@ -116,7 +116,7 @@ async def test_a_publisher_that_cannot_read_its_log_is_not_ready_and_its_next_st
     [line] = told.lines
     assert (line["ready"], line["undo"]) == (False, "correct password_file")
     assert line["waiting"] == ["shop/main/db1 is not ready: the server refuses the account"]
-    assert str(line["text"]).startswith("0 publishers running")
+    assert str(line["text"]).startswith("1 publisher running, 0 ready, data in ")
     monkeypatch.setattr(module, "_READY_S", 0.0)
     one.status = admin_pb2.PublisherStatus()  # it has not looked at its log yet
     waiting, step = await _wait_for_ready(monitor)

@@ -43,7 +43,7 @@ def test_everything_of_a_busy_host_is_there_and_the_worst_first() -> None:
         "orders/main/db1-b",
         "shop/main/db1",
     ]
-    assert (told["problems"], told["attentions"]) == (2, 4)
+    assert (told["problems"], told["attentions"]) == (2, 3)
     assert [concern["level"] for concern in told["concerns"]] == ["problem"] * 2 + ["attention"] * 3
     assert told["flows"][0]["flow"] == "fraud/2"
     assert told["flows"][0]["who"] == "subscriber"
