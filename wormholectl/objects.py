@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import Fatal, UsageError
 from wormholectl.confirm import confirm
 from wormholectl.options import LOG_HELP, LogName, PasswordFile, Where, Yes, with_where
 from wormholectl.show.printer import print_text
@@ -54,18 +54,26 @@ def create(
     password_file: PasswordFile = None,
     yes: Yes = False,
 ) -> None:
-    """Show the statements that make what is missing, ask, and run them."""
+    """Show the statements that make what is missing, ask, and run them. Exit code 1 when a table of --tables cannot be
+    published; the others are.
+    """
     known = _found(url, where, log, password_file, tables or ())
-    if known.objects.left_out:
+    refused = known.objects.left_out if tables else ""
+    if known.objects.left_out and (known.objects.missing or not refused):  # before it is asked; the error has it too
         print_text(known.objects.left_out)
-    if not known.objects.missing:
+    if known.objects.missing:
+        show_statements(f"To run{known.of_log}:", known.objects.missing)
+        _show_others(known.objects)
+        confirm("Run them?", yes)
+        _run(known, known.objects.missing)
+        print_text("made")
+    elif not refused:
         print_text(f"nothing is missing{known.of_log}")
-        return
-    show_statements(f"To run{known.of_log}:", known.objects.missing)
-    _show_others(known.objects)
-    confirm("Run them?", yes)
-    _run(known, known.objects.missing)
-    print_text("made")
+    if refused:
+        raise Fatal(
+            f"not every table that --tables names is published: {refused}",
+            hint="`wormholectl doctor URL` shows what each of them needs; correct that, and run this again",
+        )
 
 
 @app.command(epilog=_DROP)

@@ -43,6 +43,10 @@ def tables_of(version: int) -> dict[str, list[str]]:
     stored = ", g int GENERATED ALWAYS AS (a + 1) STORED"
     made = {
         "by_sum": [f"CREATE TABLE by_sum ({_COLUMNS}{stored}, PRIMARY KEY (id, g))"],
+        "by_sum_full": [
+            f"CREATE TABLE by_sum_full ({_COLUMNS}{stored}, PRIMARY KEY (id, g))",
+            "ALTER TABLE by_sum_full REPLICA IDENTITY FULL",
+        ],
         "no_index": [
             f"CREATE TABLE no_index ({_COLUMNS}, CONSTRAINT gone UNIQUE (id))",
             "ALTER TABLE no_index REPLICA IDENTITY USING INDEX gone",
@@ -121,7 +125,7 @@ def _changed(table: str) -> str:
 
 def test_what_the_setup_makes_leaves_every_write_permitted(postgres_of_each: PostgresServer, database: str) -> None:
     server = postgres_of_each
-    _, names = _make_tables(server, database)
+    version, names = _make_tables(server, database)
     assert not _refused(server, database, names)
     url = server.url(database).replace(f"{server.user}@", "postgres@") + "?publication=ours&slot=ours"
     objects = DATASTORE.server_objects(url, Login())
@@ -129,11 +133,13 @@ def test_what_the_setup_makes_leaves_every_write_permitted(postgres_of_each: Pos
     assert not _refused(server, database, names)
     published = {name for name, one in _identities(server, database, "ours").items() if one.published}
     left_out = set(names) - published
-    # What is left out would have been refused, so nothing is left out in vain.
+    # What is left out would have been refused, or has no key in the log, so nothing is left out in vain.
+    hidden = {name for name in names if name.startswith("by_sum") and version < 180000}
+    assert ("a generated column in the key" in objects.left_out) is bool(hidden)
     for name in left_out:
         server.sql(f"ALTER PUBLICATION ours ADD TABLE ONLY {quote_identifier(name)}", database=database)
-    assert _refused(server, database, names) == left_out
-    assert {"keyed", "unique_only_full", "parted_full", "parent", "by_sum"} <= published
+    assert _refused(server, database, names) | hidden == left_out
+    assert {"keyed", "unique_only_full", "parted_full", "parent", *({"by_sum"} - hidden)} <= published
     assert {"late", "latest", "unique_only", "no_index", "parted_nothing", "heir", 'odd "name"'} <= left_out
 
 

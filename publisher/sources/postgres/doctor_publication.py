@@ -38,10 +38,8 @@ _CHECKS: Final = {
 
 
 def wanted_publication(name: str, tables: Sequence[TableIdentity], version: int) -> str:
-    """The statement that makes it: of every table but those of which the server would then refuse every UPDATE and
-    DELETE. ``version``: the server's.
-    """
-    accepted = [one.listed_name for one in tables if one.would_refuse is None]
+    """The statement that makes it: of every table without an obstacle. ``version``: the server's."""
+    accepted = [one.listed_name for one in tables if not one.obstacle]
     return slots.statement_of_publication(name, accepted, version)
 
 
@@ -173,8 +171,8 @@ def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
 
 
 def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
-    """Only what cannot break the application's writes is in a statement."""
-    accepted = [one for one in tables if one.would_refuse is None][:MOST_NAMED]
+    """Only what breaks neither the application's writes nor a shard is in a statement."""
+    accepted = [one for one in tables if not one.obstacle][:MOST_NAMED]
     lines = [f"if they are wanted:\n{addition_to(name, accepted)}"] if accepted else []
     if refused := [one for one in tables if one.would_refuse is not None]:
         why = ", ".join(sorted({one.would_refuse.value for one in refused if one.would_refuse is not None}))
@@ -182,6 +180,8 @@ def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
             f"first a primary key, or REPLICA IDENTITY FULL, for {named(refused)}: the server would refuse every "
             f"UPDATE and DELETE of them ({why})"
         )
+    if hidden := [one for one in tables if one.would_refuse is None and one.obstacle]:
+        lines.append(f"first another primary key for {named(hidden)}: each has {hidden[0].obstacle}")
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from publisher.sources.postgres.lsn import format_lsn
 from publisher.sources.postgres.server_state import ServerState, read_state
 from publisher.sources.postgres.slot_mover import movers
 from publisher.sources.postgres.sql_text import quote_identifier, quote_literal
-from publisher.sources.postgres.table_identities import Refusal, TableIdentity, named, read_tables
+from publisher.sources.postgres.table_identities import TableIdentity, named, read_tables
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import ServerObjects
 
@@ -30,8 +30,8 @@ _REFUSED: Final = "42501"
 
 def find(address: Address, tables: Sequence[str] = ()) -> ServerObjects:
     """What is there and what is not. ``tables``: patterns of the names (``schema.table``) of those that are wanted in
-    the publication; without any, a publication that is there stays as it is, and a new one gets every table whose
-    changes the server then still permits. Raises as :func:`publisher.sources.postgres.doctor.check`.
+    the publication; without any, a publication that is there stays as it is, and a new one gets every table that has
+    no obstacle. Raises as :func:`publisher.sources.postgres.doctor.check`.
     """
     names = (slots.held_slot(address.slot), slots.lead_slot(address.slot))
     connection = connect(address)
@@ -85,13 +85,14 @@ def plan_publication(
         if not any(_matches(one, [pattern]) for one in known):
             raise UsageError(f"no table of the database is called {pattern}", hint="give it as schema.table")
     missing = [one for one in known if not one.published]
-    refused = [one for one in missing if one.would_refuse is not None]
-    wanted = [one for one in missing if one.would_refuse is None and (not patterns or _matches(one, patterns))]
+    meant = [one for one in missing if _matches(one, patterns or ["*"])]
+    wanted = [one for one in meant if not one.obstacle]
     offered = is_there and not patterns
     parts = [f"{named(wanted)} (add them: --tables 'SCHEMA.TABLE')"] if offered and wanted else []
-    for refusal in Refusal:
-        found = [one for one in refused if one.would_refuse is refusal and _matches(one, patterns or ["*"])]
-        parts += [f"{named(found)} ({refusal.value}: the server would refuse every UPDATE and DELETE)"] if found else []
+    parts += [
+        f"{named([one for one in meant if one.obstacle == obstacle])} ({obstacle})"
+        for obstacle in dict.fromkeys(one.obstacle for one in meant if one.obstacle)
+    ]
     left_out = f"{log} leaves out {'; '.join(parts)}" if parts else ""
     return Publishing(() if offered else tuple(wanted), left_out)
 

@@ -27,6 +27,10 @@ __all__ = [
 MOST_NAMED: Final = 8
 """How many tables a message names."""
 _TIMEOUT_S: Final = 60.0
+_KEY_HIDDEN: Final = (
+    "a generated column in the key, which a server before 18 leaves out of the log: its shard would halt at the first "
+    "change"
+)
 
 
 class Refusal(Enum):
@@ -79,6 +83,7 @@ class TableIdentity:
     """``identity``: as of :class:`Relation`. ``key_columns``: of the log's key; with FULL, of the primary key.
 
     ``rows``: about how many. ``published``: by the publication in question. ``readable``: the account has SELECT.
+    ``key_hidden``: the key has a generated column, which a server of this version leaves out of the log.
     ``refusal``: why the server refuses changes as the publication has the table now, ``None`` where it is not published
     or where it refuses none; ``would_refuse``: why it would refuse them if the table were added. ``culprit``: the
     partition, or the table, of which that is so. ``only``: other tables inherit from it, and are tables of their own.
@@ -95,6 +100,14 @@ class TableIdentity:
     would_refuse: Refusal | None = None
     culprit: Relation | None = None
     only: bool = False
+    key_hidden: bool = False
+
+    @property
+    def obstacle(self) -> str:
+        """Why the setup does not publish it; empty: it may be published."""
+        if self.would_refuse is not None:
+            return f"{self.would_refuse.value}: the server would refuse every UPDATE and DELETE"
+        return _KEY_HIDDEN if self.key_hidden else ""
 
     @property
     def sql_name(self) -> str:
@@ -152,6 +165,9 @@ SELECT json_build_object(
     AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END),
 'key_columns', (SELECT i.indnkeyatts FROM pg_index i
     WHERE i.indrelid = c.oid AND c.relreplident <> 'n' AND {key_index}),
+'generated_key', EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> ''
+    AND a.attnum = ANY (i.indkey) WHERE i.indrelid = c.oid
+    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END),
 'deferrable', EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate),
 'sends_generated', (SELECT {generated} FROM pg_publication p WHERE p.pubname = {publication}),
 'generated', (SELECT json_agg(json_build_array(a.attname, a.attgenerated)) FROM pg_attribute a
@@ -219,6 +235,7 @@ def _table(root: dict[str, Any], partitions: Sequence[dict[str, Any]], version: 
         would_refuse,
         culprit or would_be,
         root["only"],
+        root["generated_key"] and version < GENERATED_SINCE,
     )
 
 

@@ -26,7 +26,7 @@ class TableWatch:
         statement that adds them; what was left out at the first time is meant so.
         """
         self.problem = self._refused(tables)
-        left_out = {one.sql_name: one for one in tables if not one.published and one.would_refuse is None}
+        left_out = {one.sql_name: one for one in tables if not one.published and not one.obstacle}
         known, self._left_out = self._left_out, frozenset(left_out)
         new = [one for name, one in left_out.items() if known is not None and name not in known]
         if not new:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Server:
         if self.refuses:
             raise SourceUnavailable("no right to that", hint="run: make it;")
         self.ran += statements
-        self.objects = ServerObjects((), (DROPPED,))
+        self.objects = ServerObjects((), (DROPPED,), left_out=self.objects.left_out)
 
 
 @pytest.fixture
@@ -77,6 +78,18 @@ def test_statements_are_shown_and_run_on_yes_only(server: Server) -> None:
     assert server.ran == [MADE, DROPPED]
     server.objects = ServerObjects((MADE,), ())
     assert run("objects", "drop", URL)[:2] == (0, "nothing is there\n")
+
+
+@pytest.mark.parametrize(("missing", "made"), [((), []), ((MADE,), [MADE])])
+def test_a_named_table_that_cannot_be_published_is_an_error_and_the_others_are_made(
+    server: Server, missing: tuple[str, ...], made: list[str]
+) -> None:
+    server.objects = ServerObjects(missing, (), left_out="it leaves out public.keyless (no key)")
+    code, out, err = run("objects", "create", URL, "--tables", "public.*", "--yes")
+    assert (code, server.ran, "nothing is missing" in out) == (BROKEN, made, False)
+    assert "public.keyless (no key)" in err
+    server.objects = replace(server.objects, missing=())
+    assert run("objects", "create", URL, "--yes")[0] == 0, "it was not asked for"
 
 
 def test_other_logs_are_named_and_left_alone(server: Server) -> None:
