@@ -1,0 +1,96 @@
+"""What 1d498d0d stored and sent: the present code reads each form to the same value, and writes it with the same
+bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from publisher.stores.dead_letters.rules import letter_from_json, letter_to_json
+from tests.compatibility.stored_forms import FLOW, LETTER, Form, all_forms, files_of, in_bytes, parsed, unpack
+from wormhole.config import dataset_from_json, to_json
+from wormhole.formats.spec import FormatSpec
+
+FIXTURES: Final = Path(__file__).with_name("fixtures")
+FORMS: Final = all_forms()
+NO_SUBSCRIBER: Final = b'"parked_by": "", '
+ADDED: Final = {"markers/dead-letter": NO_SUBSCRIBER, "markers/sqlite": NO_SUBSCRIBER}
+"""By form, what is written now beside what 1d498d0d wrote."""
+LATER: Final = [
+    in_bytes(
+        "markers/dead-letter",
+        replace(LETTER, parked_by="a"),
+        lambda letter: letter_to_json(letter).encode(),
+        lambda data: letter_from_json(FLOW, data, "a node"),
+    ),
+    in_bytes(
+        "zookeeper/dataset-shop",
+        parsed().datasets["shop"].model_copy(update={"value_format": FormatSpec("json", ttl=True)}),
+        lambda dataset: to_json(dataset).encode(),
+        lambda data: dataset_from_json("shop", data.decode(), "a node"),
+    ),
+]
+"""Forms with what was added since."""
+NOT_STORED: Final = {
+    ("Datamarker", "shard"): "it is filled in where an application receives it",
+    ("Run", "first_index"): "the segment begins with a transaction",
+    ("Run", "indexes"): "they count up by one",
+    ("Run", "schema_index"): "all updates have one schema",
+    ("Run", "tx_source"): "all transactions have one source",
+    ("Segment", "broken"): "such a segment is not recorded",
+    ("Segment", "chunk"): "such a segment is not recorded",
+    ("Manifest", "format"): "it is the present one",
+    ("SnapshotAbout", "older"): "only a snapshot of an earlier release has it",
+    ("SnapshotAbout", "continues"): "only a snapshot of an earlier release has it",
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "folder"), [*((one, "stored") for one in FORMS), *((one, "stored_later") for one in LATER)], ids=str
+)
+def test_a_stored_form_is_read_and_written_as_before(form: Form, folder: str, tmp_path: Path) -> None:
+    fixture = FIXTURES / folder / form.name
+    assert form.read(unpack(fixture, tmp_path / "read")) == form.value
+    written = tmp_path / "written"
+    written.mkdir()
+    form.write(written)
+    added = ADDED.get(form.name, b"") if folder == "stored" else b""
+    found = {name: form.content(data.replace(added, b"")) for name, data in files_of(written).items()}
+    assert found == {name: form.content(data) for name, data in files_of(fixture).items()}
+
+
+def instances(value: Any) -> Iterator[Any]:
+    """Every dataclass in a value."""
+    if is_dataclass(value):
+        yield value
+        for field in fields(value):
+            yield from instances(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for one in (*value.keys(), *value.values()):
+            yield from instances(one)
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for one in value:
+            yield from instances(one)
+
+
+def test_every_field_of_what_is_stored_has_a_name_there() -> None:
+    """Each field differs from its default in some form. So a field that is not stored is not read back."""
+    default: dict[tuple[str, str], bool] = {}
+    for one in instances([form.value for form in (*FORMS, *LATER)]):
+        for field in fields(one):
+            if field.init and (field.default is not MISSING or field.default_factory is not MISSING):
+                value = field.default if field.default_factory is MISSING else field.default_factory()
+                key = type(one).__name__, field.name
+                default[key] = default.get(key, True) and getattr(one, field.name) == value
+    assert {key for key, same in default.items() if same} == NOT_STORED.keys()
+
+
+def test_the_documents_list_every_form() -> None:
+    text = (FIXTURES.parents[2] / "docs/architecture.md").read_text()
+    listed = text.partition("## What is stored")[2].partition("\n## ")[0]
+    names = {form.name: (f"`{form.name}`", f"`{Path(form.name).name}`") for form in FORMS}
+    assert [name for name, written in names.items() if not any(one in listed for one in written)] == []
