@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -31,6 +31,8 @@ from wormhole.ports.dead_letters import (
     DeadLetterStore,
     Parcel,
     bound_together,
+    for_receiver,
+    marked,
     open_parcel,
     row_text,
     with_letter,
@@ -301,17 +303,42 @@ class DeadLetterOffice:
                 # An epoch keeps what it began with; where there is none, less may now be in the way.
                 if not self._held(flow):
                     flow.parks_now(await self._ask(flow.application, partial(self._store.load, flow.key)))
-        more = len(together) - len(chosen)
-        note = f"{_count(len(chosen))} delivered again, in order, before anything new"
-        others = {} if anyone else {letter.parked_by: None for letter in letters if letter.id in together}
-        if names := [name for name in others if name not in ("", flow.receiver)]:
-            note += (
-                f", and only to the subscriber that parked them ({', '.join(names[:_NAMED])}), for nothing proves that "
-                "the log held them. Next: `--any-subscriber` delivers them to any, if you trust that one"
-            )
+        note = self._what_follows(flow, letters, chosen, together, anyone)
         if not preview:
-            self._again(flow, f"{_count(len(together))} delivered again")
-        return note + (f"; {more} more of rows that they share an update with" if more else "")
+            self._again(flow, f"{_count(len(together))} to be delivered again")
+        return note
+
+    def _what_follows(
+        self,
+        flow: PublisherFlow,
+        letters: tuple[DeadLetter, ...],
+        chosen: Sequence[str],
+        together: Sequence[str],
+        anyone: bool,
+    ) -> str:
+        """Which of the letters are delivered again as things are now, and what the others wait for."""
+        held = self._held(flow)
+        known = [marked(letter, anyone=anyone) for letter in letters if letter.id in together]
+        now = {one.id for one in for_receiver(tuple(known), flow.receiver if held else "") if one.retrying}
+        waiting = [letter for letter in known if letter.id not in now]
+        goes, stays = (sum(1 for one in chosen if (one in now) is there) for there in (True, False))
+        notes = []
+        if goes:
+            when = "" if held else ", once a subscriber has the flow"
+            notes.append(f"{_count(goes)} delivered again, in order, before anything new{when}")
+        if stays:
+            names = list(dict.fromkeys(one.parked_by for one in waiting if one.parked_by))
+            notes.append(
+                f"{_count(stays)} delivered again only once the subscriber that parked them "
+                f"({', '.join(names[:_NAMED])}) has the flow, for nothing proves that the log held them"
+            )
+        if more := len(together) - len(chosen):
+            notes.append(f"{more} more of rows that they share an update with")
+        step = (
+            ". Next: start that subscriber with the same `id`; or `--any-subscriber` delivers them to any, if you "
+            "trust the one that parked them; or `discard` them"
+        )
+        return "; ".join(notes) + (step if stays else "")
 
     async def discard(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
         """Forget the parked updates of the row ``key`` (empty: all): the application never gets them.

@@ -38,6 +38,7 @@ __all__ = [
     "bound_together",
     "for_receiver",
     "in_order",
+    "marked",
     "open_parcel",
     "parked_rows",
     "place_from_message",
@@ -242,6 +243,11 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
         return -1 if a.place.before(b.place) else 1 if b.place.before(a.place) else 0
 
     return tuple(sorted(letters, key=cmp_to_key(compare)))
+
+
+def marked(letter: DeadLetter, *, anyone: bool) -> DeadLetter:
+    """The letter, to be delivered again; with ``anyone`` to any subscriber that has the flow."""
+    return replace(letter, retrying=True, parked_by="" if anyone else letter.parked_by)
 
 
 def for_receiver(letters: tuple[DeadLetter, ...], receiver: str) -> tuple[DeadLetter, ...]:

@@ -38,10 +38,11 @@ def show_letters(letters: Sequence[admin_pb2.DeadLetter], total: int) -> None:
             one.key,
             one.op,
             f"{datetime.fromtimestamp(one.parked_at_s).astimezone():%Y-%m-%d %H:%M:%S}",
-            f"{'(delivered again now) ' if one.retrying else ''}{one.error}",
+            one.parked_by or "-",
+            f"{'(to be delivered again) ' if one.retrying else ''}{one.error}",
         )
         for one in letters
     ]
-    print_table(("FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "ERROR"), rows, "no dead letters")
+    print_table(("FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "PARKED BY", "ERROR"), rows, "no dead letters")
     if total > len(letters):
         print_text(f"{len(letters):,} of {total:,}; --limit shows more")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json, marked
+from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
 from wormhole.model.position import flow_name
-from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
+from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order, marked
 from wormhole.ports.marker_store import FlowKey
 
 __all__ = ["LocalDeadLetters"]

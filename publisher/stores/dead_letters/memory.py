@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from publisher.stores.dead_letters.rules import check_epoch, marked
-from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
+from publisher.stores.dead_letters.rules import check_epoch
+from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order, marked
 from wormhole.ports.marker_store import FlowKey, StoredFlow
 
 __all__ = ["Letters", "MemoryDeadLetters"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 from wormhole.model.errors import EpochRefused, MarkerStoreError, PositionError
@@ -13,7 +12,7 @@ from wormhole.model.position import LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, UpdatePlace
 from wormhole.ports.marker_store import FlowKey
 
-__all__ = ["check_epoch", "letter_from_json", "letter_to_json", "marked"]
+__all__ = ["check_epoch", "letter_from_json", "letter_to_json"]
 
 
 def check_epoch(flow: FlowKey, epoch: int, stored: int | None) -> None:
@@ -84,8 +83,3 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
         given["size"],
         parked_by,
     )
-
-
-def marked(letter: DeadLetter, *, anyone: bool) -> DeadLetter:
-    """The letter, to be delivered again; with ``anyone`` to any subscriber that has the flow."""
-    return replace(letter, retrying=True, parked_by="" if anyone else letter.parked_by)

@@ -15,12 +15,12 @@ from urllib.parse import quote, unquote
 
 from kazoo.exceptions import NoNodeError
 
-from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json, marked
+from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
 from publisher.stores.guarded_client import MOST_BYTES, RACES, Fill, GuardedClient, TooLargeError
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import flow_name
-from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order
+from wormhole.ports.dead_letters import DeadLetter, Parcel, in_order, marked
 from wormhole.ports.marker_store import FlowKey, StoredFlow
 
 __all__ = ["ZooKeeperDeadLetters"]

@@ -47,7 +47,7 @@ def test_for_people(admin: FakeAdmin) -> None:
     code, out, _ = run("flows", "dead-letters", "--limit", "1", "-p", "h:7")
     head, row, rest = out.splitlines()
     assert code == 0
-    assert head.split() == ["FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "ERROR"]
+    assert head.split() == ["FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "PARKED", "BY", "ERROR"]
     assert row.split()[:5] == ["cache/db1", "1/2/3:0", "users", "users:7", "insert"]
     assert row.endswith("ValueError: no such user")
     assert rest == "1 of 2; --limit shows more"

@@ -180,7 +180,7 @@ async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_ac
     for number in (2, 1, 3):
         await desk.park(number)
     await desk.office.retry(desk.flow, "")
-    assert desk.told == ["3 parked updates are delivered again"]
+    assert desk.told == ["3 parked updates are to be delivered again"]
     assert not any(told.retrying for told in desk.flow.parked or ()), "what is under way goes on as it was assigned"
     await desk.assign()
     running = desk.redeliver()
@@ -370,12 +370,28 @@ async def test_what_fails_again_stays_what_it_was() -> None:
     assert desk.store.read(CACHE, told.id) == parcel
 
 
-async def test_an_operator_is_told_who_alone_gets_it() -> None:
+@pytest.mark.parametrize(
+    ("held", "receiver", "anyone", "goes", "stays"),
+    [
+        (True, "old-1", False, 2, 0),
+        (True, "new-2", False, 1, 1),
+        (False, "old-1", False, 1, 1),  # it had the flow last, and is away
+        (False, "", False, 1, 1),
+        (True, "new-2", True, 2, 0),
+        (False, "old-1", True, 2, 0),
+    ],
+)
+async def test_an_operator_is_told_what_is_delivered_and_what_waits_for_whom(
+    held: bool, receiver: str, anyone: bool, goes: int, stays: int
+) -> None:
     desk = Desk()
-    told, parcel = letter(1)
-    await desk.office.park(desk.flow, desk.flow.epoch, replace(told, parked_by="old-1"), parcel, desk.max_frame)
-    assert "parked them (old-1)" in await desk.office.retry(desk.flow, "", True)
-    assert "--any-subscriber" in await desk.office.retry(desk.flow, "", True)
-    assert "old-1" not in await desk.office.retry(desk.flow, "", True, anyone=True)
-    desk.flow.received_by("old-1")
-    assert "old-1" not in await desk.office.retry(desk.flow, "", True)
+    for number, by in ((1, "old-1"), (2, "")):  # an earlier release stored no name
+        told, parcel = letter(number, number)
+        await desk.office.park(desk.flow, desk.flow.epoch, replace(told, parked_by=by), parcel, desk.max_frame)
+    desk.flow.received_by(receiver)
+    desk.held = held
+    note = await desk.office.retry(desk.flow, "", True, anyone=anyone)
+    assert f"{goes} parked update{' is' if goes == 1 else 's are'} delivered again, in order" in note
+    assert ("once a subscriber has the flow" in note) is not held
+    assert ("1 parked update is delivered again only once the subscriber that parked" in note) is bool(stays)
+    assert ("(old-1)" in note, "--any-subscriber" in note) == (bool(stays), bool(stays))
