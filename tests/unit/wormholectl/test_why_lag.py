@@ -93,11 +93,11 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
     ("window", {}, {"credit": 0, "credit_waited_s": 0.3}, Stage.CREDIT, "permits too little"),
     ("nobody", {"subscribers": []}, {"subscriber": "", "state": "unassigned"}, Stage.NETWORK, "no subscriber"),
     (
-        "window, and no time at the datamarker",
+        "processor, and no time at the datamarker",
         {},
-        {"credit": 0, "credit_waited_s": 0.3, "lag_s": 0.0, "lag_transactions": None, "in_flight": 0},
-        Stage.CREDIT,
-        "permits too little",
+        {"lag_s": 0.0, "lag_transactions": None, "in_flight": 0},
+        Stage.DECODE,
+        "as fast as this publisher can",
     ),
     (
         "no ZooKeeper",
