@@ -30,6 +30,7 @@ from publisher.sources.mysql.decode.rare_events import (
     Xid,
     parse_gtid_tagged,
     parse_incident,
+    parse_load_query,
     parse_mariadb_gtid,
     parse_query,
     parse_rotate,
@@ -42,7 +43,7 @@ from publisher.sources.mysql.dump import Dump
 from publisher.sources.mysql.dump_errors import is_torn
 from publisher.sources.mysql.prepared_xa import Prepared
 from publisher.sources.mysql.spool import Spool
-from publisher.sources.mysql.statements import Statements, statement_format
+from publisher.sources.mysql.statements import Statements
 from publisher.sources.mysql.tables import Tables
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
@@ -61,11 +62,14 @@ _LARGEST_LIST: Final = 16 << 20  # of GTIDs, a million intervals
 _COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
 # Events that may be larger than what is held whole, and are held all the same.
 _LISTS: Final = frozenset({events.TABLE_MAP, events.PREVIOUS_GTIDS, events.GTID_LIST})
+# What a statement takes with it: values, and the file of a LOAD DATA, with its end if nothing was loaded.
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
+_STATEMENT_FILES: Final = frozenset({9, 11, 17})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY
+_LOAD_QUERY: Final = 18
+_STATEMENTS: Final = frozenset({events.QUERY, _LOAD_QUERY})
 # What a file begins with, of no use to a reader: MariaDB states how the file is encrypted, and sends what is in it
 # decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
-_STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
 _TYPE_AT: Final = 4
 _SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
 _NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.XA_END, Kind.XA_PREPARE})
@@ -137,6 +141,7 @@ class LogWalk:
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
         self._statements = Statements(encoder, tables, mariadb=mariadb)
+        self._apart = False  # the open transaction lacks something: no other one comes in a segment with it
         self._anchor: Anchor | None = None
         self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
         encoder.checksums = dump.checksums
@@ -193,6 +198,9 @@ class LogWalk:
                 self.ends = False
                 self.encoder.end_transaction(0)
                 return Step.CUT
+            if self._apart and not self.encoder.in_transaction:
+                self._apart = False
+                return Step.CUT
             if self._unprepared is not None:
                 return self._tell_lost(self._unprepared)
             if self._rows is not None:
@@ -206,7 +214,8 @@ class LogWalk:
                 if not dump.more(self._need or 0, wait_s):
                     return Step.END
                 self._need = None
-            return self._packets(len(dump.data), max_bytes)
+            end = len(dump.data)
+            return self._packets(min(end, dump.at + self._packet_size()) if self._apart else end, max_bytes)
         except WormholeError as error:
             raise self._placed(error) from error.__cause__
 
@@ -269,15 +278,17 @@ class LogWalk:
     def _next_packet(self) -> int:
         """Where the next packet ends, once it is all there, or where its head does, if it is large; else 0."""
         dump = self._dump
-        data, at = dump.data, dump.at
-        need = _PACKET
-        if len(data) - at >= need:
-            size = int.from_bytes(data[at : at + 3], "little")
-            need += size if size <= self.encoder.held else 0
-        if len(data) - at < need:
+        need = self._packet_size()
+        if len(dump.data) - dump.at < need:
             dump.more(need, _POLL_S)
             return 0
-        return at + need
+        return dump.at + need
+
+    def _packet_size(self) -> int:
+        """Bytes of the next packet, or of its head, if it is large or not all there."""
+        data, at = self._dump.data, self._dump.at
+        size = int.from_bytes(data[at : at + 3], "little") if len(data) - at >= _PACKET else 0
+        return _PACKET + (size if size <= self.encoder.held else 0)
 
     def _go_inside(self, max_bytes: int) -> int:
         """Events that came inside another one, or that were kept until now."""
@@ -353,13 +364,13 @@ class LogWalk:
             self._inner.append((inflate(body, _LARGEST_EVENT, encoder.held), False))
         elif kind in COMPRESSED:
             return self._inflated(plain_event(event.header, body, _LARGEST_EVENT))
-        elif kind == events.QUERY:
+        elif kind in _STATEMENTS:
             cut = body.left > _LONGEST_STATEMENT
             return self._statement(event.header + body.take(_LONGEST_STATEMENT), cut=cut)
         elif kind in _LISTS and body.left <= _LARGEST_LIST:
             return self._take(with_length(event.header, body.left) + body.take(body.left))
-        elif kind in _STATEMENT_PARTS or kind in _STATEMENT_LOADS:
-            return self._handle(stops.EVENT, event.header)
+        elif kind in _STATEMENT_PARTS or kind in _STATEMENT_FILES:
+            body.skip(body.left)
         else:
             raise DecodeError(
                 f"{events.name_of(kind)} of {body.left} bytes: events of this type are not that large",
@@ -406,7 +417,7 @@ class LogWalk:
             self._keep(raw)
         elif status == stops.TABLE:
             self._tables.learn(body, encoder, encoder.event_timestamp)
-        elif kind == events.QUERY:
+        elif kind in _STATEMENTS:
             return self._statement(raw[:_LONGEST_STATEMENT], cut=len(raw) > _LONGEST_STATEMENT)
         elif kind in ROWS_EVENTS:
             return self._breaks(*self._tables.broken[int.from_bytes(body[:6], "little")])
@@ -438,8 +449,6 @@ class LogWalk:
             return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
         elif encoder.suppress:
             pass  # nobody gets to see what is wrong with it
-        elif kind in _STATEMENT_LOADS:
-            raise statement_format("LOAD DATA")
         elif kind == events.INCIDENT:
             incident = parse_incident(body)
             raise DecodeError(
@@ -447,7 +456,7 @@ class LogWalk:
                 hint="look at the server's error log; start the application anew behind this place, from a copy of "
                 "the tables",
             )
-        elif kind not in _STATEMENT_PARTS and kind not in _OF_FILES:
+        elif kind not in _STATEMENT_PARTS | _STATEMENT_FILES | _OF_FILES:
             raise DecodeError(
                 f"{events.name_of(kind)} is not known",
                 hint="a newer server than this release knows: look for a newer one",
@@ -458,8 +467,9 @@ class LogWalk:
         """A statement; ``cut``: only its beginning."""
         encoder = self.encoder
         alone = bool(encoder.gtid_flags & events.FL_STANDALONE) if self._mariadb else not encoder.begun
-        query = parse_query(raw[events.HEADER :], generated=not alone)
-        statement = self._statements.read(query, cut=cut)
+        body = raw[events.HEADER :]
+        query = parse_query(parse_load_query(body) if raw[_TYPE_AT] == _LOAD_QUERY else body, generated=not alone)
+        statement = self._statements.read(query, alone=alone, cut=cut)
         kind = statement.kind
         if kind is Kind.XA_START:
             self._collect()
@@ -477,14 +487,14 @@ class LogWalk:
             self._drop_open()
             self._statements.rolled_back()
             encoder.end_transaction(0)
-        elif kind is Kind.DML and not encoder.suppress:
-            raise statement_format(query.sql)
+        elif kind is Kind.DML:
+            return self._lacks(self._statements.changed(query, prepared=self._prepared.collecting), ends=alone)
         elif kind in _SAVEPOINTS:
             if self._prepared.collecting:
                 self._keep(raw)
             elif not encoder.suppress:
                 return self._lacks(self._statements.savepoint(statement), ends=False)
-        elif kind is Kind.DML or kind in _NO_CHANGE:
+        elif kind in _NO_CHANGE:
             pass
         else:
             self._statements.remove_rows(statement)
@@ -500,7 +510,7 @@ class LogWalk:
         """
         step = Step.PROGRESS if missing is None else self._breaks(*missing)
         if missing is not None and not self.encoder.suppress:
-            self.ends = ends
+            self.ends, self._apart = ends, not ends
             return Step.CUT
         if ends:
             self.encoder.end_transaction(0)

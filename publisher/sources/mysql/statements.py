@@ -16,7 +16,7 @@ from publisher.sources.mysql.tables import Tables
 from wormhole.model.errors import DecodeError, UnsupportedLog
 from wormhole.model.position import LogPosition
 
-__all__ = ["Statements", "statement_format"]
+__all__ = ["Statements"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,10 +45,11 @@ class Statements:
         self._barriers: list[tuple[int, int]] = []
         self._replaced: dict[str, LogPosition] = {}
 
-    def read(self, query: Query, *, cut: bool = False) -> Statement:
+    def read(self, query: Query, *, alone: bool, cut: bool = False) -> Statement:
         """What the statement does.
 
-        Tables that it makes are noted. ``cut``: its end is not there, so that it may do more."""
+        Tables that it makes are noted. ``alone``: it is a transaction by itself. ``cut``: its end is not there, so that
+        it may do more."""
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
         statement = classify(query.sql, query.database, dialect)
@@ -56,6 +57,9 @@ class Statements:
             catalog.note(*catalog.spelled(database, table))
         if cut and statement.kind not in _WHOLE_BY_BEGINNING and not _ROUTINE.match(query.sql[:_SHOWN]):
             return replace(statement, unread=((None, None),))
+        if statement.kind is Kind.DELETE_ALL:
+            by_server = alone if self._mariadb else query.databases is None
+            return replace(statement, kind=Kind.TRUNCATE if by_server else Kind.DML)
         return statement
 
     def remove_rows(self, statement: Statement) -> None:
@@ -108,6 +112,29 @@ class Statements:
         )
         if missing is None and not self._encoder.suppress:
             _log.warning("a statement with a name that cannot be read concerns no known table%s: %s", place, shown)
+        return missing
+
+    def changed(self, query: Query, *, prepared: bool) -> tuple[set[str], DecodeError] | None:
+        """Likewise for a statement that changes rows and is logged as its text, of a transaction that is ``prepared``
+        here or runs.
+
+        Raises :class:`UnsupportedLog` when nothing bounds what it changes: the text does not contain what triggers,
+        functions and views reach. The server's list of databases does.
+        """
+        if self._encoder.suppress:
+            return None
+        shown = _printable(query.sql)
+        if query.databases is None or prepared:
+            raise UnsupportedLog(f"a change is logged as a statement, not as rows: {shown}", hint=_ROW_FORMAT)
+        where = ", ".join(query.databases)
+        missing = self._missing(
+            tuple((database, None) for database in query.databases),
+            f"{self.open_name} changes tables of {where} by statements that are logged as such, not as rows: {shown}",
+            "have the session that ran it log rows (binlog_format = ROW), and bring the application's copies of these "
+            "tables up to date",
+        )
+        if missing is None:
+            _log.warning("a change that is logged as a statement, not as rows, concerns no known table: %s", shown)
         return missing
 
     def lost_xa(self, sql: str) -> tuple[set[str], DecodeError] | None:
@@ -172,14 +199,6 @@ class Statements:
             update_id=update_id,
         )
         return {shard for name in tables for shard in self._tables.shards_of(*name)}, error
-
-
-def statement_format(sql: str) -> UnsupportedLog:
-    """The error for a change that is logged as the statement ``sql``."""
-    return UnsupportedLog(
-        f"a change is logged as a statement, not as rows: {sql[:200]}",
-        hint=_ROW_FORMAT,
-    )
 
 
 def _printable(sql: str) -> str:

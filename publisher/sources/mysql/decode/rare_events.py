@@ -32,6 +32,7 @@ __all__ = [
     "parse_format_description",
     "parse_gtid_tagged",
     "parse_incident",
+    "parse_load_query",
     "parse_mariadb_gtid",
     "parse_query",
     "parse_rotate",
@@ -43,11 +44,15 @@ _IN_USE: Final = 1
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32: Final = 1
 
-# Status variables of a query event up to the one with the character set: how many bytes follow the code.
-_STATUS_SIZES: Final = {0: 4, 1: 8, 3: 4}
+# Status variables of a query event up to the one with the databases: how many bytes follow the code, or how many texts
+# with their lengths.
+_STATUS_SIZES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
+_STATUS_TEXTS: Final = {5: 1, 6: 1, 11: 2}  # time zone, catalog, and user with host
 _STATUS_SQL_MODE: Final = 1
-_STATUS_CATALOG: Final = 6
 _STATUS_CHARSET: Final = 4
+_STATUS_DATABASES: Final = 12
+_MOST_DATABASES: Final = 16  # more are a number that stands for any
+_LOAD_QUERY: Final = slice(13, 26)  # which file, where the statement names it, what happens to duplicates
 
 _XID_PART: Final = 64
 
@@ -78,6 +83,8 @@ class Query:
 
     Bytes of ``sql`` that are no text in the client's character set are lone surrogates, U+DC00 plus the byte.
     ``sql_mode``: as a number. ``spaces``: characters beyond ASCII that are white space in that character set.
+    ``databases``: of all tables that the statement opened, with those of its triggers, functions and views; ``None``
+    where the log does not contain them (MariaDB) or the server does not know them all (a foreign key may reach others).
     """
 
     database: str
@@ -85,6 +92,7 @@ class Query:
     error_code: int
     sql_mode: int = 0
     spaces: str = ""
+    databases: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,23 +195,44 @@ _NO_BREAK_SPACE: Final = "\xa0"
 _OF_SWE7: Final = {ord(character): 0xDC00 + ord(character) for character in "@[\\]^{|}~"}
 
 
-def _mode_and_collation(status: bytes) -> tuple[int, int]:
-    """``sql_mode`` and the collation of the statement's text; 0 where the event does not contain it."""
+def _status(status: bytes) -> tuple[int, int, tuple[str, ...] | None]:
+    """``sql_mode`` and the collation of the statement's text, 0 where the event does not contain it, and the
+    databases."""
     cursor = Cursor(status, "query event: status variables")
-    mode = 0
+    mode = collation = 0
     while cursor.left:
         code = cursor.number(1, "code")
-        if code == _STATUS_CHARSET:
-            return mode, cursor.number(2, "character set")
-        if code == _STATUS_CATALOG:
-            cursor.take(cursor.number(1, "length of the catalog"), "catalog")
-        elif code == _STATUS_SQL_MODE:
-            mode = cursor.number(8, "sql_mode")
-        elif (size := _STATUS_SIZES.get(code)) is not None:
-            cursor.take(size, f"variable {code}")
-        else:
+        if code == _STATUS_DATABASES:
+            return mode, collation, _databases(cursor)
+        for _ in range(_STATUS_TEXTS.get(code, 0)):
+            cursor.take(cursor.number(1, f"length of variable {code}"), f"variable {code}")
+        if code in _STATUS_SIZES:
+            value = int.from_bytes(cursor.take(_STATUS_SIZES[code], f"variable {code}"), "little")
+            if code == _STATUS_SQL_MODE:
+                mode = value
+            elif code == _STATUS_CHARSET:
+                collation = value & 0xFFFF  # of the client; those of connection and server follow
+        elif code not in _STATUS_TEXTS:
             break
-    return mode, 0
+    return mode, collation, None
+
+
+def _databases(cursor: Cursor) -> tuple[str, ...] | None:
+    count = cursor.number(1, "number of databases")
+    names = cursor.rest().split(b"\0", count)[:-1]
+    if len(names) != count or not 0 < count <= _MOST_DATABASES or not all(names):  # an empty one stands for any
+        return None
+    try:
+        return tuple(name.decode() for name in names)
+    except UnicodeDecodeError:
+        return None
+
+
+def parse_load_query(body: bytes) -> bytes:
+    """The ``LOAD DATA`` of an event behind the file's content, as the body of a query event."""
+    if len(body) < _LOAD_QUERY.stop:
+        raise DecodeError("event of a LOAD DATA: it is cut")
+    return body[: _LOAD_QUERY.start] + body[_LOAD_QUERY.stop :]
 
 
 def parse_query(body: bytes, *, generated: bool = False) -> Query:
@@ -219,23 +248,28 @@ def parse_query(body: bytes, *, generated: bool = False) -> Query:
     status = cursor.take(cursor.number(2, "length of the status variables"), "status variables")
     database = cursor.text(name, "database")
     cursor.take(1, "end of the database's name")
-    mode, collation = _mode_and_collation(status)
-    text = cursor.rest()
+    mode, collation, databases = _status(status)
+    sql, spaces = _sql(cursor.rest(), collation, generated=generated)
+    return Query(database, sql, error_code, mode, spaces, databases)
+
+
+def _sql(text: bytes, collation: int, *, generated: bool) -> tuple[str, str]:
+    """A statement's text, and the characters beyond ASCII that are white space in it."""
     charset = charset_name_of(collation)
     if charset == "swe7":
-        return Query(database, text.decode("ascii", _BYTES).translate(_OF_SWE7), error_code, mode)
+        return text.decode("ascii", _BYTES).translate(_OF_SWE7), ""
     if text.isascii():
-        return Query(database, text.decode("ascii"), error_code, mode)
+        return text.decode("ascii"), ""
     if generated or _GENERATED.match(text):
         try:
-            return Query(database, text.decode(), error_code, mode)
+            return text.decode(), ""
         except UnicodeDecodeError:
             pass
     codec = codec_of(collation) or ("utf-8" if not charset else "ascii")
     spaces = _NO_BREAK_SPACE if charset in _SPACES else ""
     if codec == "ascii" and spaces:
         spaces = chr(0xDCFF if charset == "keybcs2" else 0xDCA0)
-    return Query(database, text.decode(codec, _BYTES), error_code, mode, spaces)
+    return text.decode(codec, _BYTES), spaces
 
 
 def _as_surrogates(error: UnicodeError) -> tuple[str, int]:

@@ -36,8 +36,10 @@ class Kind(enum.Enum):
     XA_COMMIT = enum.auto()
     XA_ROLLBACK = enum.auto()
     TRUNCATE = enum.auto()
-    """All rows of the table are gone; also a ``DELETE`` of everything, which servers write for a MEMORY table after
-    a restart."""
+    """All rows of the table are gone."""
+    DELETE_ALL = enum.auto()
+    """A ``DELETE`` of everything: of a server that empties a MEMORY table after a restart, or of a session, whose
+    triggers may change more."""
     DROP_TABLE = enum.auto()
     """The tables or sequences are gone; also by ``CREATE OR REPLACE``."""
     DROP_DATABASE = enum.auto()
@@ -80,6 +82,8 @@ class Statement:
 
 _ROWS_FOLLOW: Final = re.compile(r"\bSTART\s+TRANSACTION[\s;]*\Z", re.IGNORECASE)
 
+# What stands between ANALYZE and the tables whose statistics it makes. MariaDB runs any other statement behind ANALYZE.
+_STATISTICS: Final = frozenset({"TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG"})
 _DML: Final = frozenset({"INSERT", "UPDATE", "REPLACE", "LOAD", "CALL", "WITH", "DO", "SELECT", "VALUES", "("})
 _XA: Final = {
     "START": Kind.XA_START,
@@ -169,9 +173,23 @@ def _create(tokens: Tokens, database: str) -> Statement:
     rows_follow = _ROWS_FOLLOW.search(tokens.sql) is not None
     tokens.skip("IF", "NOT", "EXISTS")
     table = tokens.table(database)
+    if _has_query(tokens):
+        return Statement(Kind.DML, made=_readable([table]))
     if replaces:
         return _lost(Kind.DROP_TABLE, [table], made=[table], rows_follow=rows_follow)
     return Statement(Kind.OTHER_DDL, made=_readable([table]), rows_follow=rows_follow)
+
+
+def _has_query(tokens: Tokens) -> bool:
+    """Whether the rest of a ``CREATE TABLE`` fills the table: in row format the log has its rows in place of that."""
+    while tokens.kind:
+        word = tokens.word
+        tokens.next()
+        if word in ("SELECT", "TABLE") or (word == "VALUES" and tokens.word in ("(", "ROW")):
+            return True
+        if word == ".":  # a name, whatever word it is
+            tokens.next()
+    return False
 
 
 def _rename(tokens: Tokens, database: str) -> Statement:
@@ -277,7 +295,7 @@ def _delete(tokens: Tokens, database: str) -> Statement:
         name = tokens.table(database)
         tokens.skip(";")
         if not tokens.kind:
-            return _lost(Kind.TRUNCATE, [name])
+            return _lost(Kind.DELETE_ALL, [name])
     return Statement(Kind.DML)
 
 
@@ -329,4 +347,5 @@ def classify(sql: str, database: str, dialect: Dialect = Dialect()) -> Statement
         return _xa(tokens)
     if first in _OF_TABLES:
         return _OF_TABLES[first](tokens, database)
-    return Statement(Kind.DML if first in _DML else Kind.OTHER)
+    runs = first == "ANALYZE" and tokens.word not in _STATISTICS
+    return Statement(Kind.DML if first in _DML or runs else Kind.OTHER)

@@ -11,6 +11,7 @@ from publisher.sources.mysql.decode import events
 from publisher.sources.mysql.log_walk import Step
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, beginning, go, insert, table, walked
+from wormhole.model.errors import UnsupportedLog
 from wormhole.model.sharding import Sharding
 
 
@@ -111,6 +112,100 @@ def test_skip_tables_does_not_pass_a_statement_that_may_mean_another_table(tmp_p
     ddl(stream, 3, b"XA COMMIT \xff")
     scripted = walked(tmp_path, stream, skipped=frozenset({"shop.*"}), sharding=Sharding("table"))
     assert {shard: error.tables for shard, error in scripted.walk.broken.items()} == {"log.other.made": ("other.made",)}
+
+
+def changing(sql: str, *databases: str) -> tuple[int, bytes]:
+    """A statement that a session logged as such; ``databases``: what the server lists."""
+    status = bytes([12, len(databases)]) + b"".join(f"{name}\0".encode() for name in databases)
+    return build.QUERY, build.query(sql, status=status)
+
+
+def loading(sql: str, *databases: str) -> tuple[int, bytes]:
+    body = changing(sql, *databases)[1]
+    return 18, body[:13] + bytes(13) + body[13:]
+
+
+def faults(scripted: Scripted) -> list[tuple[list[str], list[int], str]]:
+    """Of each segment that lacks something: the shards, the transactions of the segment, and the update."""
+    found, encoder, walk = [], scripted.encoder, scripted.walk
+    while (step := walk.step(1 << 20, 0.0)) != Step.END:
+        if step == Step.CUT and not encoder.in_transaction:
+            passed = list(encoder.transactions.take_passed()[1])
+            if walk.broken:
+                error = next(iter(walk.broken.values()))
+                found.append((sorted(walk.broken), passed[-1:], error.update_id))
+                walk.broken.clear()
+    return found
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 7])
+def test_a_change_logged_as_a_statement_breaks_the_shards_of_what_it_can_reach(tmp_path: Path, piece: int) -> None:
+    """Triggers, functions and views: the server's list has their databases. Each in a segment of its own, so that
+    who passes one passes no other."""
+    stream = beginning()
+    stream.transaction(1, changing("INSERT INTO t VALUES (1)", "shop"))
+    stream.transaction(2, table("other.t"), insert(1), changing("DELETE FROM junk.t", "junk"), insert(2))
+    stream.transaction(3, changing("SELECT `shop`.`f`()", "junk", "other"))
+    stream.transaction(4, (17, bytes(30)), loading("LOAD DATA INFILE 'x' INTO TABLE t", "junk"))
+    stream.add_all((build.GTID, build.gtid(build.UUID, 5)), changing("CREATE TABLE made SELECT 1", "shop"))
+    stream.transaction(6, changing("INSERT INTO mysql.x VALUES (1)", "mysql"))
+    stream.transaction(7, table("other.t"), insert(3))
+    scripted = Scripted(tmp_path, stream, sharding=Sharding("database"), piece=piece)
+    scripted.tables.catalog.present([(name, "t", True) for name in ("shop", "other", "junk")], folds=False)
+    name = build.UUID_TEXT
+    assert faults(scripted) == [
+        (["log.shop"], [1], f"{name}:1:0"),
+        (["log.junk"], [2], f"{name}:2:1"),
+        (["log.junk", "log.other"], [3], f"{name}:3:0"),
+        (["log.junk"], [4], f"{name}:4:0"),
+        (["log.shop"], [5], f"{name}:5:0"),
+    ]
+    assert ("shop", "made") in scripted.tables.catalog.all()
+    assert list(scripted.encoder.transactions.take_passed()[1]) == [6, 7]
+    assert list(scripted.encoder.take().tx_number) == [2, 7]
+
+
+def test_a_change_logged_as_a_statement_is_passed_with_skip_tables(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, changing("INSERT INTO junk.t VALUES (1)", "junk"))
+    stream.transaction(2, changing("INSERT INTO junk.t SELECT * FROM shop.t", "junk", "shop"))
+    scripted = Scripted(tmp_path, stream, skipped=frozenset({"junk.*"}))
+    scripted.tables.catalog.present([("junk", "t", True), ("shop", "t", True)], folds=False)
+    go(scripted)
+    assert {shard: error.tables for shard, error in scripted.walk.broken.items()} == {"log": ("shop.t",)}
+
+
+@pytest.mark.parametrize("databases", [(), ("shop", "")])
+@pytest.mark.parametrize("sql", ["INSERT INTO t VALUES (1)", "CREATE TABLE u SELECT 1", "ANALYZE UPDATE t SET a = 1"])
+def test_a_change_that_nothing_bounds_is_an_error_of_the_whole(
+    tmp_path: Path, sql: str, databases: tuple[str, ...]
+) -> None:
+    stream = beginning()
+    stream.transaction(1, changing(sql, *databases) if databases else (build.QUERY, build.query(sql)))
+    with pytest.raises(UnsupportedLog, match="not as rows"):
+        walked(tmp_path, stream)
+    prepared = beginning()
+    prepared.transaction(1, (build.QUERY, build.query("XA START X'78',X'',1")), changing("INSERT INTO t", "shop"))
+    with pytest.raises(UnsupportedLog, match="not as rows"):
+        walked(tmp_path, prepared)
+
+
+def test_a_delete_of_everything_is_a_barrier_only_if_the_server_made_it_up(tmp_path: Path) -> None:
+    """It empties a MEMORY table after a restart. A session's runs triggers."""
+    emptied = (build.QUERY, build.query("DELETE FROM `shop`.`t`"))
+    stream = beginning()
+    stream.transaction(1, emptied)
+    stream.transaction(2, changing("DELETE FROM `shop`.`t`", "shop"))
+    scripted = Scripted(tmp_path, stream)
+    scripted.tables.catalog.present([("shop", "t", True)], folds=False)
+    assert [transactions for _, transactions, _ in faults(scripted)] == [[2]]
+    assert lost(scripted) == ["shop.t"]
+    mariadb = beginning()
+    mariadb.add_all((build.MARIADB_GTID, build.mariadb_gtid(0, 1, events.FL_STANDALONE)), emptied)
+    assert lost(walked(tmp_path, mariadb, mariadb=True)) == ["shop.t"]
+    mariadb.add_all((build.MARIADB_GTID, build.mariadb_gtid(0, 2)), emptied, (build.XID, bytes(8)))
+    with pytest.raises(UnsupportedLog, match="DELETE FROM"):
+        walked(tmp_path, mariadb, mariadb=True)
 
 
 def test_a_later_start_passes_what_cannot_be_read(tmp_path: Path) -> None:

@@ -106,11 +106,41 @@ CHARSET = b"\x04\x1c\x00\x1c\x00\x2d\x00"
         (b"", b"\xff`", "\udcff`"),
         (b"\x00" + bytes(4) + b"\x01" + bytes(8) + b"\x06\x03std" + CHARSET, b"\xd6\xd0", "中"),
         (b"\x03" + bytes(4) + CHARSET + b"\x80junk", b"\xd6\xd0", "中"),
-        (b"\x09" + bytes(8) + CHARSET, b"\xc3\x9f", "ß"),
+        (b"\x09" + bytes(8) + b"\x81junk" + CHARSET, b"\xc3\x9f", "ß"),
     ],
 )
 def test_a_query_is_decoded_from_its_clients_charset(status: bytes, sql: bytes, text: str) -> None:
     assert rare_events.parse_query(query(sql, status, error=1062)) == Query("shop", text, 1062)
+
+
+# Whatever a server writes before the databases, in its order.
+BEFORE = (b"\x00" + bytes(4) + b"\x01" + bytes(8) + b"\x06\x03std\x03" + bytes(4) + CHARSET + b"\x05\x03UTC") + (
+    b"\x07\1\0\x08\x2d\0\x09" + bytes(8) + b"\x0a" + bytes(4) + b"\x0b\x04root\x09localhost"
+)
+
+
+@pytest.mark.parametrize(
+    ("databases", "expected"),
+    [
+        (b"", None),
+        (b"\x0c\1shop\0", ("shop",)),
+        (b"\x0c\2b\0gr\xc3\xb6\xc3\x9fe\0\x0d\1\2\3", ("b", "größe")),
+        (b"\x0c\x10" + b"a\0" * 16, ("a",) * 16),
+        (b"\x0c\x11" + b"a\0" * 17, None),  # no server writes that many
+        (b"\x0c\xfe", None),  # more than a server lists, or a table that a foreign key refers to
+        (b"\x0c\0", None),
+        (b"\x0c\2\0a\0", None),  # any, and then one more
+        (b"\x0c\2a\0b", None),
+        (b"\x0c\1\xff\0", None),
+        (b"\x81junk\x0c\1shop\0", None),  # after something that is not known
+    ],
+)
+def test_the_databases_that_a_query_reaches(databases: bytes, expected: tuple[str, ...] | None) -> None:
+    found = rare_events.parse_query(query(b"SELECT f()", BEFORE + databases))
+    assert found == Query("shop", "SELECT f()", 0, databases=expected)
+    loaded = query(b"LOAD DATA", BEFORE + databases)
+    body = rare_events.parse_load_query(loaded[:13] + bytes(13) + loaded[13:])
+    assert rare_events.parse_query(body).databases == expected
 
 
 def test_xa_prepare() -> None:
@@ -177,8 +207,9 @@ def test_a_mariadb_gtid() -> None:
         (rare_events.parse_rotate, b"\4" + bytes(7), "file name is missing"),
         (rare_events.parse_rotate, b"\4", "rotate event: position takes"),
         (rare_events.parse_query, query(b"")[:-5], "query event: database takes"),
-        (rare_events.parse_query, query(b"", b"\x06\xff"), "catalog takes 255"),
-        (rare_events.parse_query, query(b"", b"\x04\x01"), "character set takes"),
+        (rare_events.parse_query, query(b"", b"\x06\xff"), "variable 6 takes 255"),
+        (rare_events.parse_query, query(b"", b"\x04\x01"), "variable 4 takes"),
+        (rare_events.parse_load_query, bytes(25), "LOAD DATA: it is cut"),
         (rare_events.parse_incident, b"\1\0\4los", "incident event: message takes"),
         (rare_events.parse_mariadb_gtid, bytes(12), "flags takes"),
         (rare_events.parse_mariadb_gtid, bytes(12) + b"\x40", "xid's format takes"),
