@@ -20,8 +20,11 @@ _NAME: Final = (
     r"authorization|cookies?|"
     r"(?:api|private|access|account|shared|storage|signing|encryption|mask|master|session|scram[_-]client|"
     r"scram[_-]server)[_-]?(?:access[_-]?)?keys?|"
-    r"shared[_-]?access[_-]?signature|\bsig)(?:[_-](?!files?\b|paths?\b|folders?\b)[a-z0-9]{1,20}){0,4})"
+    r"sess(?:ion)?[_-]?ids?|\bsid|shared[_-]?access[_-]?signature|\bsig)(?:[_-](?!files?\b|paths?\b|folders?\b)[a-z0-9]{1,20}){0,4})"
 )
+# A letter that is percent-encoded, once or several times, within a word.
+_LETTER: Final = r"%(?:25){0,3}([46][1-9A-F]|[57][0-9A])"
+_ENCODED: Final = re.compile(rf"(?i)(?<=[a-z]){_LETTER}|{_LETTER}(?=[a-z%=:])")
 _QUOTED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
 # Time grows with the length of the text alone, not with its content: what repeats is bounded, or ends where the next
 # match can begin.
@@ -103,10 +106,14 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """``text`` without them."""
-        for secret in self._secrets:
-            text = text.replace(secret, _GONE)
+        text = self._without_known(_decoded(self._without_known(text)))
         for pattern, instead in _PATTERNS:
             text = pattern.sub(instead, text)
+        return text
+
+    def _without_known(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _GONE)
         return text
 
     def value(self, value: Any) -> Any:
@@ -115,12 +122,19 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             return {
-                name: _GONE if _IS_SECRET.fullmatch(name) and isinstance(one, str) and one else self.value(one)
+                name: _GONE
+                if _IS_SECRET.fullmatch(_decoded(name)) and isinstance(one, str) and one
+                else self.value(one)
                 for name, one in value.items()
             }
         if isinstance(value, (list, tuple)):
             return [self.value(one) for one in value]
         return value
+
+
+def _decoded(text: str) -> str:
+    """``text`` without encoded letters: a name means the same with them."""
+    return _ENCODED.sub(lambda found: chr(int(found[1] or found[2], 16)), text)
 
 
 _IS_SECRET: Final = re.compile(rf"(?i)[\w.-]*{_NAME}")

@@ -53,15 +53,19 @@ def private_folder(path: Path) -> None:
 
 
 def check_owner(path: Path) -> None:
-    """Raise ``OSError`` for a folder that another user made, leads to by a symbolic link, or may write to: that one
-    could replace every file in it.
+    """Raise ``OSError`` for a folder that another user made, leads to by a symbolic link, may write to, or may replace:
+    that one could put other files in place of those in it.
     """
     _check_link(path)
     found = path.stat()
     if found.st_uid not in {0, os.geteuid()}:
         raise OSError(errno.EPERM, f"it belongs to another user (uid {found.st_uid})", str(path))
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise OSError(errno.EPERM, "every user may write to it", str(path))
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        who = "every user" if found.st_mode & stat.S_IWOTH else f"every user of the group {found.st_gid}"
+        raise OSError(errno.EPERM, f"{who} may write to it", str(path))
+    for above in path.resolve().parents:
+        if (mode := above.stat().st_mode) & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise OSError(errno.EPERM, f"every user may replace it, since every user may write to {above}", str(path))
 
 
 def _check_link(path: Path) -> None:

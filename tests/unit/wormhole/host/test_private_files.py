@@ -44,11 +44,23 @@ def test_a_folder_that_another_user_could_change_is_not_used(tmp_path: Path) -> 
     for folder in (mine, open_to_all):
         folder.mkdir(mode=0o700)
     check_owner(mine)
-    open_to_all.chmod(0o777)
-    with pytest.raises(OSError, match="every user may write to it"):
-        check_owner(open_to_all)
-    open_to_all.chmod(0o1777)
-    check_owner(open_to_all)
+    for mode, who in (
+        (0o777, "every user"),
+        (0o1777, "every user"),
+        (0o770, f"every user of the group {os.getegid()}"),
+    ):
+        open_to_all.chmod(mode)
+        with pytest.raises(OSError, match=f"{who} may write to it"):
+            check_owner(open_to_all)
+    below = open_to_all / "a" / "b"
+    below.mkdir(parents=True)
+    for mode in (0o777, 0o1777, 0o770):
+        open_to_all.chmod(mode)
+        if mode == 0o777:
+            with pytest.raises(OSError, match=f"every user may replace it.*{open_to_all}"):
+                check_owner(below)
+        else:
+            check_owner(below)
     if os.geteuid() == 0:
         theirs, link = tmp_path / "theirs", tmp_path / "link"
         theirs.mkdir()
