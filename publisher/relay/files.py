@@ -124,7 +124,7 @@ class RelayFiles:
         except OSError as error:
             raise SourceUnavailable(
                 f"the relay folder {self._folder} cannot be opened: {error.strerror}",
-                hint="relay_folder must be a folder on a working disk that the publisher may write to, and no other user",
+                hint="relay_folder must be a folder on a working disk that the publisher alone may write to",
             ) from error
 
     def _take_lock(self) -> DiskFile:
