@@ -138,7 +138,7 @@ class ConfigFollower:
                 await registration.close()
 
     def _info(self) -> MonitorInfo:
-        phases = {str(key): one.phase.name.lower() for key, one in self._state.publishers.items()}
+        phases = {str(key): one.phase.label for key, one in self._state.publishers.items()}
         return MonitorInfo(self._state.host, os.getpid(), self._address, self._state.started, phases)
 
     async def _follow_datasets(self) -> None:

@@ -60,7 +60,7 @@ def samples(state: HostState, up: Iterable[LogKey], process: ProcessFigures, now
         yield Sample(c.MONITOR_COORDINATION, state.coordination == "connected", (host,))
     phases = Counter(publisher.phase for publisher in state.publishers.values())
     for phase in Phase:
-        yield Sample(c.MONITOR_PUBLISHERS, phases[phase], (host, phase.name.lower()))
+        yield Sample(c.MONITOR_PUBLISHERS, phases[phase], (host, phase.label))
     for key, publisher in sorted(state.publishers.items()):
         labels = (host, key.dataset, key.copy, key.log)
         yield Sample(c.MONITOR_UP, key in answered, labels)

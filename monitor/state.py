@@ -45,6 +45,11 @@ class Phase(Enum):
     DRAINED = "drained"
     """It is configured for this host, but the host is drained."""
 
+    @property
+    def label(self) -> str:
+        """As ZooKeeper and the metrics have it."""
+        return self.value.replace(" ", "_")
+
 
 @dataclass(slots=True)
 class PublisherState:

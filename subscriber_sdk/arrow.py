@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import Final
 
@@ -76,8 +76,28 @@ class BatchInfo:
         metadata = batch.schema.metadata or {}
         if _METADATA not in metadata:
             raise UsageError("this record batch is none that on_arrow got", hint="call BatchInfo.of before changing it")
-        said = json.loads(metadata[_METADATA])
-        return cls(**{**said, "key": tuple(said["key"])})
+        given = json.loads(metadata[_METADATA])
+        return cls(
+            table=given["table"],
+            shard=given["shard"],
+            epoch=given["epoch"],
+            generation=given["generation"],
+            replayed=given["replayed"],
+            key=tuple(given["key"]),
+        )
+
+    def to_json(self) -> str:
+        """As the metadata of the batch has it."""
+        return json.dumps(
+            {
+                "table": self.table,
+                "shard": self.shard,
+                "epoch": self.epoch,
+                "generation": self.generation,
+                "replayed": self.replayed,
+                "key": self.key,
+            }
+        )
 
 
 _METADATA: Final = b"wormhole"
@@ -278,7 +298,7 @@ def _arrow_schema(schema: Schema, layout: Layout, kinds: bytearray, batch: Batch
         fields.append(pa.field("_before", pa.struct(map(field, layout.names, kinds[own + 3 * keys :]))))
         fields.append(pa.field("_before_unavailable", _LIST))
     info = BatchInfo(schema.table, batch.shard, batch.epoch, batch.generation, batch.replayed, tuple(key))
-    return pa.schema(fields, metadata={_METADATA: json.dumps(asdict(info))})
+    return pa.schema(fields, metadata={_METADATA: info.to_json()})
 
 
 def _wide(values: bytearray) -> memoryview:

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -163,8 +162,10 @@ def _configuration(where: Where, config: "Config | None", asked: bool) -> dict[s
 
 def _history(where: Where) -> list[dict[str, Any]]:
     from wormhole.admin.discovery import with_coordinator
+    from wormhole.coordination.records import history_fields
 
-    return [asdict(entry) for entry in with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))]
+    entries = with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))
+    return [history_fields(entry) for entry in entries]
 
 
 def _logs(where: Where, config: "Config | None") -> list[Path]:

@@ -13,7 +13,7 @@ import json
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import google_crc32c
@@ -108,7 +108,15 @@ class Header:
 
 
 def _identity(identity: RelayIdentity) -> dict[str, object]:
-    return {**asdict(identity), "byte_order": sys.byteorder}
+    return {
+        "log": identity.log,
+        "kind": identity.kind,
+        "sharding": identity.sharding,
+        "max_update_bytes": identity.max_update_bytes,
+        "tables": identity.tables,
+        "decoder": identity.decoder,
+        "byte_order": sys.byteorder,
+    }
 
 
 def header_bytes(identity: RelayIdentity, begin: Datamarker) -> bytes:

@@ -46,7 +46,7 @@ class LostKeyFiles:
 
     def __init__(self, folder: Path, identity: RelayIdentity, *, disk: Disk = DISK) -> None:
         self._folder = folder
-        self._identity = blake2b(repr(identity).encode(), digest_size=16).digest()
+        self._identity = blake2b(_text(identity).encode(), digest_size=16).digest()
         self._disk = disk
         self._lock = threading.Lock()
         self._files: list[_Known] | None = None
@@ -174,3 +174,11 @@ class LostKeyFiles:
             self._disk.unlink(self._folder / name)
         except OSError as error:
             _log.warning("%s cannot be removed: %s", self._folder / name, error)
+
+
+def _text(identity: RelayIdentity) -> str:
+    """What files have a digest of. Another text makes the files of an earlier release those of another relay."""
+    return (
+        f"RelayIdentity(log={identity.log!r}, kind={identity.kind!r}, sharding={identity.sharding!r}, "
+        f"max_update_bytes={identity.max_update_bytes!r}, tables={identity.tables!r}, decoder={identity.decoder!r})"
+    )

@@ -197,4 +197,12 @@ OWNER_FAULTS: list[Fault] = [
         tests=("tests/unit/publisher/test_publisher.py::test_a_stop_reports_what_was_released_while_it_is_registered",),
         promise="a log that is handed over waits for no subscriber",
     ),
+    Fault(
+        name="a-field-of-a-candidate-that-is-not-stored",
+        file="wormhole/coordination/records.py",
+        old='        "promotable": info.promotable,\n',
+        new="",
+        tests=("tests/compatibility/test_stored_forms.py",),
+        promise="every field of a record is stored under its name",
+    ),
 ]

@@ -7,6 +7,7 @@ from tests.mutants.runner import Fault
 _FILES = ("tests/unit/publisher/relay/test_relay_files.py",)
 _POWER = ("tests/unit/publisher/relay/test_power_loss.py",)
 _DISK = ("tests/unit/publisher/relay/test_relay_disk_errors.py",)
+_STORED = ("tests/compatibility/test_stored_forms.py",)
 _RECORD = ("tests/property/test_relay_record.py",)
 
 RELAY_FILES_FAULTS: list[Fault] = [
@@ -89,5 +90,21 @@ RELAY_FILES_FAULTS: list[Fault] = [
         new="            runs[shard] = run\n",
         tests=_RECORD,
         promise="a reader inside a record gets nothing twice",
+    ),
+    Fault(
+        name="relay-identity-stored-under-another-name",
+        file="publisher/relay/file_format.py",
+        old='        "max_update_bytes": identity.max_update_bytes,\n',
+        new='        "largest_update": identity.max_update_bytes,\n',
+        tests=_STORED,
+        promise="relay files of an earlier release are read",
+    ),
+    Fault(
+        name="lost-keys-of-another-identity",
+        file="publisher/relay/lost_key_files.py",
+        old='f"RelayIdentity(log=',
+        new='f"Identity(log=',
+        tests=_STORED,
+        promise="keys of lost relay files of an earlier release are read",
     ),
 ]

@@ -151,7 +151,7 @@ def running(seen: admin_pb2.PublisherStatus) -> dict[str, int]:
 
     config = parse("version = 1\n[coordinator]\nstatic = true\n", "observers")
     text = up._Up(Path("shop.toml"), None, config, up._Report(-1))._how_to_go_on(Waited(), config)  # type: ignore[arg-type]
-    phases = {str(key): one.phase.name.lower() for key, one in Waited.state.publishers.items()}
+    phases = {str(key): one.phase.label for key, one in Waited.state.publishers.items()}
     row = hosts._row(Host("h", MonitorInfo("h", 1, "", 0.0, phases), HostRequest(False, "", 0.0), ()))
     counts = {"up": re.match(r"(\d+) publishers? running", text), "hosts": re.fullmatch(r"(\d+) running", row[3])}
     return {name: int(found[1]) if found else 0 for name, found in counts.items()}

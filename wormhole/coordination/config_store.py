@@ -14,7 +14,7 @@ from wormhole.coordination.kazoo_client import failure, refused
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
 from wormhole.coordination.port import HISTORY_KEPT, ConfigChange, HistoryEntry, StoredConfig
-from wormhole.coordination.records import Paths, history_from_json, record_to_json
+from wormhole.coordination.records import Paths, history_from_json, history_to_json
 from wormhole.coordination.rules import changed_meanwhile, shortened
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
@@ -64,7 +64,7 @@ class ConfigStore:
         """See the port."""
         writes = {self._paths.dataset(name): _data(settings) for name, settings in change.datasets.items()}
         writes |= {self._paths.application(name): _data(settings) for name, settings in change.applications.items()}
-        record = record_to_json(shortened(entry))
+        record = history_to_json(shortened(entry))
         _check_size(writes, len(record))
         # An empty node is none, so what these make is nothing yet.
         for path in (self._paths.config, self._paths.history, *writes):
@@ -93,7 +93,7 @@ class ConfigStore:
     async def record(self, entry: HistoryEntry) -> None:
         """See the port."""
         await self._nodes.ensure(self._paths.history)
-        data = record_to_json(shortened(entry))
+        data = history_to_json(shortened(entry))
         await self._session.call(
             "record a change", lambda client: client.create_async(self._entry, data, sequence=True)
         )

@@ -17,8 +17,9 @@ from typing import Final
 from wormhole.coordination.port import HISTORY_KEPT, HistoryEntry, HostRequest
 from wormhole.coordination.records import (
     history_from_json,
+    history_to_json,
     host_from_json,
-    record_to_json,
+    host_to_json,
 )
 from wormhole.host.private_files import private_folder, private_opener
 from wormhole.model.errors import ConfigError
@@ -49,13 +50,13 @@ class HostFiles:
 
     def set_request(self, host: str, request: HostRequest) -> None:
         """Store what is requested of the host."""
-        _replace(self._hosts / f"{host}.json", record_to_json(request))
+        _replace(self._hosts / f"{host}.json", host_to_json(request))
 
     def record(self, entry: HistoryEntry) -> None:
         """Add an entry; durable when it returns."""
         with self._history_lock():
             lines = self._lines()
-            line = record_to_json(entry)
+            line = history_to_json(entry)
             if len(lines) < HISTORY_KEPT + _SPARE and (not lines or lines[-1].endswith(b"\n")):
                 with open(self._history, "ab", opener=private_opener) as file:
                     file.write(line + b"\n")

@@ -1,9 +1,12 @@
-"""The nodes in ZooKeeper: path and JSON of each, one tree per root."""
+"""The nodes in ZooKeeper: path and JSON of each, one tree per root.
+
+Each field is written and read under a name that stands here, whatever its attribute is called.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from wormhole.config import check_address
@@ -32,16 +35,20 @@ __all__ = [
     "candidate_from_json",
     "candidate_to_json",
     "flow_from_json",
+    "flow_to_json",
+    "history_fields",
     "history_from_json",
+    "history_to_json",
     "host_from_json",
+    "host_to_json",
     "monitor_from_json",
     "monitor_to_json",
     "move_from_json",
+    "move_to_json",
     "owner_from_json",
     "owner_to_json",
     "publisher_from_json",
     "publisher_to_json",
-    "record_to_json",
     "subscriber_from_json",
     "subscriber_to_json",
     "term_from_json",
@@ -255,8 +262,19 @@ def owner_from_json(group: LogGroup, data: bytes, where: str) -> PublisherInfo:
 
 def candidate_to_json(info: CandidateInfo) -> bytes:
     """The node of a candidate; copy and host are in its name. A text that is too long is cut."""
-    fields = asdict(info)
-    del fields["copy"], fields["host"]
+    fields = {
+        "pid": info.pid,
+        "address": info.address,
+        "started": info.started,
+        "rank": info.rank,
+        "server": info.server,
+        "lacking": info.lacking,
+        "ready": info.ready,
+        "waits": info.waits,
+        "hint": info.hint,
+        "since": info.since,
+        "promotable": info.promotable,
+    }
     return _dump({key: _cut(value, key) if isinstance(value, str) else value for key, value in fields.items()})
 
 
@@ -289,7 +307,16 @@ def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
 def term_to_json(record: TermRecord) -> bytes:
     """The node of a log's terms. A text that is too long is cut."""
     terms = [
-        {**asdict(term), "server": _cut(term.server, "server"), "why": _cut(term.why, "why")} for term in record.terms
+        {
+            "number": term.number,
+            "copy": term.copy,
+            "host": term.host,
+            "pid": term.pid,
+            "server": _cut(term.server, "server"),
+            "since": term.since,
+            "why": _cut(term.why, "why"),
+        }
+        for term in record.terms
     ]
     return _dump({"number": record.number, "claim": record.claim, "terms": terms})
 
@@ -304,19 +331,24 @@ def term_from_json(data: bytes, where: str) -> TermRecord:
     return TermRecord(_term_number(given, where), _text(given, "claim", where), known)
 
 
+def move_to_json(request: MoveRequest) -> bytes:
+    """The node of what an operator requested of a log."""
+    return _dump({"to": request.to, "by": request.by, "at": request.at})
+
+
 def move_from_json(data: bytes, where: str) -> MoveRequest:
-    """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    """Inverse of :func:`move_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     return MoveRequest(_text(given, "to", where), _text(given, "by", where), _number(given, "at", where))
 
 
-def record_to_json(record: FlowRecord | HostRequest | HistoryEntry | MoveRequest) -> bytes:
-    """The node of a record whose path says nothing about it."""
-    return _dump(asdict(record))
+def flow_to_json(record: FlowRecord) -> bytes:
+    """The node of a flow; application and shard are in its path."""
+    return _dump({"owner": record.owner, "subscriber": record.subscriber, "epoch": record.epoch, "state": record.state})
 
 
 def flow_from_json(data: bytes, where: str) -> FlowRecord:
-    """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     owner, subscriber, state = (_text(given, key, where) for key in ("owner", "subscriber", "state"))
     return FlowRecord(owner, subscriber, _whole(given, "epoch", where, 0, _LARGEST_COUNT), state)
@@ -342,8 +374,13 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
     return MonitorInfo(host, pid, page, _number(given, "started", where), phases)
 
 
+def host_to_json(request: HostRequest) -> bytes:
+    """The node of what an operator requested of a host; the host is in its path."""
+    return _dump({"drained": request.drained, "by": request.by, "at": request.at})
+
+
 def host_from_json(data: bytes, where: str) -> HostRequest:
-    """Inverse of :func:`record_to_json`; an empty node wants nothing.
+    """Inverse of :func:`host_to_json`; an empty node wants nothing.
 
     Raises :class:`~wormhole.model.errors.ConfigError` that names the node.
     """
@@ -356,8 +393,25 @@ def host_from_json(data: bytes, where: str) -> HostRequest:
     return HostRequest(drained, _text(given, "by", where), _number(given, "at", where))
 
 
+def history_to_json(entry: HistoryEntry) -> bytes:
+    """The node of a change."""
+    return _dump(history_fields(entry))
+
+
+def history_fields(entry: HistoryEntry) -> dict[str, Any]:
+    """A change as JSON has it."""
+    return {
+        "at": entry.at,
+        "who": entry.who,
+        "what": entry.what,
+        "target": entry.target,
+        "before": entry.before,
+        "after": entry.after,
+    }
+
+
 def history_from_json(data: bytes, where: str) -> HistoryEntry:
-    """Inverse of :func:`record_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     texts = (_text(given, key, where) for key in ("who", "what", "target", "before", "after"))
     return HistoryEntry(_number(given, "at", where), *texts)

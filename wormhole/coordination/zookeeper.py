@@ -51,12 +51,14 @@ from wormhole.coordination.records import (
     candidate_from_json,
     candidate_to_json,
     flow_from_json,
+    flow_to_json,
     host_from_json,
+    host_to_json,
     monitor_from_json,
     monitor_to_json,
+    move_to_json,
     publisher_from_json,
     publisher_to_json,
-    record_to_json,
     subscriber_from_json,
     subscriber_to_json,
 )
@@ -239,7 +241,7 @@ class ZooKeeperCoordinator:
         fenced: dict[str, dict[str, bytes]] = {}
         for application, shard in due:
             nodes = fenced.setdefault(self._fence(shard), {})
-            nodes[self._paths.flow(application, shard)] = record_to_json(records[application, shard])
+            nodes[self._paths.flow(application, shard)] = flow_to_json(records[application, shard])
         for fence, nodes in fenced.items():
             await self._nodes.put_all(nodes, fence)
         for flow in due:
@@ -306,7 +308,7 @@ class ZooKeeperCoordinator:
         return self._watch(read)
 
     async def set_host(self, host: str, request: HostRequest) -> None:
-        await self._nodes.put(self._paths.host(host), record_to_json(request))
+        await self._nodes.put(self._paths.host(host), host_to_json(request))
 
     async def record(self, entry: HistoryEntry) -> None:
         await self._config.record(entry)
@@ -350,7 +352,7 @@ class ZooKeeperCoordinator:
         if request is None:
             await self._nodes.remove(self._paths.move(group))
         else:
-            await self._nodes.put(self._paths.move(group), record_to_json(request))
+            await self._nodes.put(self._paths.move(group), move_to_json(request))
 
     # --- inside ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from wormhole.model.json_input import read_json
@@ -44,12 +44,24 @@ def write_ready(path: Path, ready: ReadyFile) -> None:
     """Write it in one step, readable by everybody. Blocks. Raises ``OSError``."""
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        made.write_text(json.dumps(asdict(ready)), encoding="utf-8")
+        made.write_text(json.dumps(_fields(ready)), encoding="utf-8")
         made.chmod(0o644)
         made.replace(path)
     except OSError:
         made.unlink(missing_ok=True)
         raise
+
+
+def _fields(ready: ReadyFile) -> dict[str, str | int]:
+    """As the file has them."""
+    return {
+        "pid": ready.pid,
+        "started": ready.started,
+        "admin": ready.admin,
+        "http": ready.http,
+        "version": ready.version,
+        "config": ready.config,
+    }
 
 
 def read_ready(path: Path) -> ReadyFile | None:
@@ -59,7 +71,8 @@ def read_ready(path: Path) -> ReadyFile | None:
     """
     try:
         given = read_json(path.read_text(encoding="utf-8"))
-        ready = ReadyFile(**{field.name: given[field.name] for field in fields(ReadyFile)})
+        texts = given["admin"], given["http"], given["version"], given["config"]
+        ready = ReadyFile(given["pid"], given["started"], *texts)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if type(ready.pid) is not int or type(ready.started) is not int:

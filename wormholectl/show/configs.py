@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 from wormhole.admin.configuration import ConfigPlan
 from wormhole.coordination.differences import Difference
 from wormhole.coordination.port import HistoryEntry
+from wormhole.coordination.records import history_fields
 from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
 
 __all__ = ["show_applied", "show_history", "show_plan", "show_running"]
@@ -63,7 +63,7 @@ def show_running(file: Path, settings: Sequence[Difference], warnings: Sequence[
 def show_history(entries: Sequence[HistoryEntry], as_json: bool) -> None:
     """Who changed what and when."""
     if as_json:
-        print_json({"entries": [asdict(entry) for entry in entries]})
+        print_json({"entries": [history_fields(entry) for entry in entries]})
         return
     for entry in entries:
         when = datetime.fromtimestamp(entry.at).astimezone().isoformat(" ", "seconds")

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormholectl.show.printer import print_json, print_table, print_text, size, span
@@ -50,8 +49,7 @@ class Teller:
     def moves(self, progress: Progress) -> None:
         """How far it is."""
         if self._as_json:
-            more = {"waiting": progress.waiting, "share": progress.share}
-            print_json({"replay": self._id, "progress": asdict(progress) | more})
+            print_json({"replay": self._id, "progress": _progress_object(progress)})
             return
         text = bar(progress)
         if self._bar:
@@ -160,7 +158,7 @@ def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots
 def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -> None:
     """What became of each flow."""
     if as_json:
-        print_json({"replay": replay, "flows": [asdict(one) for one in reports]})
+        print_json({"replay": replay, "flows": [_report_object(one) for one in reports]})
         return
     print_table(
         ("FLOW", "MODE", "UPDATES", "SIZE", "UP TO", "STATE"),
@@ -180,3 +178,33 @@ def show_cancelled(replay: str, flows: Sequence[tuple[str, str]], *, as_json: bo
         print_json({"replay": replay, "flows": [{"flow": f, "state": s} for f, s in flows]})
     else:
         print_table(("FLOW", "STATE"), flows, "")
+
+
+def _progress_object(progress: Progress) -> dict[str, Any]:
+    return {
+        "done": progress.done,
+        "all": progress.all,
+        "updates": progress.updates,
+        "bytes": progress.bytes,
+        "updates_per_s": progress.updates_per_s,
+        "bytes_per_s": progress.bytes_per_s,
+        "left_s": progress.left_s,
+        "flows": progress.flows,
+        "pushing": progress.pushing,
+        "waiting": progress.waiting,
+        "share": progress.share,
+    }
+
+
+def _report_object(report: FlowReport) -> dict[str, Any]:
+    return {
+        "flow": report.flow,
+        "mode": report.mode,
+        "handed_over": report.handed_over,
+        "state": report.state,
+        "marker": report.marker,
+        "updates": report.updates,
+        "bytes": report.bytes,
+        "message": report.message,
+        "hint": report.hint,
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +43,12 @@ class Evidence:
 
     def as_json(self) -> dict[str, Any]:
         """For a state file."""
-        return asdict(self)
+        return {
+            "manifest": self.manifest,
+            "sequence": self.sequence,
+            "identity": self.identity,
+            "table": self.table,
+        }
 
     @classmethod
     def from_json(cls, stored: object) -> Evidence:

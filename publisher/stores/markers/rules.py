@@ -123,8 +123,16 @@ def control_from_text(text: str) -> FlowControl:
 
 
 def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(backfill, name) for name in (*_BACKFILL_TEXTS, "ended")}
-    fields |= {"generation": backfill.generation, "started_s": backfill.started_s, "rate": backfill.rate}
+    fields: dict[str, Any] = {
+        "who": backfill.who,
+        "where": backfill.where,
+        "filter_hash": backfill.filter_hash,
+        "paused": backfill.paused,
+        "ended": backfill.ended,
+        "generation": backfill.generation,
+        "started_s": backfill.started_s,
+        "rate": backfill.rate,
+    }
     if backfill.verify is not VerifyMode.NONE:  # else as an earlier release wrote it: what is there is compared as text
         fields["verify"] = backfill.verify.value
     if backfill.rows:
@@ -158,7 +166,10 @@ def _backfill_from_json(given: Any) -> BackfillControl:
     except (KeyError, TypeError, ValueError, AttributeError, PositionError) as error:
         raise ValueError(f"the backfill of the flow is not readable: {type(error).__name__} {error}") from error
     return BackfillControl(
-        **texts,
+        who=texts["who"],
+        where=texts["where"],
+        filter_hash=texts["filter_hash"],
+        paused=texts["paused"],
         generation=generation,
         started_s=float(started_s),
         tables=tuple(tables),
@@ -171,9 +182,19 @@ def _backfill_from_json(given: Any) -> BackfillControl:
 
 
 def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(replay, name) for name in _REPLAY_TEXTS}
-    fields |= {"started_s": replay.started_s, "lease_s": replay.lease_s, "attempts": replay.attempts}
-    fields |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
+    fields: dict[str, Any] = {
+        "id": replay.id,
+        "who": replay.who,
+        "mode": replay.mode,
+        "ticket": replay.ticket,
+        "where": replay.where,
+        "subscriber": replay.subscriber,
+        "started_s": replay.started_s,
+        "lease_s": replay.lease_s,
+        "attempts": replay.attempts,
+        "state": replay.state.value,
+        "progress": base64.b64encode(replay.progress).decode(),
+    }
     if replay.opener:  # else as an earlier release wrote it: what is there is compared as text
         fields["opener"] = replay.opener
     for name, marker in (("begin", replay.begin), ("until", replay.until), ("snapshot", replay.snapshot)):
@@ -193,7 +214,12 @@ def _replay_from_json(given: Any) -> ReplayControl:
         if not all(isinstance(text, str) for text in texts.values()):
             raise TypeError("a field has the wrong type")
         return ReplayControl(
-            **texts,
+            id=texts["id"],
+            who=texts["who"],
+            mode=texts["mode"],
+            ticket=texts["ticket"],
+            where=texts["where"],
+            subscriber=texts["subscriber"],
             started_s=float(given["started_s"]),
             lease_s=float(given["lease_s"]),
             attempts=int(given["attempts"]),

@@ -63,7 +63,7 @@ def _publisher(rng: random.Random) -> bytes:
 
 
 def _flow(rng: random.Random) -> bytes:
-    return records.record_to_json(FlowRecord(_text(rng), _text(rng), rng.randrange(1 << 62), "open"))
+    return records.flow_to_json(FlowRecord(_text(rng), _text(rng), rng.randrange(1 << 62), "open"))
 
 
 def _monitor(rng: random.Random) -> bytes:
@@ -74,11 +74,11 @@ def _monitor(rng: random.Random) -> bytes:
 
 
 def _host(rng: random.Random) -> bytes:
-    return records.record_to_json(HostRequest(rng.random() < 0.5, _text(rng), _seconds(rng)))
+    return records.host_to_json(HostRequest(rng.random() < 0.5, _text(rng), _seconds(rng)))
 
 
 def _history(rng: random.Random) -> bytes:
-    return records.record_to_json(HistoryEntry(_seconds(rng), _text(rng), "config apply", _text(rng), "{}", "{}"))
+    return records.history_to_json(HistoryEntry(_seconds(rng), _text(rng), "config apply", _text(rng), "{}", "{}"))
 
 
 def _again(read: str, write: str, *names: str) -> Callable[[ModuleType, bytes], object]:

@@ -29,16 +29,19 @@ from wormhole.coordination.records import (
     candidate_from_json,
     candidate_to_json,
     flow_from_json,
+    flow_to_json,
     history_from_json,
+    history_to_json,
     host_from_json,
+    host_to_json,
     monitor_from_json,
     monitor_to_json,
     move_from_json,
+    move_to_json,
     owner_from_json,
     owner_to_json,
     publisher_from_json,
     publisher_to_json,
-    record_to_json,
     subscriber_from_json,
     subscriber_to_json,
     term_from_json,
@@ -80,16 +83,16 @@ def test_paths() -> None:
 def test_there_and_back() -> None:
     assert subscriber_from_json("cache", "a", subscriber_to_json(SUBSCRIBER), "/n") == SUBSCRIBER
     assert publisher_from_json("shop", "main", "db1", publisher_to_json(PUBLISHER), "/n") == PUBLISHER
-    assert flow_from_json(record_to_json(FLOW), "/n") == FLOW
+    assert flow_from_json(flow_to_json(FLOW), "/n") == FLOW
     assert monitor_from_json("host1", monitor_to_json(MONITOR), "/n") == MONITOR
-    assert host_from_json(record_to_json(HostRequest(True, "eve", 2.0)), "/n") == HostRequest(True, "eve", 2.0)
+    assert host_from_json(host_to_json(HostRequest(True, "eve", 2.0)), "/n") == HostRequest(True, "eve", 2.0)
     assert host_from_json(b"", "/n") == HostRequest()
-    assert history_from_json(record_to_json(HISTORY), "/n") == HISTORY
+    assert history_from_json(history_to_json(HISTORY), "/n") == HISTORY
     for publisher in (PUBLISHER, replace(PUBLISHER, address="h:1", owner="dev:1")):
         assert owner_from_json(GROUP, owner_to_json(publisher), "/n") == publisher
     assert candidate_from_json(CANDIDATE.name, candidate_to_json(CANDIDATE), "/n") == CANDIDATE
     assert term_from_json(term_to_json(TERM), "/n") == TERM
-    assert move_from_json(record_to_json(MOVE), "/n") == MOVE
+    assert move_from_json(move_to_json(MOVE), "/n") == MOVE
 
 
 def test_weight_and_start_may_be_left_out() -> None:
@@ -98,13 +101,13 @@ def test_weight_and_start_may_be_left_out() -> None:
 
 READERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "subscriber": (b'{"address": "h:1"}', lambda data: subscriber_from_json("cache", "a", data, "/n")),
-    "flow": (record_to_json(FLOW), lambda data: flow_from_json(data, "/n")),
+    "flow": (flow_to_json(FLOW), lambda data: flow_from_json(data, "/n")),
     "monitor": (monitor_to_json(MONITOR), lambda data: monitor_from_json("host1", data, "/n")),
-    "host": (record_to_json(HostRequest()), lambda data: host_from_json(data, "/n")),
+    "host": (host_to_json(HostRequest()), lambda data: host_from_json(data, "/n")),
     "owner": (owner_to_json(PUBLISHER), lambda data: owner_from_json(GROUP, data, "/n")),
     "candidate": (candidate_to_json(CANDIDATE), lambda data: candidate_from_json("west@h", data, "/n")),
     "term": (term_to_json(TERM), lambda data: term_from_json(data, "/n")),
-    "move": (record_to_json(MOVE), lambda data: move_from_json(data, "/n")),
+    "move": (move_to_json(MOVE), lambda data: move_from_json(data, "/n")),
 }
 WRONG: dict[str, list[dict[str, object]]] = {
     "subscriber": [
