@@ -1,9 +1,11 @@
-"""What planning a read of a large archive costs: driver memory, bytes for a task and seconds, without its rows.
+"""What planning a read of a large archive costs: memory of the driver and its JVM, bytes for a task and seconds,
+without its rows.
 
-    python -m benchmarks.archive_size [FILES]
+    python -m benchmarks.archive_size [FILES] [portion|list]
 
-The files are entries of manifests alone: 64 shards, nine tenths of them in one. ``list in the function`` is how each
-task received all of them before. Of all tasks twenty are run, or a few more.
+The files are entries of manifests alone: 64 shards, nine tenths of them in one. ``list`` is how each task received all
+of them before; a run measures one way, since memory that was used once stays counted. Of all tasks twenty are run, or a
+few more.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -61,30 +64,43 @@ class _Whole:
             yield pa.RecordBatch.from_pydict({"n": [len(self.tasks[n]) for n in batch.column(0).to_pylist()]})
 
 
-def _line(name: str, size: int, seconds: float, tasks: int) -> None:
-    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{name:24} {size:>12,} bytes a task {seconds:8.1f} s for {tasks:,} tasks, Python driver {mib:,.0f} MiB at most"
-    )
+def peak_mib(status: str) -> float:
+    """The most memory that a process ever had, by its ``/proc/PID/status``."""
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def measure(spark: SparkSession, files: int) -> None:
-    """Print a line for each way."""
+def jvm_peak_mib(spark: SparkSession) -> float:
+    """Of the driver's JVM."""
+    jvm: Any = spark.sparkContext._jvm
+    return peak_mib(Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/status").read_text())
+
+
+def measure(spark: SparkSession, files: int, way: str) -> None:
+    """Print a line."""
     pieces = entries(files)
     tasks = tasks_of(pieces, 2)
+    started = jvm_peak_mib(spark)
     begin = time.monotonic()
-    rows: Any = portions(spark, tasks).mapInArrow(_count, "n bigint").take(_MOST)
-    assert [one.n for one in rows] == [len(one) for one in tasks[:_MOST]]
-    _line("own portion", max(len(pickle.dumps(one)) for one in tasks), time.monotonic() - begin, len(tasks))
-    whole = _Whole(tasks)
-    size = len(pickle.dumps(whole))
-    begin = time.monotonic()
-    spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(whole, "n bigint").take(_MOST)
-    _line("list in the function", size, time.monotonic() - begin, len(tasks))
+    if way == "portion":
+        size = max(len(pickle.dumps(one)) for one in tasks)
+        rows: Any = portions(spark, tasks).mapInArrow(_count, "n bigint").take(_MOST)
+        assert [one.n for one in rows] == [len(one) for one in tasks[:_MOST]]
+    else:
+        whole = _Whole(tasks)
+        size = len(pickle.dumps(whole))
+        spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(whole, "n bigint").take(_MOST)
+    seconds = time.monotonic() - begin
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{way}: {size:,} bytes a task, {seconds:.1f} s for {len(tasks):,} tasks of {files:,} files; Python driver "
+        f"{mib:,.0f} MiB at most, its JVM {jvm_peak_mib(spark):,.0f} MiB ({started:,.0f} before)"
+    )
     large = [one.entry for one in pieces if one.shard == "db1.large"]
     cut, uncapped = len(keyed.slices(large)), -(-sum(entry.raw for entry in large) // keyed.PART_BYTES)
     print(f"blocks of a shuffle of the largest shard: {cut * keyed.parts(large):,}; before {cut * uncapped:,}")
 
 
 if __name__ == "__main__":
-    measure(spark_session("benchmark", "local[2]"), int(sys.argv[1]) if len(sys.argv) > 1 else 600_000)
+    words = sys.argv[1:]
+    count = int(words[0]) if words else 600_000
+    measure(spark_session("benchmark", "local[2]"), count, words[1] if len(words) > 1 else "portion")

@@ -17,9 +17,9 @@ import pyarrow as pa
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.combine import rows_that_count
 from spark_replay.selected import ALL, COLUMNS, TYPES, Piece, Wanted, piece_rows, tasks_of
 from spark_replay.spark.portions import portions, taken
-from spark_replay.tables.superseded import rows_that_count
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema

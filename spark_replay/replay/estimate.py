@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.combine import keyless
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.keyed import rows_of, slices
-from spark_replay.replay.latest import keyless
 from wormhole.model.errors import ArchiveError, WormholeError
 
 if TYPE_CHECKING:

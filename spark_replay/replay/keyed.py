@@ -19,7 +19,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import END, after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
-from spark_replay.replay.latest import folded, keyless
+from spark_replay.replay.latest import folded
 from spark_replay.replay.plan import files_between, holding
 from wormhole.model.errors import ArchiveError
 from wormhole.model.schema import Schema
@@ -32,7 +32,6 @@ __all__ = [
     "by_place",
     "joined",
     "last_changes",
-    "numbers",
     "parts",
     "rows_of",
     "slices",
@@ -127,7 +126,7 @@ def last_changes(
     if rows:
         whole = joined(rows)
         rows.clear()
-        found = joined(list(folded(_taken(whole, pc.array_sort_indices(numbers(whole))), schemas, by_values=by_values)))
+        found = joined(list(folded(whole, schemas, by_values=by_values)))
         del whole
         yield from by_place(found)
 
@@ -141,18 +140,6 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All of them in one piece. Each file has dictionaries of its own, which become one."""
     (whole,) = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
     return whole
-
-
-def numbers(rows: pa.RecordBatch) -> pa.Array:
-    """A number for each row, the same where table and key are: they are sorted much faster than keys. A row without a
-    key has its own."""
-    table, keys = rows.column("table"), rows.column("key").dictionary_encode()
-    found = pc.add(pc.multiply(keys.indices.cast(pa.int64()), len(table.dictionary)), table.indices.cast(pa.int64()))
-    alone = keyless(rows.column("key"))
-    if not pc.any(alone).as_py():
-        return found
-    first = len(keys.dictionary) * len(table.dictionary)  # above every number of a key
-    return pc.if_else(alone, pa.array(range(first, first + rows.num_rows), pa.int64()), found)
 
 
 def _taken(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:

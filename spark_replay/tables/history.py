@@ -16,10 +16,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_replay import frames
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.combine import rows_that_count
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
 from spark_replay.selected import PLAIN, Condition, Wanted
@@ -27,7 +29,6 @@ from spark_replay.tables.folder import Folder, TableWritten, Written, table_fold
 from spark_replay.tables.rows import Decoding, decoding, needed, without
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, TableOptions, key_problem, select, select_tables
-from spark_replay.tables.superseded import rows_that_count
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import ReplayError, UsageError
@@ -271,8 +272,11 @@ class _Task:
         schema_of = lookup(self.schemas)
         made: list[dict[str, Any]] = []
         size = 0
-        rows = _rows_of(rows_that_count(given) if self.current else given)
-        for (shard, table, _), members in groupby(rows, lambda one: (one["shard"], one["table"], one["_group"])):
+        for where, members in groupby(self._parted(given), _group_of):
+            if where is None:
+                yield from members
+                continue
+            shard, table, _ = where
             barriers = self.barriers.get((shard, table)) or Barriers()
             changes = (_change(one) for one in members)
             for version in versions(changes, barriers, schema_of, from_first=shard in self.whole):
@@ -285,6 +289,25 @@ class _Task:
                     made, size = [], 0
         if made:
             yield pa.RecordBatch.from_pylist(made, schema=_SHAPE)
+
+    def _parted(self, given: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
+        """Rows to fold, and between two groups such as are in the result as they are, in one piece."""
+        if not self.current or self.barriers:
+            for batch in rows_that_count(given) if self.current else given:
+                yield from batch.to_pylist()
+            return
+        for batch in rows_that_count(given):
+            begins = _begins(batch)
+            # The first group may have begun in the batch before, and the last may go on in the next one.
+            single = begins[1:-1].filter(pc.equal(pc.subtract(begins[2:], begins[1:-1]), 1))
+            rows = batch.take(single)
+            single = single.filter(_is_as_made_anew(rows))
+            last = begins[-1].as_py()
+            left = batch.slice(0, last)
+            yield from left.filter(pc.invert(pc.is_in(pa.array(range(last), pa.int64()), single))).to_pylist()
+            if len(single):
+                yield _made_of(batch.take(single))
+            yield from batch.slice(last).to_pylist()
 
     def _row(self, version: Version) -> dict[str, Any]:
         change, ended = version.change, version.ended
@@ -303,9 +326,32 @@ class _Task:
         return row
 
 
-def _rows_of(given: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in given:
-        yield from batch.to_pylist()
+def _group_of(one: dict[str, Any] | pa.RecordBatch) -> tuple[str, str, bytes] | None:
+    return None if isinstance(one, pa.RecordBatch) else (one["shard"], one["table"], one["_group"])
+
+
+def _begins(rows: pa.RecordBatch) -> pa.Array:
+    """Where groups begin, of which each is in one piece."""
+    differs = pa.repeat(pa.scalar(False), rows.num_rows - 1)
+    for name in ("shard", "table", "_group"):
+        column = rows.column(name)
+        differs = pc.or_(differs, pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1)))
+    return pa.concat_arrays([pa.array([0], pa.int64()), pc.add(pc.indices_nonzero(differs), 1).cast(pa.int64())])
+
+
+def _is_as_made_anew(rows: pa.RecordBatch) -> pa.Array:
+    """Whether the update of each row creates it, if nothing else is known of the row: see :func:`_made_anew`."""
+    whole = pc.and_not(pc.is_in(rows.column("op"), _CREATING), rows.column("partial"))
+    return pc.and_not(pc.and_(whole, pc.is_null(rows.column("old_key"))), rows.column("_left"))
+
+
+def _made_of(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """These as current versions."""
+    own = {"_valid_from": rows.column("place"), "_valid_from_time": rows.column("committed_at")}
+    own |= {name: rows.column(name) for name in PLAIN.names}
+    own["ends_tx"] = pa.repeat(pa.scalar(True), rows.num_rows)
+    columns = [own[one.name].cast(one.type) if one.name in own else pa.nulls(len(rows), one.type) for one in _SHAPE]
+    return pa.RecordBatch.from_arrays(columns, schema=_SHAPE)
 
 
 def _change(row: dict[str, Any]) -> Change:
@@ -337,6 +383,7 @@ def _made_anew(update: bytes) -> tuple[bytes, str]:
     return row.SerializeToString(deterministic=True), op.value
 
 
+_CREATING: Final = pa.array([Op.INSERT.value, Op.UPSERT.value])
 _INSERT: Final = Row(op="INSERT").op
 _UPSERT: Final = Row(op="UPSERT").op
 _UPSERTS: Final = frozenset({_UPSERT, Row(op="READ").op})

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_replay.images import Image, SchemaOf, encoded, fold, read_row
-from wormhole.model.values import UNAVAILABLE, Op, Value
+from spark_replay.images import ABSENT, Image, SchemaOf, encoded, fold, read_row
+from wormhole.model.values import Op, Value
 from wormhole.wire.rows import Row, op_of, values_of
 
 __all__ = ["KEY_CHANGE", "Barriers", "Change", "Ended", "Version", "linked_keys", "versions"]
@@ -112,9 +112,7 @@ class _Open:
 
     def folded(self) -> Image:
         if self.image is None:
-            image = fold(None, self.schema_of(self.version.change.schema_id), self.parsed())
-            assert image is not None
-            self.image = image
+            self.image = fold(None, self.schema_of(self.version.change.schema_id), self.parsed())
         return self.image
 
 
@@ -185,20 +183,18 @@ def _begun(change: Change, before: _Open | None, schema_of: SchemaOf) -> _Open:
         return _Open(Version(change, change.update, False), schema_of)
     row = read_row(change.update)
     image = fold(None if before is None else before.folded(), schema_of(change.schema_id), row)
-    assert image is not None
     op = op_of(row)
-    partial = any(value is UNAVAILABLE for value in image.values)
-    return _Open(Version(change, encoded(image, Op.UPSERT if op is Op.MERGE else op), partial), schema_of, image)
+    update = encoded(image, Op.UPSERT if op is Op.MERGE else op)
+    return _Open(Version(change, update, not image.complete), schema_of, image)
 
 
 def _unseen(change: Change, gone: bytes, ended: Ended, schema_of: SchemaOf) -> Version:
     row, schema = read_row(change.update), schema_of(change.schema_id)
-    key = values_of(row.key if gone == change.key else row.old_key)
-    known = dict(zip((column.name for column in schema.columns), values_of(row.before), strict=False))
+    key = row.key if gone == change.key else row.old_key
+    known = dict(zip((column.name for column in schema.columns), row.before, strict=False))
     known.update(zip((column.name for column in schema.key), key, strict=True))
-    values = tuple(known.get(column.name, UNAVAILABLE) for column in schema.columns)
-    partial = any(value is UNAVAILABLE for value in values)
-    return Version(change, encoded(Image(schema, key, values), Op.UPDATE), partial, unseen=True, ended=ended)
+    image = Image(schema, key, [known.get(column.name, ABSENT) for column in schema.columns])
+    return Version(change, encoded(image, Op.UPDATE), not image.complete, unseen=True, ended=ended)
 
 
 def linked_keys(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

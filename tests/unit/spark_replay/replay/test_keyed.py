@@ -20,8 +20,8 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
 from spark_replay.replay.keyed import MOST_PARTS, PART_BYTES, LastChanges, last_changes, parts, slices
 from tests.support.archives import CUSTOMERS, gone, marker_at, put, row, tx, write_archive
+from tests.support.eventually import until
 from tests.unit.spark_replay.replay.test_latest import (
-    CUTS,
     SCHEMAS,
     Change,
     histories,
@@ -52,6 +52,9 @@ def of(store: ArchiveStore, begin: int, until: int) -> ShardFiles:
     return ShardFiles("a", manifest.files, marker_at(begin), marker_at(until))
 
 
+CUTS = st.lists(st.integers(0, 12), max_size=4)
+
+
 def as_in_files(changes: Sequence[Change], cuts: Sequence[int]) -> list[pa.RecordBatch]:
     """Ascending by place, cut anywhere, each batch with dictionaries of its own."""
     rows = sorted(rows_of(changes).to_pylist(), key=lambda one: one["place"])
@@ -71,8 +74,8 @@ def test_the_rows_are_those_of_the_fold_by_place(
         keyed._BATCH_BYTES = before  # type: ignore[misc]
     rows = [one for some in found for one in some.to_pylist()]
     expected = latest(changes, by_values=by_values)
-    assert [(one["place"], one["update"], one["op"], one["changes"]) for one in rows] == [
-        (one["place"], one["update"], one["op"], one["changes"]) for one in expected
+    assert [(one["place"], one["update"], one["op"]) for one in rows] == [
+        (one["place"], one["update"], one["op"]) for one in expected
     ]
 
 
@@ -93,10 +96,7 @@ def test_one_key_in_two_tables_is_two_keys(tmp_path: Path) -> None:
     ]
     store = write_archive(tmp_path / "archive", {"a": [[tx(*first)], [tx(*last)]]})
     rows = [one for some in LastChanges(store, of(store, 0, 2)) for one in some.to_pylist()]
-    assert [(one["table"], one["op"], one["changes"]) for one in rows] == [
-        (CUSTOMERS.table, "insert", 2),
-        (ALSO.table, "insert", 2),
-    ]
+    assert [(one["table"], one["op"]) for one in rows] == [(CUSTOMERS.table, "insert"), (ALSO.table, "insert")]
     assert [values_of(decode_row(one["update"]).after)[1] for one in rows] == ["A", "B"]
 
 
@@ -106,9 +106,7 @@ def test_a_table_without_a_key_keeps_all_its_rows(tmp_path: Path) -> None:
     keyed_rows = [tx(row(Op.UPDATE, (1, "Ann", "Rome", credit), (1, "Ann", "Rome", 0))) for credit in range(12)]
     store = write_archive(tmp_path / "archive", {"a": [[*visits[:40], *keyed_rows], visits[40:]]})
     rows = [one for some in LastChanges(store, of(store, 0, 100)) for one in some.to_pylist()]
-    assert [(one["table"], one["changes"]) for one in rows] == [
-        *[("shop.visits", 1)] * 40, (CUSTOMERS.table, 12), *[("shop.visits", 1)] * 48
-    ]  # fmt: skip
+    assert [one["table"] for one in rows] == [*["shop.visits"] * 40, CUSTOMERS.table, *["shop.visits"] * 48]
 
 
 def test_a_file_that_is_gone_is_reported_and_may_be_back(store: ArchiveStore) -> None:
@@ -157,4 +155,5 @@ def test_what_was_folded_is_let_go(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     batches = iter(LastChanges(store, chosen))
     assert next(batches).num_rows == 100
-    assert pa.total_allocated_bytes() - before < 0.2 * chosen.files[0].raw
+    least = 0.2 * chosen.files[0].raw  # Arrow's threads that read may let go of theirs later
+    until(lambda: pa.total_allocated_bytes() - before < least, "what was read is let go of")

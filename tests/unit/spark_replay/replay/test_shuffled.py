@@ -24,9 +24,8 @@ from spark_replay.replay.keyed import LastChanges
 from spark_replay.replay.packed import Folding, Pushing
 from spark_replay.replay.shuffled import Slice, fold, in_order, slices, split
 from tests.support.archives import gone, marker_at, put, tx, write_archive
-from tests.unit.spark_replay.replay.test_keyed import as_in_files
+from tests.unit.spark_replay.replay.test_keyed import CUTS, as_in_files
 from tests.unit.spark_replay.replay.test_latest import (
-    CUTS,
     KEYLESS,
     SCHEMAS,
     Change,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_replay.archive.columns import SCHEMA
-from spark_replay.replay.combine import combined
+from spark_replay.combine import combined
 from spark_replay.replay.latest import folded
 from tests.unit.spark_replay.replay.test_latest import NEW, OLD, SCHEMAS, Change, rows_of
 from wormhole.model.values import UNAVAILABLE, Op, Value
@@ -17,13 +17,8 @@ from wormhole.wire.rows import decode_row, op_of, values_of
 WHOLE = {"a": 1, "b": 1}
 
 
-def in_file(rows: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(sorted(rows.to_pylist(), key=lambda row: row["place"]), SCHEMA)
-
-
 def net(rows: pa.RecordBatch) -> list[tuple[object, ...]]:
-    batch = pa.RecordBatch.from_pylist(rows.to_pylist(), rows_of([]).schema)
-    found = [row for some in folded([batch], SCHEMAS) for row in some.to_pylist()]
+    found = [row for some in folded(rows, SCHEMAS) for row in some.to_pylist()]
     rows_by_place = sorted(found, key=lambda row: row["place"])
     return [
         (row["place"], op_of(update), values_of(update.after), values_of(update.before), row["partial"])
@@ -67,7 +62,7 @@ def of(op: Op, after: Mapping[str, Value] | None = None, schema: object = OLD) -
     ],
 )
 def test_what_is_left_says_the_same(changes: list[Change], left: int) -> None:
-    rows = in_file(rows_of(changes))
+    rows = rows_of(changes)
     found = combined(rows, SCHEMAS)
     assert found.num_rows == left
     assert net(found) == net(rows)
@@ -81,7 +76,7 @@ def test_what_is_left_says_the_same(changes: list[Change], left: int) -> None:
 
 def test_a_value_that_a_change_does_not_know_is_not_known_afterwards() -> None:
     changes = [of(Op.UPDATE, WHOLE), *(of(Op.UPDATE, {"a": at, "b": 2}) for at in range(3)), of(Op.UPDATE, {"a": 9})]
-    rows = without(in_file(rows_of([*changes[:-1], Change(Op.UPDATE, 1, {"a": 9})])), 3, 1)
+    rows = without(rows_of(changes), 3, 1)
     found = combined(rows, SCHEMAS)
     assert found.num_rows == 2
     assert found.column("partial").to_pylist() == [False, True]

@@ -1,0 +1,186 @@
+"""Fewer changes that fold to the same: what a task makes of those that it has before others add theirs. Replay,
+snapshot and export leave most of their work to it, a column at a time.
+
+A change of a whole row contains all of it, so the changes of the same row before it count for nothing in the rows as
+they are at the end (:func:`rows_that_count`). A replay's net change begins with a key's first one, so that stays, and
+one row that says what those behind it come to (:func:`combined`)::
+
+    whole rows, deletes      the last one
+    parts of rows            the last one, with what the earlier ones say of the columns that it lacks
+    a delete and then a partial INSERT, not whole again to the end      both, and what comes behind them
+
+So of a key there are four rows at the most, however often it changed, and what was combined can be combined again with
+what comes behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_replay.images import Image, encoded, fold, read_row
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
+
+__all__ = ["U64", "Written", "combined", "groups", "keyless", "not_superseded", "replaced", "rows_that_count"]
+
+_INSERT, _UPDATE, _UPSERT, _DELETE = (op.value for op in (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE))
+U64: Final = (1 << 64) - 1
+"""What makes a schema's id of the archive's number."""
+_WINDOW_BYTES: Final = 64 << 20
+_ROW: Final = ("shard", "table", "key")
+_WHOLE: Final = [op.value for op in (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.READ, Op.DELETE)]
+_OF_ONE_ROW: Final = [*_WHOLE, Op.MERGE.value]
+Written = tuple[str, bytes, bool]
+"""An operation, its update, and whether that lacks columns."""
+
+
+def keyless(keys: pa.Array) -> pa.Array:
+    """Of the values of the archive's column ``key``: which are of a table without a key. No two of such rows are one
+    row's changes."""
+    return pc.equal(pc.binary_length(keys), 0)
+
+
+def numbers(rows: pa.RecordBatch, *more: pa.Array) -> pa.Array:
+    """A number for each row, the same where table and key are, and ``more``: they are sorted much faster than keys. A
+    row without a key has its own."""
+    found, count = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows), 1
+    for column in (rows.column("key"), rows.column("table"), *more):
+        named = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        found = pc.add(pc.multiply(found, len(named.dictionary)), named.indices.cast(pa.int64()))
+        count *= len(named.dictionary)
+    alone = keyless(rows.column("key"))
+    if not pc.any(alone).as_py():
+        return found
+    return pc.if_else(alone, pa.array(range(count, count + rows.num_rows), pa.int64()), found)  # above all others
+
+
+def groups(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Rows ascending by place, in one piece, by key: in which order they are so, and where in that order each key
+    begins and ends."""
+    of = numbers(rows)
+    order = pc.array_sort_indices(of)
+    of = of.take(order)
+    count = rows.num_rows
+    cuts = pc.add(pc.indices_nonzero(pc.not_equal(of.slice(1), of.slice(0, max(0, count - 1)))), 1).cast(pa.int64())
+    first, end = (pa.array(one, pa.int64()) for one in ([0] * bool(count), [count] * bool(count)))
+    return order, pa.concat_arrays([first, cuts]), pa.concat_arrays([cuts, end])
+
+
+def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBatch:
+    """Rows of one shard ascending by place, in one piece, to rows ascending by place of which
+    :func:`~spark_replay.replay.latest.folded` makes the same. ``schemas``: of the rows, by id.
+    """
+    order, begins, ends = groups(rows)
+    if len(begins) == rows.num_rows:
+        return rows
+    firsts, lasts = order.take(begins), order.take(pc.subtract(ends, 1))
+    partial = rows.column("partial")
+    # Of two whole rows without a row before them, the second one says it all.
+    plain = pc.and_not(pc.equal(rows.column("op").cast(pa.string()), _UPSERT), partial)
+    kept = [lasts, firsts.filter(pc.invert(pc.and_(plain.take(firsts), plain.take(lasts))))]
+    chains = pc.and_(pc.greater(pc.subtract(ends, begins), 2), partial.take(lasts))
+    written: dict[int, Written] = {}
+    if pc.any(chains).as_py():
+        chain = _Chain(rows, schemas)
+        at = order.to_pylist()
+        for begin, end in zip(begins.filter(chains).to_pylist(), ends.filter(chains).to_pylist(), strict=True):
+            found, row = chain.of(at[begin:end])
+            kept.append(pa.array(found, order.type))
+            if row is not None:
+                written[at[end - 1]] = row
+    wanted = pc.unique(pa.concat_arrays(kept))
+    wanted = wanted.take(pc.array_sort_indices(wanted))
+    return replaced(rows.take(wanted), wanted, written)
+
+
+class _Chain:
+    """What the changes of one key behind the first come to, where the last of them is a part of a row."""
+
+    def __init__(self, rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> None:
+        self._ops = rows.column("op").cast(pa.string()).to_pylist()
+        self._partial = rows.column("partial").to_pylist()
+        self._schema_ids = rows.column("schema_id")
+        self._updates = rows.column("update")
+        self._schemas = schemas
+
+    def of(self, changes: list[int]) -> tuple[list[int], Written | None]:
+        """``changes``: three rows or more, by place. Which of them stay besides the first and the last, and what the
+        last says now; ``None``: what it said."""
+        stay: list[int] = []
+        start: int | None = None  # what is laid over each other begins with this
+        before = changes[0]
+        for at in changes[1:]:
+            if not self._partial[at]:
+                stay, start = [], at
+            elif self._ops[at] == _INSERT and self._ops[before] == _DELETE:
+                stay, start = [before, at], None
+            elif self._ops[at] != _UPDATE or start is None:
+                start = at
+            before = at
+        if start is None or (start == before and self._ops[before] != _INSERT):
+            return stay, None
+        image: Image | None = None
+        for at in changes[changes.index(start) :]:
+            schema = self._schemas[self._schema_ids[at].as_py() & U64]
+            image = fold(image, schema, read_row(self._updates[at].as_py()))
+        assert image is not None
+        # An INSERT becomes an UPDATE as well: behind a delete it would be another row.
+        return stay, (_UPDATE, encoded(image, Op.UPDATE, last=False), not image.complete)
+
+
+def replaced(rows: pa.RecordBatch, at: pa.Array, written: Mapping[int, Written]) -> pa.RecordBatch:
+    """``rows``, which were at ``at``, in ascending order, with what was written of some."""
+    if not written:
+        return rows
+    mask = pc.is_in(at, pa.array(written, at.type))
+    found = zip(*(written[one] for one in sorted(written)), strict=True)
+    for name, values in zip(("op", "update", "partial"), found, strict=True):
+        at_column = rows.schema.get_field_index(name)
+        field, column = rows.schema.field(at_column), rows.column(name)
+        named = pa.types.is_dictionary(column.type)
+        if named:
+            column = column.cast(pa.string())
+        column = pc.replace_with_mask(column, mask, pa.array(values, column.type))
+        rows = rows.set_column(at_column, field, column.dictionary_encode() if named else column)
+    return rows
+
+
+def rows_that_count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Archive rows of which those of one row ascend by place, without changes that leave no trace in the rows as they
+    are at the end, as far as windows of 64 MiB show them."""
+    held: list[pa.RecordBatch] = []
+    size = least = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        held.append(batch)
+        size += batch.nbytes
+        if size > max(_WINDOW_BYTES, 2 * least):
+            held = not_superseded(held)
+            size = least = sum(one.nbytes for one in held)
+            if least > _WINDOW_BYTES // 2:  # many keys: little would be gained
+                yield from held
+                held, size, least = [], 0, 0
+    if held:
+        yield from not_superseded(held)
+
+
+def not_superseded(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The rows but for those that a later one of them makes superfluous."""
+    (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    of, at = numbers(rows, rows.column("shard")), pa.array(range(rows.num_rows), pa.int64())
+    whole = pc.and_not(pc.is_in(rows.column("op"), pa.array(_WHOLE)), rows.column("partial"))
+    if "_left" in rows.schema.names:
+        whole = pc.and_not(whole, rows.column("_left"))  # it is in its own group, too
+    moved = pc.is_valid(rows.column("old_key"))
+    if pc.any(moved).as_py():  # the image before such a change may be looked for under the former key
+        whole = pc.and_not(whole, pc.is_in(rows.column("key"), rows.column("old_key").filter(moved)))
+    last = pa.table({"of": of, "at": at}).filter(whole).group_by("of").aggregate([("at", "max")]).combine_chunks()
+    reached = last.column("at_max").take(pc.index_in(of, last.column("of")))
+    gone: Any = pc.fill_null(pc.less(at, reached), False)
+    alone = pc.is_in(rows.column("op"), pa.array(_OF_ONE_ROW))
+    return [rows.filter(pc.invert(pc.and_(gone, pc.and_not(alone, moved))))]
