@@ -91,8 +91,8 @@ from spark_replay.tables.updates import UpdatesFile
 from subscriber_sdk.arrow import BatchInfo, RecordBatches
 from tests.support.archives import CUSTOMERS, Change, gone, put, row, segments, tx, write_archive
 from tests.support.clocks import ScriptedClock
-from wormhole.audit.delivery_counts import DeliveryCounts, moved_page
-from wormhole.audit.window_counts import Mismatch, ProcessedCount
+from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind, moved_page
+from wormhole.audit.window_counts import Mismatch, ProcessedCount, WindowCounts
 from wormhole.config import CoordinatorConfig, application_from_json, config_to_json, dataset_from_json, parse, to_json
 from wormhole.config.load import parse_json
 from wormhole.coordination import records
@@ -410,17 +410,43 @@ LETTER: Final = DeadLetter(
 PARCEL: Final = Parcel(CUSTOMERS.canonical, b"body")
 
 
+WINDOW: Final = NOW_S // 600
+PLACES: Final = [LogPosition(1, 7, offset) for offset in (0, 10, 20, 30)]
+
+
 def pages() -> dict[str, bytes]:
-    window = NOW_S // 600
-    places = [LogPosition(1, 7, offset) for offset in (0, 10, 20, 30)]
+    """Delivery counts."""
     counts = DeliveryCounts({})
-    counts.acknowledged(FILTER, places[0], places[2], {window: Tally(7, 11), 0: Tally(1, 5)}, NOW_S)
-    counts.reported(FILTER, 77, {window: ProcessedCount(6, 1, 9, 2)}, NOW_S)
-    counts.reported(FILTER, 78, {window: ProcessedCount(2, 0, 0, 0)}, NOW_S, partial=True)
-    counts.mismatch(FILTER, window, Mismatch(places[0], places[1], 5, 4, 1, places[0]), NOW_S)
-    counts.partially_delivered(FILTER, places[2], places[3])
-    counts.redelivered(FILTER, places[0], places[1])
+    counts.acknowledged(FILTER, PLACES[0], PLACES[2], {WINDOW: Tally(7, 11), 0: Tally(1, 5)}, NOW_S)
+    counts.reported(FILTER, 77, {WINDOW: ProcessedCount(6, 1, 9, 2)}, NOW_S)
+    counts.reported(FILTER, 78, {WINDOW: ProcessedCount(2, 0, 0, 0)}, NOW_S, partial=True)
+    counts.mismatch(FILTER, WINDOW, Mismatch(PLACES[0], PLACES[1], 5, 4, 1, PLACES[0]), NOW_S)
+    counts.partially_delivered(FILTER, PLACES[2], PLACES[3])
+    counts.redelivered(FILTER, PLACES[0], PLACES[1])
     return {**counts.changed(NOW_S), **moved_page(4)}
+
+
+COUNTED: Final = (
+    {
+        (FILTER, 0): WindowCounts(Tally(1, 5)),
+        (FILTER, WINDOW): WindowCounts(
+            delivered=Tally(7, 11),
+            processed=6,
+            set_aside=1,
+            aside_hash=9,
+            delays=[7, *[0] * 10],
+            mismatches=[Mismatch(PLACES[0], PLACES[1], 5, 4, 1, PLACES[1])],
+            lives={77: ProcessedCount(6, 1, 9, 2), 78: ProcessedCount(2, 0, 0, 0)},
+            partial=2,
+        ),
+    },
+    {
+        RangeKind.COUNTED: {FILTER: [(PLACES[0], PLACES[2])]},
+        RangeKind.PARTIAL: {FILTER: [(PLACES[2], PLACES[3])]},
+        RangeKind.REDELIVERED: {FILTER: [(PLACES[0], PLACES[1])]},
+    },
+    4,
+)
 
 
 def fill(folder: Path) -> None:
@@ -447,8 +473,10 @@ def filled(folder: Path) -> Any:
     store = LocalMarkerStore(folder)
     store.open()
     try:
+        counts = DeliveryCounts(store.delivery_counts([FLOW])[FLOW])
+        counted = counts.windows, counts.ranges, counts.moved_in
         letters = store.dead_letters()
-        return store.load(), store.delivery_counts([FLOW])[FLOW], letters.load(FLOW), letters.read(FLOW, LETTER.id)
+        return store.load(), counted, letters.load(FLOW), letters.read(FLOW, LETTER.id)
     finally:
         store.close()
 
@@ -462,8 +490,10 @@ def marker_stores() -> Iterator[Form]:
         lambda data: letter_from_json(FLOW, data, "a node"),
     )
     yield in_bytes("markers/parcel", PARCEL, _parcel_to_bytes, _parcel_from_bytes)
+    counts = replace(COUNTED[0][FILTER, WINDOW], unacknowledged=3, moved_past=2)
+    yield in_bytes("markers/window-counts", counts, WindowCounts.to_bytes, WindowCounts.from_bytes)
     flows = {FLOW: StoredFlow(at(90), 3, "earliest", FILTER), ("cache", "db2"): STORED}
-    yield Form("markers/sqlite", (flows, pages(), (LETTER,), PARCEL), fill, filled)
+    yield Form("markers/sqlite", (flows, COUNTED, (LETTER,), PARCEL), fill, filled)
     yield in_bytes("markers/datamarker", at(33), marker_to_bytes, marker_from_bytes)
     yield progress()
 
@@ -873,6 +903,11 @@ def write_note(folder: Path) -> None:
     (folder / "archive.json").write_bytes(about_to_json(About("orders", "main", NOW_S)))
 
 
+def exported(state: Exported) -> bytes:
+    with mock.patch("spark_replay.export.state._release", return_value="0.1.0"):
+        return state_to_text(state).encode()
+
+
 def archives() -> Iterator[Form]:
     yield in_bytes(
         "archive/about", About("orders", "main", NOW_S), about_to_json, lambda data: about_from_json(data, "it")
@@ -897,10 +932,6 @@ def archives() -> Iterator[Form]:
     )
     yield in_bytes("tables/baseline-plan", PLAN, Plan.to_json, lambda data: Plan.from_json(data, "it"))
     yield in_bytes("tables/baseline-done", DONE, Done.to_json, lambda data: Done.from_json(data, "it"))
-
-    def exported(state: Exported) -> bytes:
-        with mock.patch("spark_replay.export.state._release", return_value="0.1.0"):
-            return state_to_text(state).encode()
 
     yield in_bytes("tables/export-commit", EXPORTED, exported, lambda data: state_from_text(data.decode(), "it"))
 

@@ -7,11 +7,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 
+from publisher.sources.postgres.unlogged_changes import UnloggedChange, UnloggedChanges
+from publisher.sources.state_file import FolderState
 from publisher.stores.dead_letters.rules import letter_from_json, letter_to_json
-from tests.compatibility.stored_forms import FLOW, LETTER, Form, all_forms, files_of, in_bytes, parsed, unpack
+from spark_replay.export.places import keep_places, load_places
+from tests.compatibility.stored_forms import EXPORTED, FLOW, LETTER, Form, all_forms, files_of, in_bytes, parsed, unpack
+from tests.unit.publisher.sources.postgres.test_table_facts import row
+from tests.unit.publisher.sources.postgres.test_unlogged_changes import Catalogue, look
 from wormhole.config import dataset_from_json, to_json
 from wormhole.formats.spec import FormatSpec
 
@@ -20,6 +27,31 @@ FORMS: Final = all_forms()
 NO_SUBSCRIBER: Final = b'"parked_by": "", '
 ADDED: Final = {"markers/dead-letter": NO_SUBSCRIBER, "markers/sqlite": NO_SUBSCRIBER}
 """By form, what is written now beside what 1d498d0d wrote."""
+
+
+def write_tables(folder: Path) -> None:
+    """Looks at the catalogue of PostgreSQL."""
+    changes, catalogue = UnloggedChanges(FolderState(folder)), Catalogue()
+    look(changes, catalogue, row(20000), row(20001, "s.u"), row(20002, "s.gone"))
+    look(changes, catalogue, row(20000, key=[2]), row(20001, "s.u", file=20009))
+
+
+def read_tables(folder: Path) -> Any:
+    changes = UnloggedChanges(FolderState(folder))
+    found = dict(changes.of(1))
+    return found, look(changes, Catalogue(), row(20003, "s.gone"))
+
+
+def write_places(folder: Path) -> None:
+    with mock.patch("spark_replay.export.state._release", return_value="0.1.0"):
+        text = keep_places(LocalFileSystem(), str(folder), EXPORTED)
+    (folder / "commit").write_text(text)
+
+
+def read_places(folder: Path) -> Any:
+    return load_places(LocalFileSystem(), str(folder), (folder / "commit").read_text(), "it")
+
+
 LATER: Final = [
     in_bytes(
         "markers/dead-letter",
@@ -33,6 +65,16 @@ LATER: Final = [
         lambda dataset: to_json(dataset).encode(),
         lambda data: dataset_from_json("shop", data.decode(), "a node"),
     ),
+    Form(
+        "state/postgres-tables",
+        (
+            {"s.t": UnloggedChange(0x1200, 0x1100), "s.u": UnloggedChange(0x1200, 0x1100, files=True)},
+            {"s.gone": UnloggedChange(0x1100, 0x1200)},
+        ),
+        write_tables,
+        read_tables,
+    ),
+    Form("tables/export-places", EXPORTED, write_places, read_places),
 ]
 """Forms with what was added since."""
 NOT_STORED: Final = {
@@ -92,5 +134,5 @@ def test_every_field_of_what_is_stored_has_a_name_there() -> None:
 def test_the_documents_list_every_form() -> None:
     text = (FIXTURES.parents[2] / "docs/architecture.md").read_text()
     listed = text.partition("## What is stored")[2].partition("\n## ")[0]
-    names = {form.name: (f"`{form.name}`", f"`{Path(form.name).name}`") for form in FORMS}
+    names = {form.name: (f"`{form.name}`", f"`{Path(form.name).name}`") for form in (*FORMS, *LATER)}
     assert [name for name, written in names.items() if not any(one in listed for one in written)] == []
