@@ -39,7 +39,9 @@ def flows(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List flows: state, place, datamarker, lag and credit of each. With a verb: change one."""
+    """List flows: state, place, datamarker, lag and credit of each. With a verb: change one. A terminal that is too
+    narrow lacks some columns and names them; a pipe or a file gets the whole table.
+    """
     if ctx.invoked_subcommand is not None:
         return
     from wormhole.admin.admin_service import ask, check_application

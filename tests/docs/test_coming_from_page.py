@@ -9,6 +9,7 @@ from typing import Any
 from urllib.request import Request
 
 import pytest
+import yaml
 
 from subscriber_sdk.testing import Kit, update
 from tests.support.pages import Page
@@ -28,8 +29,13 @@ def test_the_configuration_of_debezium_translated_is_valid() -> None:
 
 def test_the_sink_of_sequin_translated_is_valid_and_names_what_its_program_names() -> None:
     _, text = _PAGE.blocks("toml")
-    [(name, application)] = parse(text, "shop.toml").applications.items()
+    config = parse(text, "shop.toml")
+    [(name, application)] = config.applications.items()
+    [sink] = yaml.safe_load(_PAGE.blocks("yaml")[0])["sinks"]
 
+    assert config.datasets["shop"].copies["main"].logs["db1"].source.startswith("postgres://"), "Sequin reads no other"
+    assert list(application.tables or ()) == sink["source"]["include_tables"]
+    assert f"op in ({', '.join(json.dumps(one) for one in sink['actions'])})" in application.where
     parse_filter(application.where)
     assert list(application.columns or ()) == ["-notes"]
     assert f'application="{name}"' in _PAGE.blocks("python")[1]
@@ -62,7 +68,7 @@ def test_the_handler_in_place_of_a_webhook_sends_what_was_committed(
     names: dict[str, Any] = {"__name__": "application"}
     exec(compile(_PAGE.blocks("python")[1], "application.py", "exec"), names)
     flow = wormhole_kit.attach(names["Billing"]())
-    flow.commit(update("shop.orders", key=7, after={"id": 7, "status": "paid"}))
+    flow.commit(update("public.orders", key=7, after={"id": 7, "status": "paid"}))
 
     assert flow.datamarker == flow.end
     [request] = sent

@@ -162,3 +162,5 @@ def test_columns_that_a_narrow_terminal_can_spare_are_left_out_and_named(
     head, _, note = printed(40)
     assert (head.split(), "EPOCH, PLACE;" in note) == (["FLOW", "CAUSE"], True)
     assert "EPOCH 7" in " ".join(printed(15)), "all of them, in a block"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False)
+    assert [line.split()[:3] for line in printed(15)] == [["FLOW", "PLACE", "EPOCH"], [*row[:3]]], "a pipe gets all"
