@@ -66,7 +66,12 @@ def test_what_a_release_is_made_of_is_pinned() -> None:
             assert found == locked("uv", lock)
 
 
-def test_wheels_of_the_workflow_are_built_with_the_constraints_of_make_dist() -> None:
-    environment = PROJECT["tool"]["cibuildwheel"]["environment"]
-    assert environment["PIP_CONSTRAINT"] == f"/project/{LOCK.name}"
-    assert "--build-constraint" in dist._PINNED
+def test_what_builds_a_wheel_is_pinned_as_in_make_dist() -> None:
+    """A constraint of what is installed is none of what builds it, by uv and since 26.2 by pip."""
+    settings = PROJECT["tool"]["cibuildwheel"]
+    given = [str(word).replace(str(LOCK), f"/project/{LOCK.name}") for word in dist._PINNED]
+    assert settings["build-frontend"] == {"name": "uv", "args": given}
+    assert settings["environment"]["UV_CONSTRAINT"] == f"/project/{LOCK.name}"
+    [install] = re.findall(r"uv pip install (?:\\\n|[^\n])*", (ROOT / "deploy" / "Containerfile").read_text())
+    for option in ("--constraint", "--build-constraint"):
+        assert f"{option} /src/{LOCK.name}" in install
