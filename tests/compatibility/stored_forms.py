@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import shutil
@@ -88,7 +89,10 @@ from spark_replay.tables.columns import TableColumn
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.newest import LogSchema
 from spark_replay.tables.updates import UpdatesFile
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.arrow import BatchInfo, RecordBatches
+from subscriber_sdk.events import Assigned
+from subscriber_sdk.session import Session
 from tests.support.archives import CUSTOMERS, Change, gone, put, row, segments, tx, write_archive
 from tests.support.clocks import ScriptedClock
 from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind, moved_page
@@ -133,10 +137,12 @@ from wormhole.ports.marker_store import (
     ReplayState,
     StoredFlow,
 )
+from wormhole.push.session import PushSession
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 from wormhole.wire.tally import Tally
 from wormhole.wire.update import Batch, Update
+from wormhole.wire.v1 import push_pb2
 
 NOW_S: Final = 1_700_000_000
 FILTER: Final = "0123456789abcdef"
@@ -973,6 +979,133 @@ def batch_info(data: bytes) -> BatchInfo:
     return BatchInfo.of(pa.RecordBatch.from_arrays([], schema=pa.schema([], metadata={b"wormhole": data})))
 
 
+HELLO: Final = push_pb2.Hello(
+    min_version=1,
+    max_version=3,
+    publisher="shop/main/db1@host1:42",
+    dataset="shop",
+    copy="main",
+    log="db1",
+    application="cache",
+    subscriber="a",
+    heartbeat_ms=3000,
+    max_frame_bytes=1 << 20,
+    owner="dev:8:1:ino:77",
+)
+
+
+class Stream:
+    """Both ends of one. ``recorded``: the messages that each of them gets in place of what the other one sends."""
+
+    def __init__(self, recorded: dict[str, list[str]] | None = None) -> None:
+        self.publisher = PushSession(HELLO)
+        self.subscriber = Session(
+            Admission("cache", "a"),
+            max_frame_bytes=1 << 20,
+            max_body_bytes=1 << 20,
+            now=0.0,
+            verifies=True,
+            takes_ranges=True,
+        )
+        self.sent: dict[str, list[str]] = {"publisher": [], "subscriber": []}
+        self.events: list[Any] = []
+        self._recorded = self.sent if recorded is None else recorded
+
+    def push(self, *frames: bytes | None) -> None:
+        data = self._got("publisher", b"".join(filter(None, frames)))
+        self.events += self.subscriber.receive(data, 0.0)
+
+    def answer(self) -> None:
+        data = self._got("subscriber", self.subscriber.take_output(0.0) or b"")
+        self.events += [event for event in self.publisher.receive(data) if event is not None]
+
+    def _got(self, side: str, data: bytes) -> bytes:
+        self.sent[side].append(base64.b64encode(data).decode())
+        return base64.b64decode(self._recorded[side][len(self.sent[side]) - 1])
+
+
+def talk(stream: Stream) -> Stream:
+    """Every frame once."""
+    publisher, subscriber = stream.publisher, stream.subscriber
+    stream.push(publisher.start())
+    stream.answer()
+    flow, assign = publisher.assign(
+        "cache",
+        "db1",
+        5,
+        at(0),
+        at(50).order,
+        0.0,
+        skip=("source:7:0",),
+        park=True,
+        parked=PARKED,
+        rolled_back="source:8",
+        rewound=True,
+        yields=True,
+        generation=2,
+        verify=VerifyMode.COMPARE,
+    )
+    stream.push(assign)
+    subscriber.accept(flow.number, 1 << 20, at(0))
+    stream.answer()
+    (batch,) = publisher.batch(flow, (body(),), at(0).order)
+    chunk = ChunkRange("shop.values", VALUES, None, b"\x0a\x02\x08\x03", 0, 9, at(0).order)
+    ends = [*publisher.chunk_end(flow, chunk, narrowed=False, rows=2), publisher.scan_end(flow, "shop.values", 2, 2)]
+    stream.push(*publisher.schemas([VALUES]), b"".join(batch), *ends, publisher.datamarker(flow, at(100), 0.0))
+    stream.push(publisher.notice(flow, begins=True), publisher.notice(flow, begins=False), publisher.heartbeat())
+    subscriber.progress(flow.number, 1)
+    subscriber.park(flow.number, LETTER.id, Parcel(VALUES.canonical, body()), LETTER.place, LETTER.error)
+    subscriber.report(flow.number, push_pb2.HandlerReport(updates=2, busy_s=0.5, slowest_table="shop.values"))
+    subscriber.verified(flow.number, push_pb2.Verified(table="shop.values", compared=2, ended=True))
+    subscriber.ack(flow.number, at(100))
+    stream.answer()
+    gap = LogGap(LossKind.PURGED, "1/1/0", "1/1/7", "it is gone")
+    stream.push(publisher.parked(flow, LETTER.id, "there is no room"), publisher.data_loss(flow, gap, at(200)))
+    subscriber.decide_loss(flow.number, proceed=True)
+    stream.answer()
+    other, assign = publisher.assign("cache", "db2", 6, at(0), None, 0.0)
+    stream.push(publisher.revoke(flow, "moved"), assign)
+    subscriber.release(flow.number, at(100))
+    subscriber.fail(other.number, push_pb2.Failed.HANDLER, "source:9:0", "ValueError('ü')")
+    stream.answer()
+    subscriber.goodbye(push_pb2.Goodbye.LEAVING, "it ends", "wait")
+    stream.push(publisher.goodbye(push_pb2.Goodbye.LEAVING, "it ends"))
+    return stream
+
+
+def write_stream(folder: Path) -> None:
+    (folder / "messages.json").write_text(json.dumps(talk(Stream()).sent, indent=1))
+
+
+def read_stream(folder: Path) -> Any:
+    events = talk(Stream(json.loads((folder / "messages.json").read_text()))).events
+    return [type(event).__name__ for event in events], events[2], events[4].body, events[7].marker
+
+
+EVENTS: Final = (
+    "Welcomed Welcomed Assigned Opened BatchArrived RangeArrived ScanEnded MarkerArrived NoticeArrived NoticeArrived "
+    "ParkWanted Reported Verified Acked Progressed ParkAnswered LossArrived LossDecided Revoked Assigned Released "
+    "FlowFailed"
+)
+"""What a stream with every frame brings to either side."""
+PARKED: Final = ((LETTER.rows[0], LETTER.place),)
+ASSIGNED: Final = Assigned(
+    1,
+    5,
+    "db1",
+    at(0),
+    replayed=True,
+    skip=("source:7:0",),
+    park=True,
+    parked=PARKED,
+    rolled_back="source:8",
+    rewound=True,
+    yields=True,
+    generation=2,
+    verify=VerifyMode.COMPARE,
+)
+
+
 def travelling() -> Iterator[Form]:
     values = dict(zip(VALUES.names, AFTER, strict=True))
     updates = [("source-a:1:0", Op.INSERT, (1,), values, None), ("source-a:1:1", Op.DELETE, (1,), None, values)]
@@ -983,6 +1116,7 @@ def travelling() -> Iterator[Form]:
         lambda data: [(one.id, one.op, one.key, one.after, one.before) for one in updates_in(data)],
     )
     yield in_bytes("wire/schema", VALUES, lambda schema: bytes(schema.canonical), Schema.from_canonical)
+    yield Form("wire/stream", (EVENTS.split(), ASSIGNED, body(), at(100)), write_stream, read_stream)
     yield in_bytes("wire/arrow", BATCH, lambda _: metadata(), batch_info)
     names = [
         Filter.parse('op != "delete" and after.city in ("Łódź", "Oslo")', ["users"]).hash,

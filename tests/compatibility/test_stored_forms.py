@@ -78,6 +78,7 @@ LATER: Final = [
 ]
 """Forms with what was added since."""
 NOT_STORED: Final = {
+    ("Assigned", "size"): "it is counted where it arrives",
     ("Datamarker", "shard"): "it is filled in where an application receives it",
     ("Run", "first_index"): "the segment begins with a transaction",
     ("Run", "indexes"): "they count up by one",
