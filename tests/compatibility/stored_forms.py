@@ -10,6 +10,7 @@ import asyncio
 import base64
 import gzip
 import json
+import os
 import shutil
 import sqlite3
 import sys
@@ -18,12 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
+from pyarrow.fs import LocalFileSystem
 
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
@@ -66,7 +69,7 @@ from publisher.stores.source_state import _packed, _unpacked
 from publisher.stores.table_boundaries import TableBoundaries
 from spark_replay.archive.checksums import Blocks
 from spark_replay.archive.footer import read_footer as read_parquet_footer
-from spark_replay.archive.layout import About, about_from_json, about_to_json
+from spark_replay.archive.layout import About, about_from_json, about_to_json, garbage_path
 from spark_replay.archive.manifest import (
     Checkpoint,
     FileEntry,
@@ -79,8 +82,10 @@ from spark_replay.archive.manifest import (
     manifest_to_json,
 )
 from spark_replay.archive.newest_snapshot import NewestSnapshot, note_snapshot, noted_snapshot
-from spark_replay.archive.store import open_store
+from spark_replay.archive.retention import GRACE_S, expire
+from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.baseline.work import Done, Plan, Range
+from spark_replay.export.leftovers import Run, noted
 from spark_replay.export.state import Exported, ExportedShard, state_from_text, state_to_text
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable
 from spark_replay.tables.about import about_from_json as snapshot_from_json
@@ -909,6 +914,34 @@ def write_note(folder: Path) -> None:
     (folder / "archive.json").write_bytes(about_to_json(About("orders", "main", NOW_S)))
 
 
+def stray(folder: Path) -> ArchiveStore:
+    """An archive with a file that no manifest names."""
+    store = write_archive(folder / "archive", ROWS)
+    file = folder / "archive/db1/data/stray.parquet"
+    file.write_bytes(b"")
+    os.utime(file, (NOW_S, NOW_S))
+    return store
+
+
+def write_garbage(folder: Path) -> None:
+    expire(stray(folder), None, NOW_S)
+    (folder / "archive" / garbage_path("db1")).rename(folder / "garbage.json")
+    shutil.rmtree(folder / "archive")
+
+
+def read_garbage(folder: Path) -> Any:
+    store = stray(folder)
+    shutil.copy(folder / "garbage.json", folder / "archive" / garbage_path("db1"))
+    (shard,) = expire(store, None, NOW_S + GRACE_S)
+    return [one.name for one in shard.deleted]
+
+
+def write_run(folder: Path) -> None:
+    run = Run(cast(Any, SimpleNamespace(filesystem=LocalFileSystem(), root=str(folder), data="")), "7")
+    run.name = EXPORTED.run
+    run.begin()
+
+
 def exported(state: Exported) -> bytes:
     with mock.patch("spark_replay.export.state._release", return_value="0.1.0"):
         return state_to_text(state).encode()
@@ -930,6 +963,7 @@ def archives() -> Iterator[Form]:
     footer = ("orders", "db1", 1, {CUSTOMERS.id: CUSTOMERS})
     yield Form("archive/data", (footer, updates), write_data, read_data, table_of)
     yield Form("archive/newest-snapshot", NOTED, write_note, read_note)
+    yield Form("archive/garbage", ["stray.parquet"], write_garbage, read_garbage)
     yield Form(
         "tables/snapshot",
         SNAPSHOT,
@@ -938,7 +972,8 @@ def archives() -> Iterator[Form]:
     )
     yield in_bytes("tables/baseline-plan", PLAN, Plan.to_json, lambda data: Plan.from_json(data, "it"))
     yield in_bytes("tables/baseline-done", DONE, Done.to_json, lambda data: Done.from_json(data, "it"))
-
+    runs = {EXPORTED.run: "7"}
+    yield Form("tables/export-run", runs, write_run, lambda folder: noted(LocalFileSystem(), str(folder)))
     yield in_bytes("tables/export-commit", EXPORTED, exported, lambda data: state_from_text(data.decode(), "it"))
 
 

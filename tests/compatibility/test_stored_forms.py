@@ -16,7 +16,18 @@ from publisher.sources.postgres.unlogged_changes import UnloggedChange, Unlogged
 from publisher.sources.state_file import FolderState
 from publisher.stores.dead_letters.rules import letter_from_json, letter_to_json
 from spark_replay.export.places import keep_places, load_places
-from tests.compatibility.stored_forms import EXPORTED, FLOW, LETTER, Form, all_forms, files_of, in_bytes, parsed, unpack
+from tests.compatibility.stored_forms import (
+    EXPORTED,
+    FLOW,
+    LETTER,
+    Form,
+    all_forms,
+    files_of,
+    in_bytes,
+    keep,
+    parsed,
+    unpack,
+)
 from tests.unit.publisher.sources.postgres.test_table_facts import row
 from tests.unit.publisher.sources.postgres.test_unlogged_changes import Catalogue, look
 from wormhole.config import dataset_from_json, to_json
@@ -137,3 +148,9 @@ def test_the_documents_list_every_form() -> None:
     listed = text.partition("## What is stored")[2].partition("\n## ")[0]
     names = {form.name: (f"`{form.name}`", f"`{Path(form.name).name}`") for form in (*FORMS, *LATER)}
     assert [name for name, written in names.items() if not any(one in listed for one in written)] == []
+
+
+if __name__ == "__main__":
+    for one in LATER:
+        if not (FIXTURES / "stored_later" / one.name).exists():
+            keep(one, FIXTURES / "stored_later")
