@@ -26,6 +26,7 @@ from spark_replay.export.port import DataFile, NewFile, table_shape
 from spark_replay.frames import ShardFiles
 from spark_replay.selected import TYPES, Condition, Wanted
 from spark_replay.spark.portions import portions
+from spark_replay.spark.ranges import TASK_ROWS, by_range, quoted
 from spark_replay.tables.columns import TableColumn, arrow_type
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import NEEDED, Decoding, needed
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Changed", "Work", "run"]
 
 _ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
-_TASK_ROWS: Final = 500_000
 _TASK_BYTES: Final = 128 << 20
 _SMALL_BYTES: Final = 16 << 20
 _MOST_SMALL: Final = 16
@@ -150,7 +150,7 @@ class _Job:
         shown = {column.name: column.shown for column in self._work.before}
         same = rows["_shard"] == touched["_of"]
         for i, column in enumerate(self._work.key):
-            same &= rows[_quoted(shown[column.name])] == touched[f"_k{i}"]
+            same &= rows[quoted(shown[column.name])] == touched[f"_k{i}"]
         return same
 
     def _ends_many(self) -> bool:
@@ -195,28 +195,16 @@ class _Job:
         plan = Decoding(schemas, work.columns)
         given = needed(current.select("table", *NEEDED), work.table)
         table = given.mapInArrow(plan.batches, from_arrow_schema(plan.shape()))
-        return table.select(*map(_quoted, table_shape(work.columns).names))
+        return table.select(*map(quoted, table_shape(work.columns).names))
 
     def _written(self, rows: DataFrame, count: int, removed: Sequence[DataFile] = ()) -> tuple[NewFile, ...]:
         """``count``: about how many rows; ``removed``: the files that they come from."""
-        from pyspark import StorageLevel
-
         shown = {column.name: column.shown for column in self._work.columns}
-        order = [_quoted(shown[column.name]) for column in self._work.key]
-        tasks = max(math.ceil(count / _TASK_ROWS), math.ceil(sum(file.size for file in removed) / _TASK_BYTES), 1)
-        if tasks == 1:
-            return self._files(rows.coalesce(1).sortWithinPartitions(*order))
-        # Spark reads the rows twice, for a sample of them first.
-        folded = rows.persist(StorageLevel.DISK_ONLY)
-        try:
-            return self._files(folded.repartitionByRange(tasks, *order).sortWithinPartitions(*order))
-        finally:
-            folded.unpersist()
+        key = [shown[column.name] for column in self._work.key]
+        tasks = max(math.ceil(count / TASK_ROWS), math.ceil(sum(file.size for file in removed) / _TASK_BYTES), 1)
+        with by_range(rows, key, tasks) as ordered:
+            return self._files(ordered)
 
     def _files(self, rows: DataFrame) -> tuple[NewFile, ...]:
         writer = FileWriter(self._work.filesystem, self._work.folder, self._work.shape)
         return new_files(rows.mapInArrow(writer, WRITTEN).collect())
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

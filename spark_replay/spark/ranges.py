@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["by_range", "quoted"]
+__all__ = ["TASK_ROWS", "by_range", "quoted"]
+
+TASK_ROWS: Final = 500_000
+"""What a file has, about."""
 
 
 @contextmanager
@@ -22,7 +25,7 @@ def by_range(rows: DataFrame, key: Sequence[str], parts: int) -> Iterator[DataFr
     from pyspark import StorageLevel
 
     order = [*map(quoted, key)]
-    if parts == 1:
+    if parts <= 1:
         yield rows.coalesce(1).sortWithinPartitions(*order)
         return
     kept = rows.persist(StorageLevel.DISK_ONLY)

@@ -25,6 +25,7 @@ from spark_replay.combine import rows_that_count
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
 from spark_replay.selected import PLAIN, Condition, Wanted
+from spark_replay.spark.ranges import TASK_ROWS, by_range
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import Decoding, decoding, needed, without
 from spark_replay.tables.schemas import attach, lookup, schemas_of
@@ -124,6 +125,7 @@ def write_history(
     ``tables``: only these. ``readings``: how single ones are read. Raises as
     :func:`~spark_replay.tables.snapshot.write_snapshot`.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
 
     folder = Folder(to, ABOUT)
     folder.begin()
@@ -139,7 +141,11 @@ def write_history(
             given, plan = _versions(
                 source, table, selection.whole, how.types, how.fields, how.value_format, selection.needs_inspection
             )
-            files = folder.write(given, name, without(_all_columns(plan), *_DROPPED), plan.batches)
+            shape = _all_columns(plan)
+            found = given.mapInArrow(plan.batches, from_arrow_schema(shape))
+            changes = sum(entry.tables.get(table, 0) for one in selection.shards for entry in one.files)
+            with by_range(found, (*plan.order, "_valid_from"), -(-changes // TASK_ROWS)) as ordered:
+                files = folder.write(ordered, name, without(shape, *_DROPPED))
             written[table] = TableWritten(name, sum(one.rows for one in files))
     shards = selection.shards_to_json()
     folder.finish(

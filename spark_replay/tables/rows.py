@@ -140,6 +140,13 @@ class Decoding:
         names = {column.name for schema in self.schemas for column in schema.key}
         return tuple(column for column in self.columns if column.name in names)
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns of the newest key, in its order, as they are shown."""
+        shown = {column.name: column.shown for column in self.columns}
+        key = next((schema.key for schema in reversed(self.schemas) if schema.key), ())
+        return tuple(shown[column.name] for column in key)
+
     def shape(self) -> pa.Schema:
         """The columns that come out, without those that are only kept."""
         key = pa.struct([_field(column) for column in self.of_key])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,13 +14,22 @@ from spark_replay.archive.storage import Storage
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, reading
 from spark_replay.selected import PLAIN
+from spark_replay.spark.ranges import TASK_ROWS, by_range
 from spark_replay.tables.about import SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rolling import lost_after
 from spark_replay.tables.rows import Decoding, decoding, without
 from spark_replay.tables.selection import Selection, TableOptions
-from spark_replay.tables.updates import UPDATES, TableRows, UpdatesFile, WrittenFile, file_rows, write_rows
+from spark_replay.tables.updates import (
+    UPDATES,
+    TableRows,
+    UpdatesFile,
+    WrittenFile,
+    file_rows,
+    read_updates,
+    write_rows,
+)
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.schema import Schema
 
@@ -29,28 +38,26 @@ if TYPE_CHECKING:
 
 __all__ = ["HeldRows", "SnapshotPlan", "write_tables", "write_updates"]
 
-_ROWS_PER_FILE: Final = 1_000_000  # about
-
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """The rows as updates: the ``files`` that they are in, by table what these hold, and which files hold how many of
-    its rows (``parts``).
+    """The rows as updates: the ``files`` that they are in, by table what these hold, and which files hold its rows
+    (``parts``).
     """
 
     files: tuple[UpdatesFile, ...] = ()
     tables: Mapping[str, TableRows] = field(default_factory=dict)
-    parts: Mapping[str, Sequence[tuple[UpdatesFile, int]]] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[UpdatesFile]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, written: Sequence[WrittenFile]) -> HeldRows:
         """Those of these files."""
         tables: dict[str, TableRows] = {}
-        parts: dict[str, list[tuple[UpdatesFile, int]]] = {}
+        parts: dict[str, list[UpdatesFile]] = {}
         for one in written:
             for table, some in one.tables.items():
                 tables[table] = tables.get(table, TableRows()) + some
-                parts.setdefault(table, []).append((one.file, some.rows))
+                parts.setdefault(table, []).append(one.file)
         return cls(tuple(one.file for one in written), tables, parts)
 
 
@@ -119,7 +126,7 @@ def write_updates(spark: SparkSession, folder: Folder, source: DataFrame, plan: 
 
 @dataclass(frozen=True)
 class _Tables:
-    """What runs on the executors: of one table some files of updates become one with the table's columns."""
+    """What runs on the executors: the updates of one table become a file with the table's columns."""
 
     storage: Storage
 
@@ -134,7 +141,18 @@ class _Part:
     folder: str
     columns: Decoding
     shape: pa.Schema
+    rows: int
     files: tuple[UpdatesFile, ...]
+
+
+def _by_range(spark: SparkSession, folder: Folder, part: _Part) -> list[WrittenFile]:
+    """Files of a table that is too large for one."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = read_updates(spark, folder.storage, part.files, table=part.table)
+    columns = rows.mapInArrow(part.columns.batches, from_arrow_schema(part.columns.shape()))
+    with by_range(columns, part.columns.order, -(-part.rows // TASK_ROWS)) as ordered:
+        return folder.write(ordered, part.folder, part.shape)
 
 
 def write_tables(
@@ -150,6 +168,7 @@ def write_tables(
     about = plan.about(store, held)
     shapes: dict[str, pa.Schema] = {}
     parts: list[_Part] = []
+    large: list[_Part] = []
     for table, one in about.tables.items():
         how = readings.get(table, TableOptions())
         columns = decoding(
@@ -161,13 +180,16 @@ def write_tables(
             only=plan.newest(table),
         )
         shape = shapes[table] = without(columns.shape(), "_op", "_index", "_old_key", "_key_end")
-        parts += [_Part(table, one.folder, columns, shape, files) for files in _portions(held.parts.get(table, ()))]
+        if files := held.parts.get(table, ()):
+            some = large if one.rows > TASK_ROWS else parts
+            some.append(_Part(table, one.folder, columns, shape, one.rows, tuple(files)))
     written: dict[str, list[WrittenFile]] = {}
-    if parts:
-        with reading():
+    with reading():
+        if parts:
             made = spark.sparkContext.parallelize(parts, len(parts)).map(_Tables(folder.storage)).collect()
-        for part, file in zip(parts, made, strict=True):
-            written.setdefault(part.table, []).append(file)
+            written = {part.table: [file] for part, file in zip(parts, made, strict=True)}
+        for part in large:
+            written[part.table] = _by_range(spark, folder, part)
     for table, one in about.tables.items():
         folder.settle(one.folder, shapes[table], written.get(table, ()))
     created = now.astimezone(UTC).isoformat(timespec="seconds")
@@ -180,20 +202,6 @@ def write_tables(
         about.problems,
         _noted(store, folder.to, about, plan, created),
     )
-
-
-def _portions(parts: Sequence[tuple[UpdatesFile, int]]) -> Iterator[tuple[UpdatesFile, ...]]:
-    """What becomes one file of a table: files that together have about so many of its rows."""
-    found: list[UpdatesFile] = []
-    rows = 0
-    for file, count in parts:
-        found.append(file)
-        rows += count
-        if rows >= _ROWS_PER_FILE:
-            yield tuple(found)
-            found, rows = [], 0
-    if found:
-        yield tuple(found)
 
 
 def _noted(store: ArchiveStore, to: str, about: SnapshotAbout, plan: SnapshotPlan, created: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -24,12 +25,14 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
-from spark_replay.tables.history import history
+from spark_replay.tables.history import history, write_history
 from spark_replay.tables.rows import rows
+from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.source import stream
 from spark_replay.tables.start import start_rows
 from tests.support.archives import KEYS as STORE
 from tests.support.archives import Change, Tx, gone, marker_at, segments, tx, write_archive
+from tests.support.archives import row as change_of
 from tests.support.chunks import chunk, progressed
 from tests.support.cli_schema import check
 from tests.support.command_line import run
@@ -254,6 +257,38 @@ def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(
         assert {key: row["name"] for key, row in state(found).items()} == {k: v["name"] for k, v in wanted.items()}
     ends = by_duckdb(folder, "select distinct _ended_by from t")
     assert {row["_ended_by"] for row in ends} == {None, "update", "delete", "truncate", "key_change"}
+
+
+def test_files_have_neighbouring_keys(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter on the key reads one file, and one percent of the keys that adjoin lies in two at the most."""
+    for module in ("snapshot_writer", "history"):
+        monkeypatch.setattr(f"spark_replay.tables.{module}.TASK_ROWS", 300, raising=False)
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "8"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    ids = random.Random(21).sample(range(2000), 2000)
+    log = [tx(*(change_of(Op.INSERT, (id_, "Ann", "Rome", 1)) for id_ in ids))]
+    log.append(tx(change_of(Op.UPDATE, (7, "Bob", "Rome", 1), (7, "Ann", "Rome", 1))))
+    store = write_archive(tmp_path / "archive", {"db1": [log]})
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        for to, write, count in (("snapshot", write_snapshot, 2000), ("history", write_history, 2001)):
+            write(spark, store, str(tmp_path / to), now=datetime.now(UTC))
+            files = [pq.ParquetFile(one) for one in (tmp_path / to / "tables/shop.customers").glob("*.parquet")]
+            assert sum(one.metadata.num_rows for one in files) == count
+            ends = [
+                (min(each.min for each in groups), max(each.max for each in groups))
+                for one in files
+                for groups in [[one.metadata.row_group(at).column(0).statistics for at in range(one.num_row_groups)]]
+            ]
+            assert len(ends) >= 5
+            for first in range(0, 2000, 20):
+                assert sum(low <= first <= high for low, high in ends) == 1
+                assert sum(low <= first + 19 and first <= high for low, high in ends) <= 2
+            assert all(one.read().column("id").to_pylist() == sorted(one.read()["id"].to_pylist()) for one in files)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def test_queries_of_ones_own_as_the_page_has_them(
