@@ -323,7 +323,12 @@ def coordination() -> Iterator[Form]:
         return in_bytes(f"zookeeper/{name}", value, write, lambda data: read(*path, data, "a node"))
 
     yield node("subscriber", subscriber, records.subscriber_to_json, records.subscriber_from_json, "cache", "a")
-    yield node("publisher", PUBLISHER, records.publisher_to_json, records.publisher_from_json, "shop", "main", "db1")
+    silent = replace(subscriber, user=None)
+    yield node("subscriber-least", silent, records.subscriber_to_json, records.subscriber_from_json, "cache", "a")
+    place = ("shop", "main", "db1")
+    bare = replace(PUBLISHER, owner="")
+    yield node("publisher-least", bare, records.publisher_to_json, records.publisher_from_json, *place)
+    yield node("publisher", PUBLISHER, records.publisher_to_json, records.publisher_from_json, *place)
     yield node("owner", PUBLISHER, records.owner_to_json, records.owner_from_json, GROUP)
     yield node("candidate", candidate, records.candidate_to_json, records.candidate_from_json, "spare@host2")
     yield node("term", TermRecord(4, "c-7", (term,)), records.term_to_json, records.term_from_json)
@@ -408,6 +413,16 @@ BACKFILL: Final = BackfillControl(
 )
 CONTROL: Final = FlowControl("eve@host1", ("source:7:0",), REPLAY, Problem("it is missing", "look for it"), BACKFILL)
 STORED: Final = StoredFlow(at(90), 3, "earliest", FILTER, CONTROL, True)
+LEAST: Final = StoredFlow(
+    Datamarker(LogPosition(1, 7, 4), "", LogPosition(1, 7, 4)),
+    0,
+    "latest",
+    control=FlowControl(
+        replay=ReplayControl("r-1", "eve@host1", "log", NOW_S + 0.5, 60.0, "5e" * 32),
+        backfill=BackfillControl(1, "start", NOW_S + 0.5),
+    ),
+)
+"""What may be left out is: records are compared as text."""
 LETTER: Final = DeadLetter(
     "test:13:4",
     UpdatePlace(LogPosition(1, 1, 13), True, "test:13", 4),
@@ -494,6 +509,7 @@ def filled(folder: Path) -> Any:
 
 def marker_stores() -> Iterator[Form]:
     yield in_bytes("markers/zookeeper", STORED, flow_to_json, lambda data: flow_from_json(FLOW, data, "a node"))
+    yield in_bytes("markers/zookeeper-least", LEAST, flow_to_json, lambda data: flow_from_json(FLOW, data, "a node"))
     yield in_bytes(
         "markers/dead-letter",
         LETTER,
@@ -971,6 +987,8 @@ def archives() -> Iterator[Form]:
         lambda folder: snapshot_from_json(Folder(str(folder), ABOUT).about(), "it"),
     )
     yield in_bytes("tables/baseline-plan", PLAN, Plan.to_json, lambda data: Plan.from_json(data, "it"))
+    least = replace(PLAN, ranges=(Range(0, 0, "db1", "shop.customers"),))
+    yield in_bytes("tables/baseline-plan-least", least, Plan.to_json, lambda data: Plan.from_json(data, "it"))
     yield in_bytes("tables/baseline-done", DONE, Done.to_json, lambda data: Done.from_json(data, "it"))
     runs = {EXPORTED.run: "7"}
     yield Form("tables/export-run", runs, write_run, lambda folder: noted(LocalFileSystem(), str(folder)))

@@ -6,31 +6,14 @@ import json
 
 import pytest
 
-from wormhole.audit.window_counts import DELAY_LIMITS_S, Mismatch, ProcessedCount, WindowCounts, place_numbers
+from wormhole.audit.window_counts import Mismatch, WindowCounts, place_numbers
 from wormhole.model.position import LogPosition
-from wormhole.wire.tally import Tally
 
 BEGIN, MIDDLE, END = (LogPosition(1, 2, offset) for offset in (0, 5, 9))
 
 
 def mismatch(begin: LogPosition = BEGIN, end: LogPosition = END, redelivered_to: LogPosition = BEGIN) -> Mismatch:
     return Mismatch(begin, end, sent=7, processed=5, first=1, redelivered_to=redelivered_to)
-
-
-def test_a_page_comes_back_as_it_was() -> None:
-    page = WindowCounts(
-        Tally(7, 2**64 - 1),
-        processed=9,
-        set_aside=2,
-        aside_hash=2**63,
-        delays=list(range(len(DELAY_LIMITS_S) + 1)),
-        mismatches=[mismatch(), mismatch(redelivered_to=MIDDLE)],
-        lives={2**63: ProcessedCount(9, 2, 2**63, 1)},
-        partial=3,
-        unacknowledged=4,
-        moved_past=8,
-    )
-    assert WindowCounts.from_bytes(page.to_bytes()) == page
 
 
 @pytest.mark.parametrize("what", [b"{", b"[]", b"{}", b"7", json.dumps([1] * 12).encode()])

@@ -14,11 +14,6 @@ from wormhole.model.errors import EpochRefused, MarkerStoreError
 FLOW = ("app", "db1")
 
 
-def test_a_letter_comes_back_whole() -> None:
-    told = replace(letter(5, index=3, error="Fehler: ü\n", retrying=True)[0], parked_by="certificate a.example")
-    assert letter_from_json(FLOW, letter_to_json(told), "x") == told
-
-
 @pytest.mark.parametrize(
     "change",
     [
