@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
+from subprocess import run
 
 import pytest
 
@@ -12,11 +14,14 @@ from publisher.sources.postgres.connection import connect
 from publisher.sources.postgres.doctor_publication import named_values_findings, unlogged_partition_findings
 from publisher.sources.postgres.reader import WalReader
 from publisher.sources.postgres.source import PostgresSource
+from tests.support.databases import DatabaseServer
 from tests.support.eventually import until
 from tests.support.keyed_copy import Rows, differences, rows_of
 from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import PostgresServer, new_database
-from tests.support.statements_without_rows import POSTGRES, Case, Outcome
+from tests.support.statements_without_rows import MARIADB, MYSQL, POSTGRES, Case, Outcome
+from tests.support.table_scene import TableScene
+from wormhole.model.errors import UnreadableTable
 
 
 def _cases(server: PostgresServer) -> dict[str, Case]:
@@ -45,8 +50,9 @@ def scene(postgres_of_each: PostgresServer) -> Iterator[PostgresScene]:
         yield scene
 
 
-def test_each_is_in_the_log_or_noticed_or_on_the_page(scene: PostgresScene) -> None:
-    """All at once: what is noticed of one table may not hide what happens to another."""
+def test_each_is_in_the_log_or_noticed_or_on_the_page(scene: PostgresScene, caplog: pytest.LogCaptureFixture) -> None:
+    """All at once: what is noticed of one table may not hide what happens to another. A verification finds what
+    differs."""
     cases = _cases(scene.server)
     for schema, case in cases.items():
         scene.sql(f"CREATE SCHEMA {schema}", *(one.format(s=schema) for one in case.made))
@@ -59,15 +65,67 @@ def test_each_is_in_the_log_or_noticed_or_on_the_page(scene: PostgresScene) -> N
     for schema, case in cases.items():
         table = _table(schema, case)
         differs = differences(scene.copy.tables.get(table, {}), _shown(scene, table))
+        verified = scene.verified(table)
+        assert verified or not differs, (case.name, differs)
+        assert not verified or case.outcome is not Outcome.LOGGED, (case.name, verified)
         found[case.name] = (
             Outcome.NOTICED if table in scene.replaced else Outcome.SILENT if differs else Outcome.LOGGED,
             differs[:1],
         )
+    names = {case.name: schema for schema, case in cases.items()}
+    assert f"the table {names['rename']}.t was renamed to {names['rename']}.u" in caplog.text
+    assert f"the table {names['attach']}.u is a partition now" in caplog.text
     scene.sql("DROP ROLE IF EXISTS " + ", ".join(f"{schema}_new" for schema in cases))
     wanted = {case.name: case.outcome for case in cases.values()}
     assert {name: one for name, one in found.items() if one[0] is not wanted[name]} == {}
     calm = {schema for schema, case in cases.items() if case.outcome is Outcome.LOGGED}
     assert not [table for table in scene.replaced if table.partition(".")[0] in calm]
+
+
+@pytest.fixture
+def my_cases(database_server: DatabaseServer) -> Iterator[dict[str, Case]]:
+    """By database."""
+    cases = {f"wr{at}": case for at, case in enumerate(MYSQL if database_server.flavour == "mysql" else MARIADB)}
+    yield cases
+    database_server.sql(*(f"DROP DATABASE IF EXISTS {database}" for database in cases))
+
+
+def test_each_of_mysql_is_in_the_log_or_noticed_or_on_the_page(
+    database_server: DatabaseServer, my_cases: dict[str, Case]
+) -> None:
+    """A verification finds what differs wherever the rows can be read."""
+    found = {}
+    with TableScene(database_server) as scene:
+        for database, case in my_cases.items():
+            database_server.sql(f"CREATE DATABASE {database}", *(one.format(s=database) for one in case.made))
+        scene.follow()
+        assert not scene.replaced
+        for database, case in my_cases.items():
+            for copies, part in groupby(case.run, lambda one: one.startswith("cp ")):
+                lines = [one.format(s=database) for one in part]
+                if copies:
+                    run(["cp", "-p", *lines[0].split()[1:]], cwd=database_server.data, check=True)
+                else:
+                    scene.run(*lines)
+        scene.tables.tables(lambda name: True)
+        for database, case in my_cases.items():
+            table = f"{database}.{case.table}"
+            differs, verified = _found(scene, database_server, table)
+            outcome = Outcome.NOTICED if table in scene.replaced else Outcome.SILENT if differs else Outcome.LOGGED
+            found[case.name] = (outcome, differs, verified)
+    wanted = {
+        case.name: (case.outcome, case.outcome is not Outcome.LOGGED, case.verified) for case in my_cases.values()
+    }
+    assert {name: one for name, one in found.items() if one != wanted[name]} == {}
+
+
+def _found(scene: TableScene, server: DatabaseServer, table: str) -> tuple[bool, bool]:
+    """Whether the copy differs from the table, and whether a verification could say so."""
+    try:
+        return bool(scene.verified(table)), True
+    except UnreadableTable:
+        shown = {str(first) for first, *_ in server.sql(f"SELECT * FROM {table}")}
+        return shown != {str(next(iter(row.values()))) for row in scene.copy.tables.get(table, {}).values()}, False
 
 
 def test_doctor_names_what_nothing_can_notice(scene: PostgresScene) -> None:

@@ -1,8 +1,8 @@
 """Statements that may change what ``SELECT`` shows and log no rows, of each server, and what becomes of a copy.
 
-They are every form of ``ALTER``, ``CREATE``, ``DROP``, ``TRUNCATE``, ``VACUUM`` and ``CLUSTER`` of the server's
-grammar that reaches a table's rows, columns, key, types, partitions or name. The table in ``docs/existing-rows.md`` has
-the same list.
+They are every form of ``ALTER``, ``CREATE``, ``DROP``, ``TRUNCATE``, ``VACUUM`` and ``CLUSTER`` of PostgreSQL's
+grammar that reaches a table's rows, columns, key, types, partitions or name; of the grammars of MySQL and MariaDB also
+``RENAME``, ``REPAIR``, ``IMPORT``, ``OPTIMIZE``, ``SET`` and the changes of rows. The page has the same lists.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["POSTGRES", "Case", "Outcome"]
+__all__ = ["MARIADB", "MYSQL", "POSTGRES", "Case", "Outcome"]
 
 
 class Outcome(Enum):
@@ -26,7 +26,8 @@ class Outcome(Enum):
 @dataclass(frozen=True, slots=True)
 class Case:
     """``made``: before the log is read; ``run``: while it is. ``{s}``: a schema of the case's own. ``table``: which is
-    compared, in it. ``since``: the server's version that has the statement.
+    compared, in it. ``since``: the server's version that has the statement. ``verified``: whether the table's rows can
+    be read, so that a verification finds what differs. A line ``cp A B`` copies a file of the data folder.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Case:
     made: tuple[str, ...] = ("CREATE TABLE {s}.t (id int PRIMARY KEY, v text)", "INSERT INTO {s}.t VALUES (1, 'a')")
     table: str = "t"
     since: int = 13
+    verified: bool = True
 
 
 _LOGGED, _NOTICED, _SILENT = Outcome.LOGGED, Outcome.NOTICED, Outcome.SILENT
@@ -283,5 +285,238 @@ POSTGRES: Final = (
             "CREATE TABLE {s}.t (id int PRIMARY KEY, v aclitem)",
             "INSERT INTO {s}.t VALUES (1, '{s}=r/postgres')",
         ),
+    ),
+)
+
+_MY_ROWS: Final = (
+    "CREATE TABLE {s}.t (id int PRIMARY KEY, v varchar(20))",
+    "INSERT INTO {s}.t VALUES (1, 'abcdef'), (2, '7'), (3, '7')",
+)
+_MY_NUMBERS: Final = ("CREATE TABLE {s}.t (id int PRIMARY KEY, v int)", "INSERT INTO {s}.t VALUES (1, 300), (2, 300)")
+_MY_PARTS: Final = (
+    (
+        "CREATE TABLE {s}.t (id int PRIMARY KEY, v int) PARTITION BY RANGE (id) "
+        "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))"
+    ),
+    "CREATE TABLE {s}.u (id int PRIMARY KEY, v int)",
+    "INSERT INTO {s}.t VALUES (1, 1), (11, 11)",
+    "INSERT INTO {s}.u VALUES (2, 2)",
+)
+_MY_KEYLESS: Final = ("CREATE TABLE {s}.t (id int NOT NULL, v int)", "INSERT INTO {s}.t VALUES (1, 1), (2, 2)")
+_MY_CHILDREN: Final = (
+    "CREATE TABLE {s}.parent (id int PRIMARY KEY)",
+    "INSERT INTO {s}.parent VALUES (1), (2)",
+    "CREATE TABLE {s}.t (id int PRIMARY KEY, p int DEFAULT 2, FOREIGN KEY (p) REFERENCES {s}.parent (id) {r})",
+    "INSERT INTO {s}.t VALUES (1, 1)",
+)
+
+
+def _children(rule: str) -> tuple[str, ...]:
+    return tuple(one.replace("{r}", rule) for one in _MY_CHILDREN)
+
+
+_OF_BOTH: Final = (
+    # Columns.
+    Case("modify", ("ALTER TABLE {s}.t MODIFY v varchar(3)",), _NOTICED, _MY_ROWS),
+    Case("modify type", ("ALTER TABLE {s}.t MODIFY v tinyint",), _NOTICED, _MY_NUMBERS),
+    Case("change", ("ALTER TABLE {s}.t CHANGE v w int",), _NOTICED, _MY_NUMBERS),
+    Case("rename column", ("ALTER TABLE {s}.t RENAME COLUMN v TO w",), _NOTICED, _MY_NUMBERS),
+    Case(
+        "convert",
+        ("ALTER TABLE {s}.t CONVERT TO CHARACTER SET ascii",),
+        _NOTICED,
+        (
+            "CREATE TABLE {s}.t (id int PRIMARY KEY, v varchar(20) CHARACTER SET utf8mb4)",
+            "INSERT INTO {s}.t VALUES (1, 'ö')",
+        ),
+    ),
+    Case("add", ("ALTER TABLE {s}.t ADD w int",), _LOGGED, _MY_NUMBERS),
+    Case("add default", ("ALTER TABLE {s}.t ADD w int DEFAULT 7",), _NOTICED, _MY_NUMBERS),
+    Case("add not null", ("ALTER TABLE {s}.t ADD w int NOT NULL",), _NOTICED, _MY_NUMBERS),
+    Case("add generated", ("ALTER TABLE {s}.t ADD w int AS (v + 1)",), _NOTICED, _MY_NUMBERS),
+    Case("drop column", ("ALTER TABLE {s}.t DROP v",), _LOGGED, _MY_NUMBERS),
+    Case("alter default", ("ALTER TABLE {s}.t ALTER v SET DEFAULT 9",), _LOGGED, _MY_NUMBERS),
+    # Keys.
+    Case(
+        "another primary key",
+        ("ALTER TABLE {s}.t DROP PRIMARY KEY, ADD PRIMARY KEY (v, id)",),
+        _NOTICED,
+        (
+            "CREATE TABLE {s}.t (id int PRIMARY KEY, v int NOT NULL)",
+            "INSERT INTO {s}.t VALUES (1, 2)",
+        ),
+    ),
+    Case("add primary key", ("ALTER TABLE {s}.t ADD PRIMARY KEY (id)",), _NOTICED, _MY_KEYLESS),
+    Case("add unique key", ("ALTER TABLE {s}.t ADD UNIQUE (id)",), _SILENT, _MY_KEYLESS),
+    Case("create unique index", ("CREATE UNIQUE INDEX i ON {s}.t (id)",), _SILENT, _MY_KEYLESS),
+    Case(
+        "drop index",
+        ("DROP INDEX i ON {s}.t",),
+        _SILENT,
+        (
+            "CREATE TABLE {s}.t (id int NOT NULL, v int NOT NULL, UNIQUE i (id), UNIQUE j (v))",
+            "INSERT INTO {s}.t VALUES (1, 2)",
+        ),
+    ),
+    # Partitions.
+    Case("exchange", ("ALTER TABLE {s}.t EXCHANGE PARTITION p0 WITH TABLE {s}.u",), _NOTICED, _MY_PARTS),
+    Case("exchanged", ("ALTER TABLE {s}.t EXCHANGE PARTITION p0 WITH TABLE {s}.u",), _NOTICED, _MY_PARTS, table="u"),
+    Case("truncate partition", ("ALTER TABLE {s}.t TRUNCATE PARTITION p0",), _NOTICED, _MY_PARTS),
+    Case("drop partition", ("ALTER TABLE {s}.t DROP PARTITION p0",), _NOTICED, _MY_PARTS),
+    Case(
+        "other partitions",
+        (
+            "ALTER TABLE {s}.t ADD PARTITION (PARTITION p2 VALUES LESS THAN (30))",
+            "ALTER TABLE {s}.t REORGANIZE PARTITION p0, p1 INTO (PARTITION p0 VALUES LESS THAN (20))",
+            "ALTER TABLE {s}.t REBUILD PARTITION p0",
+            "ALTER TABLE {s}.t REMOVE PARTITIONING",
+            "ALTER TABLE {s}.t PARTITION BY HASH (id) PARTITIONS 4",
+            "ALTER TABLE {s}.t COALESCE PARTITION 2",
+        ),
+        _LOGGED,
+        _MY_PARTS,
+    ),
+    # The table.
+    Case("truncate", ("TRUNCATE TABLE {s}.t",), _LOGGED, _MY_ROWS),
+    Case("drop", ("DROP TABLE {s}.t", "CREATE TABLE {s}.t (id int PRIMARY KEY)"), _LOGGED, _MY_ROWS),
+    Case("drop database", ("DROP DATABASE {s}", "CREATE DATABASE {s}", _MY_ROWS[0]), _LOGGED, _MY_ROWS),
+    Case("create select", ("CREATE TABLE {s}.u (PRIMARY KEY (id)) SELECT * FROM {s}.t",), _LOGGED, _MY_ROWS, table="u"),
+    Case("rename", ("RENAME TABLE {s}.t TO {s}.u",), _NOTICED, _MY_ROWS, table="u"),
+    Case("rename by alter", ("ALTER TABLE {s}.t RENAME {s}.u",), _NOTICED, _MY_ROWS, table="u"),
+    Case(
+        "swap", ("RENAME TABLE {s}.t TO {s}.x, {s}.u TO {s}.t",), _NOTICED, (*_MY_ROWS, "CREATE TABLE {s}.u LIKE {s}.t")
+    ),
+    Case("engine", ("ALTER TABLE {s}.t ENGINE = MyISAM", "ALTER TABLE {s}.t ENGINE = InnoDB"), _LOGGED, _MY_ROWS),
+    Case(
+        "order", ("ALTER TABLE {s}.t ORDER BY v", "ALTER TABLE {s}.t FORCE", "OPTIMIZE TABLE {s}.t"), _LOGGED, _MY_ROWS
+    ),
+    Case("blackhole", ("ALTER TABLE {s}.t ENGINE = BLACKHOLE", "ALTER TABLE {s}.t ENGINE = InnoDB"), _LOGGED, _MY_ROWS),
+    Case("discard", ("ALTER TABLE {s}.t DISCARD TABLESPACE", "DROP TABLE {s}.t", _MY_ROWS[0]), _LOGGED, _MY_ROWS),
+    Case(
+        "import",
+        (
+            "ALTER TABLE {s}.t DISCARD TABLESPACE",
+            "FLUSH TABLES {s}.u FOR EXPORT",
+            "cp {s}/u.ibd {s}/t.ibd",
+            "ALTER TABLE {s}.t IMPORT TABLESPACE",
+        ),
+        _NOTICED,
+        ("CREATE TABLE {s}.t (id int PRIMARY KEY)", "CREATE TABLE {s}.u LIKE {s}.t", "INSERT INTO {s}.u VALUES (7)"),
+    ),
+    # What engines other than InnoDB do: existing rows of their tables are refused, so nothing can verify them.
+    Case(
+        "repair",
+        ("REPAIR TABLE {s}.t QUICK",),
+        _LOGGED,
+        (_MY_ROWS[0] + " ENGINE = MyISAM", _MY_ROWS[1]),
+        verified=False,
+    ),
+    Case(
+        "union",
+        ("ALTER TABLE {s}.t UNION = ({s}.a, {s}.b)",),
+        _SILENT,
+        (
+            "CREATE TABLE {s}.a (id int PRIMARY KEY) ENGINE = MyISAM",
+            "CREATE TABLE {s}.b LIKE {s}.a",
+            "INSERT INTO {s}.b VALUES (2)",
+            "CREATE TABLE {s}.t (id int PRIMARY KEY) ENGINE = MERGE UNION = ({s}.a)",
+        ),
+        verified=False,
+    ),
+    Case(
+        "merge",
+        ("CREATE TABLE {s}.t (id int PRIMARY KEY) ENGINE = MERGE UNION = ({s}.a)",),
+        _SILENT,
+        (
+            "CREATE TABLE {s}.a (id int PRIMARY KEY) ENGINE = MyISAM",
+            "INSERT INTO {s}.a VALUES (2)",
+        ),
+        verified=False,
+    ),
+    Case(
+        "below a merge",
+        ("INSERT INTO {s}.a VALUES (3)",),
+        _SILENT,
+        (
+            "CREATE TABLE {s}.a (id int PRIMARY KEY) ENGINE = MyISAM",
+            "CREATE TABLE {s}.t (id int PRIMARY KEY) ENGINE = MERGE UNION = ({s}.a)",
+        ),
+        verified=False,
+    ),
+    # Sessions.
+    Case("without the log", ("SET SESSION sql_log_bin = 0", "UPDATE {s}.t SET v = 'x'"), _SILENT, _MY_ROWS),
+    Case("prepared", ("PREPARE p FROM 'DELETE FROM {s}.t WHERE id = 1'", "EXECUTE p"), _LOGGED, _MY_ROWS),
+)
+MYSQL: Final = (
+    *_OF_BOTH,
+    Case("cascade", ("DELETE FROM {s}.parent",), _LOGGED, _children("ON DELETE CASCADE")),
+    Case("cascaded update", ("UPDATE {s}.parent SET id = 9 WHERE id = 1",), _LOGGED, _children("ON UPDATE CASCADE")),
+    Case("set null", ("DELETE FROM {s}.parent",), _LOGGED, _children("ON DELETE SET NULL")),
+    Case(
+        "invisible key",
+        ("SET SESSION sql_generate_invisible_primary_key = 1", "CREATE TABLE {s}.u SELECT 1 AS a"),
+        _LOGGED,
+        table="u",
+    ),
+    Case(
+        "create table",
+        ("CREATE TABLE {s}.u TABLE {s}.t", "ALTER TABLE {s}.u ADD PRIMARY KEY (id)"),
+        _NOTICED,
+        _MY_ROWS,
+        table="u",
+    ),
+)
+MARIADB: Final = (
+    *_OF_BOTH,
+    Case("cascade", ("DELETE FROM {s}.parent",), _SILENT, _children("ON DELETE CASCADE")),
+    Case("cascaded update", ("UPDATE {s}.parent SET id = 9 WHERE id = 1",), _SILENT, _children("ON UPDATE CASCADE")),
+    Case("set null", ("DELETE FROM {s}.parent",), _SILENT, _children("ON DELETE SET NULL")),
+    Case("ignore", ("ALTER IGNORE TABLE {s}.t ADD UNIQUE (v)",), _NOTICED, _MY_NUMBERS),
+    Case("replace", ("CREATE OR REPLACE TABLE {s}.t (id int PRIMARY KEY)",), _LOGGED, _MY_ROWS),
+    Case("replace select", ("CREATE OR REPLACE TABLE {s}.t (PRIMARY KEY (id)) SELECT 5 AS id",), _LOGGED, _MY_ROWS),
+    Case("convert partition", ("ALTER TABLE {s}.t CONVERT PARTITION p0 TO TABLE {s}.x",), _NOTICED, _MY_PARTS),
+    Case(
+        "converted partition",
+        ("ALTER TABLE {s}.t CONVERT PARTITION p0 TO TABLE {s}.x",),
+        _NOTICED,
+        _MY_PARTS,
+        table="x",
+    ),
+    Case(
+        "convert table",
+        ("ALTER TABLE {s}.t CONVERT TABLE {s}.u TO PARTITION p2 VALUES LESS THAN (30)",),
+        _NOTICED,
+        (*_MY_PARTS[:3], "INSERT INTO {s}.u VALUES (22, 2)"),
+    ),
+    Case("system versioning", ("ALTER TABLE {s}.t ADD SYSTEM VERSIONING",), _NOTICED, _MY_ROWS),
+    Case(
+        "no system versioning",
+        ("ALTER TABLE {s}.t DROP SYSTEM VERSIONING",),
+        _LOGGED,
+        (_MY_ROWS[0] + " WITH SYSTEM VERSIONING", _MY_ROWS[1]),
+    ),
+    Case(
+        "delete history",
+        ("UPDATE {s}.t SET v = 'x'", "DELETE HISTORY FROM {s}.t"),
+        _LOGGED,
+        (_MY_ROWS[0] + " WITH SYSTEM VERSIONING", _MY_ROWS[1]),
+    ),
+    Case(
+        "period",
+        (
+            "ALTER TABLE {s}.t ADD a date DEFAULT '2020-01-01', ADD b date DEFAULT '2021-01-01'",
+            "ALTER TABLE {s}.t MODIFY a date NOT NULL, MODIFY b date NOT NULL, ADD PERIOD FOR p (a, b)",
+        ),
+        _NOTICED,
+        _MY_ROWS,
+    ),
+    Case("immediate", ("EXECUTE IMMEDIATE 'DELETE FROM {s}.t WHERE id = 1'",), _LOGGED, _MY_ROWS),
+    Case("analyze", ("ANALYZE DELETE FROM {s}.t WHERE id = 1",), _LOGGED, _MY_ROWS),
+    Case(
+        "alter sequence",
+        ("ALTER SEQUENCE {s}.t RESTART 500",),
+        _SILENT,
+        ("CREATE SEQUENCE {s}.t NOCACHE",),
+        verified=False,
     ),
 )

@@ -13,17 +13,20 @@ from typing import Final, Self
 
 from examples.demo.database_server import DatabaseServer
 from publisher.sources import open_source
+from subscriber_sdk.comparing import compare, difference
 from tests.support.eventually import until
-from tests.support.keyed_copy import KeyedCopy
+from tests.support.keyed_copy import KeyedCopy, rows_of
 from wormhole.config.datastores import datastore
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding
+from wormhole.model.verification import Difference, DifferenceKind
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import Chunk, ChunkLimits, TableSource
-from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.rows import decode_row
+from wormhole.wire.update import Batch
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["FEW", "Scene", "TableScene", "held_commits"]
@@ -120,6 +123,20 @@ class Scene:
             assert chunk.last is not None
             assert chunk.last != after
             after = chunk.last
+
+    def verified(self, table: str) -> list[Difference]:
+        """What a verification of the copy finds, for an application that keeps each column that the table has."""
+        held, found = dict(self.copy.tables.get(table, {})), []
+        for chunk in self.chunks(table):
+            schema, rows = chunk.schema, tuple(chunk.rows.values())
+            body = ParsedBody(rows, (schema.id,), (), (), 0, ("s",), (), (1,), 1, (1,), (1,), (0,), (len(rows),))
+            updates = Batch(body, "s", 1, False, {schema.id: schema}.__getitem__).updates()
+            kept = zip(updates, (held.pop(key, None) for key in rows_of(chunk.rows, schema)), strict=True)
+            answer = {
+                update.key: {name: row.get(name) for name in schema.names} for update, row in kept if row is not None
+            }
+            found += [one for _, one in compare(updates, answer)]
+        return found + [difference(DifferenceKind.EXTRA, tuple(text for _, text in key)) for key in held]
 
     def read(self, table: str, limits: ChunkLimits = FEW) -> dict[bytes, bytes]:
         """All rows of a table, in the order of its key."""

@@ -187,7 +187,7 @@ def _have_rows(connection: Connection, change: Change) -> bool:
 
 def _report_gone(name: str, number: str, now: Facts) -> None:
     schema, _, table = name.partition(".")
-    if any(number in one["files"] for one in now.tables.values()):
+    if any(number in one["files"] for other, one in now.tables.items() if other != now.known.get(number)):
         what, step = (
             "is a partition now: applications keep its rows under this name",
             "nothing, or remove them there",
