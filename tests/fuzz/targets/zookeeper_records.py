@@ -213,18 +213,18 @@ TARGETS = [
         Target(
             name=f"zookeeper-{kind}",
             module="wormhole.coordination.records",
-            decode=_again(f"{kind}_from_json", f"{writer}_to_json", *names),
+            decode=_again(f"{kind}_from_json", f"{kind}_to_json", *names),
             make=make,
             allowed=(ConfigError,),
             mutate=mutate_json,
         )
-        for kind, writer, make, names in (
-            ("subscriber", "subscriber", _subscriber, ("app", "s")),
-            ("publisher", "publisher", _publisher, ("d", "c", "l")),
-            ("flow", "record", _flow, ()),
-            ("monitor", "monitor", _monitor, ("h",)),
-            ("host", "record", _host, ()),
-            ("history", "record", _history, ()),
+        for kind, make, names in (
+            ("subscriber", _subscriber, ("app", "s")),
+            ("publisher", _publisher, ("d", "c", "l")),
+            ("flow", _flow, ()),
+            ("monitor", _monitor, ("h",)),
+            ("host", _host, ()),
+            ("history", _history, ()),
         )
     ),
     Target(
