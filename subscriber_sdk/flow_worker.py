@@ -93,7 +93,7 @@ class FlowWorker:
         self._log = FlowLog(2 * credit)
         gate = Gate(assigned.skip, assigned.parked, parks=assigned.park)
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
-        self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside)
+        self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside, lasting=options.lasting)
         self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry, failing)
         self._verifying: Verifying | None = None
         if assigned.verify is not VerifyMode.NONE:

@@ -188,6 +188,11 @@ class Options:
         return self.id or f"{socket.gethostname()}-{os.getpid()}"
 
     @property
+    def lasting(self) -> bool:
+        """Whether this process is known by the same name after a restart: what it parked is delivered to it again."""
+        return bool(self.id) or self.tls is not None
+
+    @property
     def max_body(self) -> int:
         """The largest batch body: one update of the largest size, and as much again for what comes with it."""
         return 2 * self.max_update

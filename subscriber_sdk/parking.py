@@ -33,7 +33,7 @@ class EpochOver(Exception):  # noqa: N818 - no failure
 
 class Parking:
     """One epoch's. ``gate``: what is skipped or parked; ``counted``: called with the window of commit time and the hash
-    of each such update.
+    of each such update. ``lasting``: the subscriber is the same one for publishers after a restart.
     """
 
     def __init__(
@@ -43,7 +43,10 @@ class Parking:
         port: FlowPort,
         gate: Gate,
         counted: Callable[[int, int], None] = lambda window, hash_: None,
+        *,
+        lasting: bool = True,
     ) -> None:
+        self._lasting = lasting
         self.gate = gate
         self.skipped = 0
         """Updates that were skipped, repeats included."""
@@ -135,7 +138,8 @@ class Parking:
         self.parked += 1
         why = f"its handler gave up: {reason}" if reason else "an earlier update of its row is parked"
         level = logging.WARNING if reason else logging.DEBUG  # what follows of a row may be hundreds
-        log.log(level, "flow %s: update %s is parked: %s", self._epoch.shard, id_, why)
+        only = "" if self._lasting else "; only this process gets it again: give it an `id`, which a restart keeps"
+        log.log(level, "flow %s: update %s is parked: %s%s", self._epoch.shard, id_, why, only)
         return True
 
     async def _divert(self, update: Update, verdict: Verdict) -> bool:

@@ -13,6 +13,7 @@ from subscriber_sdk.epoch import Ending, Epoch
 from subscriber_sdk.flow_port import FlowPort
 from subscriber_sdk.gate import Gate, ParkRefused
 from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.options import Options
 from subscriber_sdk.parking import EpochOver, Parking
 from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually
@@ -78,6 +79,19 @@ async def test_nothing_counts_as_parked_before_the_publisher_says_so(world: Worl
     assert await task
     assert world.parking.gate.stored(users(5))
     assert (world.parking.parked, world.asked.parks) == (1, [(users(5).id, "ValueError('no')")])
+
+
+@pytest.mark.parametrize("given", [{}, {"id": "billing-1"}])
+async def test_a_process_without_an_id_of_its_own_is_told_that_a_restart_makes_it_another_one(
+    world: World, given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    options = Options("shop", coordinator="zk:2181", **given)
+    gate = Gate()
+    world.parking = Parking(world.epoch, world.calls, cast(FlowPort, world.asked), gate, lasting=options.lasting)
+    task = await world.begin(world.parking.park(users(5), ValueError("no")))
+    world.parking.answered(users(5).id, "")
+    assert await task
+    assert ("give it an `id`" in caplog.text) is not bool(given)
 
 
 async def test_what_was_stored_in_this_epoch_is_not_asked_for_again(world: World) -> None:
