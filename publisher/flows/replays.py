@@ -43,7 +43,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import ParkedRows
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
-from wormhole.push.allowance import BYTES_OF_WORK, WORK_PER_S, Reading
+from wormhole.push.allowance import WORK_PER_S, Reading, arrival_work
 from wormhole.push.parking import Arriving, open_letter
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import Room
@@ -289,7 +289,7 @@ class Replays:
         """
         flow = self._flow(key)
         run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
-        if (wait := run.pays(self._reading, frame.ByteSize() / BYTES_OF_WORK, self._clock.monotonic())) > 0:
+        if (wait := run.pays(self._reading, arrival_work(frame.ByteSize()), self._clock.monotonic())) > 0:
             await self._clock.sleep(wait)
             run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
         try:

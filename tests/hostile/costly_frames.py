@@ -45,6 +45,11 @@ def stale(rng: random.Random, assign: push_pb2.Assign, sent: Update) -> list[pus
     return [Frame(ack=push_pb2.Ack(flow=assign.flow, epoch=0))] * rng.randrange(1000, 20_000)
 
 
+def alone(rng: random.Random, assign: push_pb2.Assign, sent: Update) -> list[push_pb2.SubscriberFrame]:
+    """The smallest frame, in a message of its own."""
+    return [Frame(ack=push_pb2.Ack(flow=assign.flow, epoch=0))]
+
+
 def reports(rng: random.Random, assign: push_pb2.Assign, sent: Update) -> list[push_pb2.SubscriberFrame]:
     """The longest texts that are kept, and longer ones."""
     text = "x" * rng.choice((MOST_NAME, 200_000))
@@ -83,7 +88,9 @@ def _park(assign: push_pb2.Assign, sent: Update, schema: Schema, body: bytes) ->
 
 
 Kind = Callable[[random.Random, push_pb2.Assign, Update], list[push_pb2.SubscriberFrame]]
-KINDS: dict[str, Kind] = {kind.__name__: kind for kind in (progress, stale, reports, pieces, letters, small_letters)}
+KINDS: dict[str, Kind] = {
+    kind.__name__: kind for kind in (progress, stale, alone, reports, pieces, letters, small_letters)
+}
 
 
 def costly(

@@ -489,7 +489,7 @@ async def test_frames_of_a_former_epoch_are_paced(world: World) -> None:
 async def test_a_new_connection_buys_no_further_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a subscriber may cause at once is of all its connections: who hangs up after it has no more of it."""
     monkeypatch.setattr(Reading, "rate", 1000.0)  # so that the time that this takes gives nothing back
-    much = message([Frame(heartbeat=push_pb2.Heartbeat())] * 3_000)
+    much = message([Frame(heartbeat=push_pb2.Heartbeat())] * 7_000)
     async with scene(world) as (publisher, mad, good):
         await opens(good)
         traffic = stream_of(publisher, "m1").traffic

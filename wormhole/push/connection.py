@@ -4,10 +4,11 @@ Publishers and the tasks of a mass replay use it. The session (:mod:`wormhole.pu
 The owner decides what is sent, what follows from an event, and whether the subscriber is dialled again.
 
 The connection bounds what its subscriber can cause. Reading is paced by an allowance
-(:mod:`wormhole.push.allowance`): it is charged the work that the session counts, or the processor time where that is
-more. Updates to be parked are opened in threads of their own (:mod:`wormhole.push.peer_threads`), and the next frame is
-read after that. A welcome has to come within three heartbeats, and something within every three
-heartbeats after it. What breaks the protocol ends the connection, and the subscriber is sent the reason.
+(:mod:`wormhole.push.allowance`): it is charged for each message that arrives, and for what is made of it the work that
+the session counts, or the processor time where that is more. Updates to be parked are opened in threads of their own
+(:mod:`wormhole.push.peer_threads`), and the next frame is read after that. A welcome has to come within three
+heartbeats, and something within every three heartbeats after it. What breaks the protocol ends the connection, and the
+subscriber is sent the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import grpc.aio
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, StreamBroken
-from wormhole.push.allowance import WORK_PER_S, TokenBucket
+from wormhole.push.allowance import WORK_PER_S, TokenBucket, arrival_work
 from wormhole.push.dial import Peer, PushCall, broken, check_user, open_line, open_push, why_not_reached
 from wormhole.push.parking import open_letter
 from wormhole.push.peer_threads import PeerThreads
@@ -215,6 +216,9 @@ class Connection:
         try:
             async for data in self._call:
                 self.heard_at = self._clock.monotonic()
+                self._owed += arrival_work(len(data))
+                if self._owed >= _SLICE:  # a large one took the loop a moment already
+                    await self._rest()
                 self._turn_to()
                 for event in session.receive(data):
                     match event:

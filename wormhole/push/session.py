@@ -31,7 +31,6 @@ from wormhole.model.schema import Schema, schema_id
 from wormhole.model.segment import ChunkRange
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import UpdatePlace, rows_to_messages
-from wormhole.push.allowance import BYTES_OF_WORK
 from wormhole.push.backfill_frames import chunk_end_frames, key_schema
 from wormhole.push.events import (
     Acked,
@@ -101,7 +100,9 @@ MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
 _ASSIGN_BYTES = 1024  # of an assignment, at most, without what is skipped and parked
-_FRAME_WORK = 4  # a window counts one, about a microsecond
+_FRAME_WORK = 2
+_FRAME_BYTES_OF_WORK = 8192  # it is copied, its texts are decoded
+_WINDOWS_OF_WORK = 4
 _LETTER_WORK = 300  # an update to be parked takes two turns of other threads, and an answer
 _UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number})  # it carries an update
 
@@ -338,9 +339,8 @@ class PushSession:
 
         Raises :class:`~wormhole.model.errors.ProtocolError` naming frame and field, in between.
         """
-        self.work += len(data) // BYTES_OF_WORK
         for piece in frames_of(data, "what the subscriber sent"):
-            self.work += _FRAME_WORK
+            self.work += _FRAME_WORK + len(piece) // _FRAME_BYTES_OF_WORK
             yield self._frame(_parsed(piece))
 
     def close(self) -> None:
@@ -410,7 +410,7 @@ class PushSession:
         self, frame: push_pb2.Accepted | push_pb2.Progress | push_pb2.Ack | push_pb2.Released
     ) -> Sequence[push_pb2.Processed]:
         check_count(frame.processed, MOST_WINDOWS, f"{type(frame).__name__.lower()}.processed")
-        self.work += len(frame.processed)
+        self.work += len(frame.processed) // _WINDOWS_OF_WORK
         return tuple(frame.processed)
 
     def _welcome(self, welcome: push_pb2.Welcome) -> Event:

@@ -17,7 +17,7 @@ from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, ReplayError, StreamBroken
 from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push import connection as module
-from wormhole.push.allowance import Reading
+from wormhole.push.allowance import Reading, arrival_work
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
 from wormhole.push.parking import Arrived, open_letter, park_frames
@@ -134,6 +134,29 @@ async def test_what_the_subscriber_sent_is_accounted_apart_from_all_other_work(
     assert owner.traffic.charged >= 1000.0
     owner.connection.close()
     await run
+
+
+@pytest.mark.parametrize("size", [0, 2_000_000])
+async def test_what_arrives_is_charged_before_anything_is_made_of_it(subscriber: ScriptedSubscriber, size: int) -> None:
+    """gRPC takes 50 microseconds and more for the smallest message, and about one for each KiB."""
+    owner, rests = Owner(clock=Clock(processor=lambda: 0.0)), list[int]()
+    run = await welcomed(owner, subscriber)
+    before, heard_at = owner.traffic.charged, owner.connection.heard_at
+    real = owner.connection._rest
+
+    async def rest() -> None:
+        rests.append(owner.connection.session.work)
+        await real()
+
+    owner.connection._rest = rest  # type: ignore[method-assign]
+    park = push_pb2.Park(flow=0, update_id="s:1:0", body=bytes(size), more=True)
+    work = owner.connection.session.work
+    await subscriber.says(**{"park": park} if size else {"heartbeat": push_pb2.Heartbeat(number=1)})
+    await eventually(lambda: owner.connection.heard_at > heard_at and owner.traffic.charged > before, "it was read")
+    assert arrival_work(size) <= owner.traffic.charged - before < 1.5 * arrival_work(size)
+    assert (rests[0] == work) is (size > 0)
+    owner.connection.close()
+    await asyncio.gather(run, return_exceptions=True)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
