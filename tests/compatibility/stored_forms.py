@@ -289,12 +289,97 @@ start = "earliest"
 """
 
 
+OF_A_HOST: Final = """
+version = 1
+insecure = true
+[tls]
+cert = "/tls/cert.pem"
+key = "/tls/key.pem"
+ca = "/tls/ca.pem"
+crl = "/tls/crl.pem"
+[coordinator]
+zookeeper = "127.0.0.1:2181/wormhole"
+session_timeout = "7s"
+connect_timeout = "8s"
+auth_file = "/auth"
+same_user = true
+zookeeper_jars = "/jars"
+tls = { cert = "/zk/cert.pem", key = "/zk/key.pem", ca = "/zk/ca.pem" }
+[publisher]
+memory_budget = "300MiB"
+change_buffer = "70MiB"
+max_update_bytes = "32MiB"
+max_frame = "2MiB"
+markers = "zookeeper"
+state_dir = "/state"
+admin_listen = "127.0.0.1:7001"
+http_listen = "127.0.0.1:7002"
+admins = ["eve"]
+descriptor_sets = ["/sets"]
+mask_key_file = "/mask.key"
+dead_letters = 500
+grace_period = "6s"
+handler_timeout = "50s"
+heartbeat = "2s"
+stop_timeout = "21s"
+[monitor]
+host = "host1"
+state_dir = "/monitor"
+listen = "127.0.0.1:7481"
+stop_timeout = "31s"
+restart = { first_wait = "1s", longest_wait = "20s", crashes = 4, within = "50s" }
+[sources.one]
+source = "postgres://wormhole@db1.invalid:5432/shop"
+password_file = "/secret"
+relay = "hold"
+relay_folder = "/relay"
+relay_budget = "2GiB"
+relay_compression = "none"
+slot_budget = "1GiB"
+on_relay_full = "keep_slot"
+[sources.two]
+source = "mysql://wormhole@db2.invalid:3306/"
+binlog_folder = "/binlogs"
+[sources.three]
+source = "rocksdb:///data/db3"
+pin_folder = "/pins"
+pin_budget = "2GiB"
+[datasets.bank.copies.main.logs.db4]
+host = "host4"
+source = "postgres://wormhole@db4.invalid:5432/bank"
+relay = "hold"
+slot_budget = "1GiB"
+on_relay_full = "keep_slot"
+[datasets.cash.copies.main.logs.db5]
+host = "host5"
+source = "mysql://wormhole@db5.invalid:3306/"
+binlog_folder = "/binlogs"
+[datasets.shop.copies.main.logs.db1]
+host = "host1"
+source = "one"
+[applications.cache]
+dataset = "shop"
+start = "latest"
+pin = { db1 = "a" }
+"""
+LISTED: Final = """
+version = 1
+[coordinator]
+static = true
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///data/db1"
+[applications.cache]
+dataset = "shop"
+start = "latest"
+[applications.cache.subscribers]
+a = "127.0.0.1:7001"
+"""
 REQUESTED: Final = HostRequest(True, "eve@host1", NOW_S + 2.5)
 CHANGED: Final = HistoryEntry(NOW_S + 1.5, "eve@host1", "flows pause", "cache/db1", "live", "paused: ü")
 
 
-def parsed() -> Any:
-    return parse(SETTINGS, "fleet.toml", folder=Path("/"))
+def parsed(text: str = SETTINGS) -> Any:
+    return parse(text, "fleet.toml", folder=Path("/"))
 
 
 def coordination() -> Iterator[Form]:
@@ -820,6 +905,13 @@ EMBEDDED: Final = CoordinatorConfig(zookeeper="127.0.0.1:2181/wormhole", session
 
 def host() -> Iterator[Form]:
     good = LastGoodConfig(parsed().datasets, True, NOW_S + 0.25)
+    for name, text in (("settings", OF_A_HOST), ("settings-listed", LISTED)):
+        yield in_bytes(
+            f"running/{name}",
+            parsed(text),
+            lambda config: config_to_json(config).encode(),
+            lambda data: parse_json(data.decode(), "it", folder=Path("/")),
+        )
     yield Form("host", (REQUESTED, (CHANGED,), good, parsed(), EMBEDDED), write_host, read_host)
 
 
