@@ -53,7 +53,7 @@ from wormhole.model.position import LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import TableVerification, VerifyMode
 from wormhole.model.visible import few
-from wormhole.ports.marker_store import BackfillControl, FlowControl, FlowKey
+from wormhole.ports.marker_store import MOST_UNLOGGED, BackfillControl, FlowControl, FlowKey
 from wormhole.ports.table_source import ScannedTable
 from wormhole.push.session import Verified
 
@@ -124,7 +124,8 @@ class Backfills:
         self._ending: set[FlowKey] = set()
         self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
         self._problems: dict[FlowKey, Problem] = {}
-        self._unlogged: dict[FlowKey, set[str]] = {}  # tables whose rows changed without a trace in the log
+        self._unlogged: dict[FlowKey, set[str]] = {}  # rows changed without a trace in the log, which is not stored yet
+        self._storing: set[FlowKey] = set()
         self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
@@ -206,6 +207,8 @@ class Backfills:
         backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
         wanted = request.wanted(flow.filter)
         self._unlogged[flow.key] = {one for one in self._unlogged.get(flow.key, ()) if not wanted(one)}
+        if any(map(wanted, flow.control.unlogged)):
+            self._background.spawn(self._store_unlogged(flow, asked=wanted))
         self._reported[flow.key] = control.generation, len(backfill.finished_tables())
         self._last[flow.key], self._speeds[flow.key] = backfill, Speed()
         self._scans.want(control.rate)
@@ -267,7 +270,7 @@ class Backfills:
         """Why the flow gets no existing rows although it should, or which tables need them; for operators."""
         if is_unfinished(flow.control) and flow.key in self._problems:
             return self._problems[flow.key]
-        tables = sorted(self._unlogged.get(flow.key, ()))
+        tables = sorted({*flow.control.unlogged, *self._unlogged.get(flow.key, ())})
         return _unlogged_problem(flow, tables) if tables else NO_PROBLEM
 
     @staticmethod
@@ -600,6 +603,25 @@ class Backfills:
         if tables:
             self._unlogged.setdefault(flow.key, set()).update(tables)
             _log.warning("%s: %s", flow.name, _unlogged_problem(flow, sorted(tables)), extra=flow.about)
+        if self._unlogged.get(flow.key) and flow.key not in self._storing:
+            self._storing.add(flow.key)
+            self._background.spawn(self._store_unlogged(flow))
+
+    async def _store_unlogged(self, flow: PublisherFlow, asked: Callable[[str], bool] = lambda _: False) -> None:
+        """Keep these tables with the flow's record, but for those that were ``asked`` for: the datamarker may pass what
+        changed them, and then no other publisher reads it."""
+
+        def kept(control: FlowControl) -> FlowControl:
+            tables = {*control.unlogged, *self._unlogged.get(flow.key, ())}
+            return replace(control, unlogged=tuple(sorted(one for one in tables if not asked(one)))[:MOST_UNLOGGED])
+
+        try:
+            await self._control(flow, kept)
+            self._unlogged.get(flow.key, set()).difference_update(flow.control.unlogged)
+        except (WormholeError, KeyError) as error:  # tried again at the next look
+            _log.warning("%s: which rows changed is not stored yet: %s", flow.name, error, extra=flow.about)
+        finally:
+            self._storing.discard(flow.key)
 
     def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
         """The subscriber is told no end of a table of which rows could not be read, and so reports none."""

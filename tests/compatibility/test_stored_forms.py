@@ -16,11 +16,14 @@ from pydantic import BaseModel
 from publisher.sources.postgres.unlogged_changes import UnloggedChange, UnloggedChanges
 from publisher.sources.state_file import FolderState
 from publisher.stores.dead_letters.rules import letter_from_json, letter_to_json
+from publisher.stores.markers.rules import flow_from_json, flow_to_json
 from spark_replay.export.places import keep_places, load_places
 from tests.compatibility.stored_forms import (
+    CONTROL,
     EXPORTED,
     FLOW,
     LETTER,
+    STORED,
     Form,
     all_forms,
     files_of,
@@ -65,6 +68,12 @@ def read_places(folder: Path) -> Any:
 
 
 LATER: Final = [
+    in_bytes(
+        "markers/zookeeper",
+        replace(STORED, control=replace(CONTROL, unlogged=("shop.größe", "shop.t"))),
+        flow_to_json,
+        lambda data: flow_from_json(FLOW, data, "a node"),
+    ),
     in_bytes(
         "markers/dead-letter",
         replace(LETTER, parked_by="a"),

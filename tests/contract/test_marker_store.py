@@ -248,7 +248,7 @@ BACKFILL = BackfillControl(
 def test_the_backfill_of_a_flow_survives_with_every_part(
     store: MarkerStore, reopen: Reopen, backfill: BackfillControl
 ) -> None:
-    asked = FlowControl(backfill=backfill)
+    asked = FlowControl(backfill=backfill, unlogged=("shop.größe", "shop.t"))
     assert store.register(CACHE, marker(1), "existing", control=asked).control == asked
     assert store.raise_epoch(CACHE) == 1
     reached = replace(marker(5), backfill=b"\x00\xff how far")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_SKIPPED",
+    "MOST_UNLOGGED",
     "UNASKED",
     "BackfillControl",
     "FlowControl",
@@ -46,6 +47,9 @@ def start_key(application: str, log: str) -> FlowKey:
 
 MOST_SKIPPED = 100
 """Updates of one flow that may be skipped at a time: the list travels with every assignment."""
+
+MOST_UNLOGGED = 100
+"""Tables of one flow that its record names. More are reported until the publisher is started again."""
 
 
 class ReplayState(Enum):
@@ -123,6 +127,8 @@ class FlowControl:
     most :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay
     that has it, if any. ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says
     it; empty: its datamarker is known. ``backfill``: the last one that was asked for it; ``None``: none ever was.
+    ``unlogged``: tables whose rows changed without a trace in the log and were not asked for since, at most
+    :data:`MOST_UNLOGGED`.
     """
 
     paused: str = ""
@@ -130,6 +136,7 @@ class FlowControl:
     replay: ReplayControl | None = None
     missing: Problem = NO_PROBLEM
     backfill: BackfillControl | None = None
+    unlogged: tuple[str, ...] = ()
 
 
 UNASKED: Final = FlowControl()

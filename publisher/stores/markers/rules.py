@@ -101,6 +101,8 @@ def control_to_text(control: FlowControl) -> str:
         asked["replay"] = _replay_to_json(control.replay)
     if control.backfill is not None:
         asked["backfill"] = _backfill_to_json(control.backfill)
+    if control.unlogged:
+        asked["unlogged"] = list(control.unlogged)
     return json.dumps(asked, sort_keys=True)
 
 
@@ -115,11 +117,12 @@ def control_from_text(text: str) -> FlowControl:
     replay = given.get("replay")  # a record of an earlier release has none
     # Left out where they are empty. An earlier release wrote the hint into the text.
     missing, hint = given.get("missing", ""), given.get("missing_hint", "")
-    if not (isinstance(missing, str) and isinstance(hint, str)):
+    unlogged = given.get("unlogged", [])
+    if not (isinstance(missing, str) and isinstance(hint, str) and isinstance(unlogged, list)):
         raise ValueError("what was asked of the flow is not readable")
     asked = None if replay is None else _replay_from_json(replay)
     backfill = _backfill_from_json(given["backfill"]) if "backfill" in given else None  # earlier releases have none
-    return FlowControl(paused, tuple(skip), asked, Problem(missing, hint), backfill)
+    return FlowControl(paused, tuple(skip), asked, Problem(missing, hint), backfill, tuple(map(str, unlogged)))
 
 
 def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:

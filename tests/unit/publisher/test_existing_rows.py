@@ -372,8 +372,13 @@ async def test_an_application_that_asked_for_no_rows_is_told_too_until_it_asks(
         world.tables.replace("t", {(b"z",): {"value": b"last"}})
         await eventually(lambda: "rows of t changed" in publisher.cause(flow).text, "it is reported")
         assert "`wormholectl backfill start app --tables t`" in (publisher.cause(flow).hint or "")
+        await eventually(lambda: world.markers.records[KEY].control.unlogged == ("t",), "it is stored")
+    async with world.publisher() as publisher:  # whose flow begins behind that place
+        flow = await _live(publisher)
+        await eventually(lambda: "rows of t changed" in publisher.cause(flow).text, "it is still reported")
         await publisher.backfills.start(flow, await publisher.backfills.plan(flow, (), "", None, "maria"))
-        await eventually(lambda: "rows of t changed" not in publisher.cause(flow).text, "rows are sent")
+        await eventually(lambda: not world.markers.records[KEY].control.unlogged, "rows are sent")
+        assert "rows of t changed" not in publisher.cause(flow).text
 
 
 async def test_a_record_that_vanished_is_a_fault_of_its_flow_alone(world: World) -> None:
