@@ -347,8 +347,8 @@ _OF_BOTH: Final = (
         ),
     ),
     Case("add primary key", ("ALTER TABLE {s}.t ADD PRIMARY KEY (id)",), _NOTICED, _MY_KEYLESS),
-    Case("add unique key", ("ALTER TABLE {s}.t ADD UNIQUE (id)",), _SILENT, _MY_KEYLESS),
-    Case("create unique index", ("CREATE UNIQUE INDEX i ON {s}.t (id)",), _SILENT, _MY_KEYLESS),
+    Case("add unique key", ("ALTER TABLE {s}.t ADD UNIQUE (id)",), _NOTICED, _MY_KEYLESS),
+    Case("create unique index", ("CREATE UNIQUE INDEX i ON {s}.t (id)",), _NOTICED, _MY_KEYLESS),
     Case(
         "drop index",
         ("DROP INDEX i ON {s}.t",),

@@ -81,9 +81,14 @@ class Statements:
         if self._encoder.suppress:
             return
         names = set(statement.made) if statement.kind in _RENAMES else set()
-        dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, self._tables.catalog.folds)
-        for name in names.union(altered_tables(query.sql, query.database, dialect)):
-            database, table = self._tables.catalog.spelled(*name)
+        catalog = self._tables.catalog
+        dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
+
+        def keyless(*name: str) -> bool:
+            return catalog.keys(*catalog.spelled(*name))[1]
+
+        for name in names.union(altered_tables(query.sql, query.database, dialect, keyless)):
+            database, table = catalog.spelled(*name)
             if not self._tables.skips(database, table):
                 self._replaced[f"{database}.{table}"] = place
 

@@ -8,9 +8,10 @@ contain what the column was before.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from publisher.sources.mysql.decode.lexer import Dialect, Tokens
+from publisher.sources.mysql.decode.lexer import Dialect, Name, Tokens
 
 __all__ = ["altered_tables"]
 
@@ -18,8 +19,10 @@ _ALWAYS: Final = frozenset(
     {("CONVERT", "TO"), ("CONVERT", "PARTITION"), ("CONVERT", "TABLE"), ("RENAME", "COLUMN")}
     | {("EXCHANGE", "PARTITION"), ("IMPORT", "PARTITION"), ("IMPORT", "TABLESPACE"), ("DROP", "PRIMARY")}
     # The barrier stands for an empty table, and the rows of other partitions are there.
-    | {("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("ADD", "PRIMARY"), ("ADD", "SYSTEM")}
+    | {("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("ADD", "SYSTEM")}
 )
+_PRIMARY: Final = frozenset({"PRIMARY"})
+_UNIQUE: Final = frozenset({"UNIQUE"})
 _NO_COLUMN: Final = frozenset(
     {"INDEX", "KEY", "FULLTEXT", "SPATIAL", "UNIQUE", "FOREIGN", "CHECK", "PARTITION", "PERIOD", "VECTOR"}
 )
@@ -27,9 +30,16 @@ _GIVES_VALUES: Final = frozenset({"DEFAULT", "NOT", "AS", "GENERATED", "AUTO_INC
 """What a new column has whose values are not NULL. Some servers give a TIMESTAMP one by themselves."""
 
 
-def altered_tables(sql: str, database: str, dialect: Dialect) -> list[tuple[str, str]]:
-    """The tables whose rows change, as (database, table), where the name can be read."""
+def altered_tables(
+    sql: str, database: str, dialect: Dialect, keyless: Callable[[str, str], bool] = lambda *_: False
+) -> list[tuple[str, str]]:
+    """The tables whose rows change, as (database, table), where the name can be read.
+
+    ``keyless``: whether a table was seen without a key. A unique index may be the key of its rows from now on.
+    """
     tokens = Tokens(sql, dialect)
+    if tokens.skip("CREATE"):
+        return _indexed(tokens, database, keyless)
     if not tokens.skip("ALTER"):
         return []
     changes = False
@@ -44,27 +54,43 @@ def altered_tables(sql: str, database: str, dialect: Dialect) -> list[tuple[str,
         tokens.next()
     else:
         tokens.skip("NOWAIT")
+    words = _PRIMARY | _UNIQUE if any(keyless(*name) for name in _readable(names)) else _PRIMARY
     while tokens.kind and not changes:
         exchanges = tokens.word == "EXCHANGE"
-        changes = _changes(tokens)
+        changes = _changes(tokens, words)
         while exchanges and tokens.kind and not tokens.skip("TABLE"):
             tokens.next()
         if exchanges:
             names.append(tokens.table(database))
-    return [(name, table) for name, table in names if changes and name is not None and table is not None]
+    return _readable(names) if changes else []
 
 
-def _changes(tokens: Tokens) -> bool:
-    """Read one alteration and the comma behind it; whether it changes rows."""
+def _indexed(tokens: Tokens, database: str, keyless: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+    """``CREATE [OR REPLACE] UNIQUE INDEX ... ON table``."""
+    tokens.skip("OR", "REPLACE")
+    if not tokens.skip("UNIQUE"):
+        return []
+    while tokens.kind and not tokens.skip("ON"):
+        tokens.next()
+    return [name for name in _readable([tokens.table(database)]) if keyless(*name)]
+
+
+def _readable(names: Iterable[Name]) -> list[tuple[str, str]]:
+    return [(database, table) for database, table in names if database is not None and table is not None]
+
+
+def _changes(tokens: Tokens, keys: frozenset[str]) -> bool:
+    """Read one alteration and the comma behind it; whether it changes rows. ``keys``: words of constraints that make a
+    key."""
     first = tokens.word
     tokens.next()
-    if (first, tokens.word) in _ALWAYS or first in ("MODIFY", "CHANGE"):
+    if (first, tokens.word) in _ALWAYS or first in ("MODIFY", "CHANGE") or (first == "ADD" and tokens.word in keys):
         return True
     wanted = frozenset[str]()
     if first == "ADD" and tokens.skip("CONSTRAINT"):
-        wanted = frozenset({"PRIMARY"})
+        wanted = keys
     elif first == "ADD" and tokens.word not in _NO_COLUMN:
-        wanted = _GIVES_VALUES
+        wanted = _GIVES_VALUES | (keys & _UNIQUE)
         tokens.skip("COLUMN")
         tokens.skip("IF", "NOT", "EXISTS")
     depth = 0

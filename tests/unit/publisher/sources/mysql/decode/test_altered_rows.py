@@ -65,3 +65,22 @@ def test_duplicates_that_are_deleted() -> None:
 )
 def test_what_changes_none(sql: str) -> None:
     assert altered_tables(sql, "d", MARIADB) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("ALTER TABLE b.t ADD UNIQUE (v)", True),
+        ("ALTER TABLE b.t ADD INDEX (v), ADD CONSTRAINT c UNIQUE KEY k (v)", True),
+        ("ALTER TABLE b.t ADD COLUMN w INT UNIQUE", True),
+        ("CREATE UNIQUE INDEX k USING BTREE ON b.t (v)", True),
+        ("CREATE OR REPLACE UNIQUE INDEX IF NOT EXISTS `on` ON b.t (v)", True),
+        ("ALTER TABLE b.t ADD INDEX (v), ADD COLUMN w INT COMMENT 'UNIQUE'", False),
+        ("CREATE INDEX k ON b.t (v)", False),
+        ("CREATE TABLE b.t (v INT UNIQUE)", False),
+    ],
+)
+def test_a_unique_index_may_become_the_key_of_a_table_without_one(sql: str, changes: bool) -> None:
+    keyless = {("b", "t")}
+    assert altered_tables(sql, "d", MARIADB, lambda *name: name in keyless) == [("b", "t")] * changes
+    assert altered_tables(sql, "d", MARIADB, lambda *name: name not in keyless) == []
