@@ -157,7 +157,7 @@ _TAGGED = b"\0\2" + b"\2" + b"\4" * 16 + b"\4\x1c" + b"\6\2t" + b"\x0c\x6b\x0f\0
 _RARE = (
     ("parse_format_description", _format_description()),
     ("parse_rotate", bytes(8) + b"binlog.000001"),
-    ("parse_query", struct.pack("<IIBHH", 9, 0, 4, 0, 8) + b"\0\0\0\0\0\x04\x1c\0shop\0BEGIN"),
+    ("parse_query", struct.pack("<IIBHH", 9, 0, 4, 0, 12) + b"\0\0\0\0\0\x04\x1c\0\x1c\0\x1c\0shop\0BEGIN"),
     ("parse_xa_prepare", struct.pack("<BIII", 1, 7, 2, 1) + b"x1b"),
     ("parse_incident", b"\1\0\4lost"),
     ("parse_gtid_tagged", b"\2" + bytes([(3 + len(_TAGGED)) << 1]) + b"\0" + _TAGGED),
