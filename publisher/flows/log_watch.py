@@ -28,8 +28,8 @@ _LEAST_GROWTH_S: Final = 2.0
 class Lag:
     """How far a flow is behind the end of the log; ``None`` = unknown.
 
-    ``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: of log, all shards.
-    ``transactions``: of the flow's shard.
+    ``seconds``: age of the oldest transaction that is not acknowledged; 0 where none of the flow's shard follows.
+    ``bytes``: of log, all shards. ``transactions``: of the flow's shard.
     """
 
     seconds: float
@@ -200,6 +200,8 @@ class LogWatch:
         oldest = (marker.committed_at_us if first.begin < place else 0) or first.oldest_us
         if stretches[-1].end < end:
             return Lag(_age(oldest or marker.committed_at_us, now), behind, None)
+        if all(shard not in stretch.transactions for stretch in after):
+            return Lag(0.0, behind, 0)  # the log grew, by nothing of the shard: by checkpoints, by other tables
         number = sum(stretch.transactions.get(shard, 0) for stretch in after[1:]) + self._part(first, shard, place)
         return Lag(_age(oldest or marker.committed_at_us, now), behind, number)
 

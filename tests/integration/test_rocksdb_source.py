@@ -314,6 +314,28 @@ def test_a_full_disk_under_what_is_kept_is_an_error_of_the_log_and_passes(
     assert read_log(source, latest).updates == []
 
 
+def test_a_full_disk_as_files_are_kept_names_the_folder_and_passes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = place.writer()
+    source = place.source()
+
+    def problems() -> str:
+        return " ".join(str(problem) for problem in source.status().problems)
+
+    with monkeypatch.context() as full:
+
+        def write_state(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr(history, "write_state", write_state)
+        churn(writer)
+        until(lambda: "cannot be used: No space left on device. Free space there" in problems(), problems)
+        assert "Errno" not in problems()
+    churn(writer)
+    until(lambda: not problems(), problems)
+
+
 def test_another_database_at_the_same_path_begins_another_history(place: Place) -> None:
     writer = place.writer()
     source = place.source()

@@ -65,7 +65,8 @@ _ONE_COPY = (
 )  # fmt: skip
 SETTINGS = {
     "mariadb, one copy": Setting(
-        "mariadb", ONE_COPY, 17, (*_ANYWHERE, *_ONE_COPY, "ZooKeeper killed"), ("owner frozen",)
+        "mariadb", ONE_COPY, 17, (*_ANYWHERE, *_ONE_COPY, "ZooKeeper killed", "host and ZooKeeper killed"),
+        ("owner frozen",)
     ),
     "mariadb, two copies": Setting(
         "mariadb", TWO_COPIES, 18, ("primary killed", "primary killed", "moved", "primary killed", *_ANYWHERE,
@@ -73,7 +74,8 @@ SETTINGS = {
         ("primary killed", "moved"),
     ),
     "postgres, one copy, three ZooKeepers": Setting(
-        "postgres", ONE_COPY, 15, ("leader killed", "host killed", "leader and host killed", *_ANYWHERE, *_ONE_COPY),
+        "postgres", ONE_COPY, 15, ("leader killed", "host killed", "leader and host killed", *_ANYWHERE, *_ONE_COPY,
+                                                     "host and ZooKeeper killed"),
         quorum=True,
     ),
 }  # fmt: skip
@@ -257,6 +259,23 @@ class Round:
         self.ensemble.start_host(owner)
         self.ensemble.await_standby(owner)
         return took
+
+    def _host_and_zookeeper_killed(self) -> float:
+        """All of ZooKeeper, at some moment of the other host's taking over."""
+        owner, other = self.sides()
+        since = time.monotonic()
+        self.ensemble.kill_host(owner)
+        self.ensemble.await_true(self._passed(self.chance.uniform(0, 2 * SESSION_S)), "the clock stands")
+        self._zookeeper_killed()
+        took = self._taken(other, since)
+        self.ensemble.start_host(owner)
+        self.ensemble.await_standby(owner)
+        return took
+
+    @staticmethod
+    def _passed(seconds: float) -> Callable[[], bool]:
+        until = time.monotonic() + seconds
+        return lambda: time.monotonic() >= until
 
     def _database_killed(self) -> None:
         self.ensemble.server.kill()

@@ -10,6 +10,7 @@ State on disk, under the folder given::
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -348,9 +349,15 @@ class WalKeeper:
             if self._history is not None:
                 self._history.files.wake()
         except (OSError, WormholeError) as error:
-            if str(error) != self._problem:
-                _log.error("%s", error)
-            self._problem = str(error)
+            problem = str(error) if isinstance(error, WormholeError) else self._unusable(error)
+            if problem != self._problem:
+                _log.error("%s", problem)
+            self._problem = problem
+
+    def _unusable(self, error: OSError) -> str:
+        what = f"{error.filename or self._folder} cannot be used: {error.strerror or error}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return f"{what}. {'Free space there' if full else 'Look at its owner and mode'}; it is tried again"
 
     def _look_for_others(self) -> None:
         other = self._claim.other()

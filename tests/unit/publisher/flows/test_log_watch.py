@@ -83,6 +83,18 @@ def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard() -
     assert log.watch.lag("log.t", log.start, 9.0).seconds == 8.0
 
 
+def test_a_log_that_grows_by_nothing_of_the_shard_makes_no_lag() -> None:
+    """PostgreSQL's does so by itself every few seconds: an idle flow was shown as far behind as its last update is
+    old."""
+    log = Log()
+    first = log.commit()
+    log.us = 50_000_000
+    end = log.commit("o")
+    log.read()
+    assert log.watch.lag("log.t", first, 51.0) == Lag(0.0, end.order.offset - first.order.offset, 0)
+    assert log.watch.lag("log.o", first, 51.0).seconds == 1.0
+
+
 def test_what_was_not_read_is_not_counted() -> None:
     log = Log()
     first, second = log.commit(), log.commit()
