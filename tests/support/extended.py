@@ -31,6 +31,7 @@ EXTENDED: Final = (
     "tests/system/test_failover_diverged.py",
     "tests/system/test_postgres_catch_up.py",
     "tests/system/test_relay.py",
+    "tests/system/test_rocksdb_disasters.py::test_a_full_disk_of_the_state_folder_stops_no_delivery_and_passes",
     "tests/system/test_server_replay.py",
     # Every value, type, collation and form of statement, compared with what the server says.
     "tests/integration/test_mixed_tables.py",

@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.support.rocks_disasters import World
 from tests.support.seed import SEED
+from tests.system.harness.ensemble import Application, Ensemble, Plan
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
 
@@ -32,3 +37,46 @@ def test_nothing_is_lost_in_silence_and_the_flow_comes_live_again(tmp_path: Path
         finally:
             world.close()
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """The publisher's state folder, on a disk of a mebibyte."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(state)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted here: root can")
+    yield state
+    subprocess.run(["umount", "-l", str(state)], check=True)
+
+
+def fill(junk: Path) -> None:
+    """Until not a byte is free."""
+    with pytest.raises(OSError, match="No space left"), junk.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+
+
+def test_a_full_disk_of_the_state_folder_stops_no_delivery_and_passes(small_disk: Path, tmp_path: Path) -> None:
+    ensemble = Ensemble(Plan({"good": Application({"good-1": {}})}, zookeeper=False), tmp_path)
+    publisher, junk = ensemble.publisher, small_disk / "junk"
+    try:
+        ensemble.start()
+        ensemble.tell("fill 20 64")
+        ensemble.await_all()
+        fill(junk)
+        ensemble.tell("fill 50 64")
+        ensemble.await_all()
+        publisher.await_output("is full: make space")
+        assert publisher.output.read_text().count("datamarkers cannot be stored") == 1
+        junk.unlink()
+        publisher.await_output("datamarkers are stored again")
+        publisher.kill()
+        publisher.start()
+        ensemble.tell("fill 50 64")
+        ensemble.await_all()
+        ensemble.check()
+        assert not ensemble.checkers["good"].losses
+    finally:
+        ensemble.close()
