@@ -1,12 +1,11 @@
 """``wormholectl``: the command line. It imports every other part, and only when a command needs it.
 
-One module per noun or command (``flows``, ``markers``, ``archive``, ``hosts``, ``config``, ``tail``, ...) declares it
-and carries it out; ``app`` joins them. Such a module is imported for ``--help`` too, so its functions import what takes
+One folder per noun, with its verbs in ``commands``, what it decides, and what it alone prints; a small noun is one
+module. ``app`` joins them. A module of commands is imported for ``--help`` too, so its functions import what takes
 long, and it does without ``from __future__ import annotations``: Typer would compile each annotation.
 
-Shared by several commands: ``options``, ``confirm``, ``flow_change``, ``host_status``, ``sources``,
-``errors`` (exceptions become messages and exit codes). ``wormhole.admin`` finds and asks publishers. ``why_lag``,
-``lag_verdict``, ``installation`` and ``redact`` decide without asking. ``show`` prints.
+What several nouns share is in ``shared`` (``options``, ``errors``, ``confirm``, ...), ``logs`` (a log at a URL) and
+``show`` (printing). ``wormhole.admin`` finds and asks publishers.
 """
 
 from __future__ import annotations

@@ -16,34 +16,24 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 from typer.models import CommandInfo, TyperInfo
 
 from wormhole import __version__
-from wormholectl import (
-    archive,
-    audit,
-    backfill,
-    config,
-    doctor,
-    exports,
-    filters,
-    flows,
-    hosts,
-    init,
-    lag,
-    markers,
-    models,
-    objects,
-    publishers,
-    relay,
-    replay,
-    run,
-    snapshots,
-    spark,
-    support_dump,
-    tail,
-    verify,
-    zookeeper,
-)
-from wormholectl.errors import GuardedGroup
+from wormholectl import archive, audit, exports, markers, objects, replay, snapshots, spark, zookeeper
+from wormholectl.backfill import commands as backfill
+from wormholectl.backfill import verify
+from wormholectl.config import commands as config
+from wormholectl.doctor import commands as doctor
+from wormholectl.doctor import support_dump
+from wormholectl.filters import commands as filters
+from wormholectl.flows import commands as flows
+from wormholectl.hosts import commands as hosts
+from wormholectl.init import commands as init
+from wormholectl.lag import commands as lag
+from wormholectl.models import commands as models
+from wormholectl.publishers import commands as publishers
+from wormholectl.relay import commands as relay
+from wormholectl.run import commands as run
+from wormholectl.shared.errors import GuardedGroup
 from wormholectl.show.printer import print_text
+from wormholectl.tail import commands as tail
 
 __all__ = ["ListedCommand", "RootGroup", "app"]
 

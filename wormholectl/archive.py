@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.errors import BROKEN, needs
-from wormholectl.options import (
+from wormholectl.shared.errors import BROKEN, needs
+from wormholectl.shared.options import (
     Archives,
     AsJson,
     Dataset,

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
-from wormholectl.errors import BROKEN, needs
-from wormholectl.options import Archives, AsJson, Master, Where, now, with_where
+from wormholectl.shared.errors import BROKEN, needs
+from wormholectl.shared.options import Archives, AsJson, Master, Where, now, with_where
 from wormholectl.show.printer import print_json, say_waiting
 
 __all__ = ["app"]

@@ -8,8 +8,8 @@ import typer
 
 from wormhole.model.errors import Retryable, UsageError
 from wormholectl.archive import ArchiveAt
-from wormholectl.errors import exit_code, message, needs
-from wormholectl.options import Archives, AsJson, Dataset, DryRun, Master, absolute, duration, grouped, now
+from wormholectl.shared.errors import exit_code, message, needs
+from wormholectl.shared.options import Archives, AsJson, Dataset, DryRun, Master, absolute, duration, grouped, now
 from wormholectl.show.exported import show_exported
 from wormholectl.show.printer import print_text, say_waiting
 from wormholectl.snapshots import Tables, Types, Until, by_table

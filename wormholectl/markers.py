@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
-from wormholectl.flow_change import change_flow
-from wormholectl.options import AsJson, FlowName, Where, Yes, duration, with_where
+from wormholectl.shared.flow_change import change_flow
+from wormholectl.shared.options import AsJson, FlowName, Where, Yes, duration, with_where
 
 __all__ = ["app"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from wormhole.model.errors import Fatal, UsageError
-from wormholectl.confirm import confirm
-from wormholectl.options import LOG_HELP, LogName, PasswordFile, Where, Yes, with_where
+from wormholectl.shared.confirm import confirm
+from wormholectl.shared.options import LOG_HELP, LogName, PasswordFile, Where, Yes, with_where
 from wormholectl.show.printer import print_text
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ class _Found(NamedTuple):
 def _found(url: str, where: Where, log: str, password_file: Path | None, tables: Sequence[str] = ()) -> _Found:
     from wormhole.config.datastores import installed
     from wormhole.config.passwords import without_password
-    from wormholectl.existing_rows import chosen_log
-    from wormholectl.sources import datastore_at, login_of
+    from wormholectl.logs.configured import chosen_log
+    from wormholectl.logs.sources import datastore_at, login_of
 
     found = datastore_at(url)
     known = chosen_log(found, url, where, log)

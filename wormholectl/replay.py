@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.errors import BROKEN, needs
-from wormholectl.options import Archives, AsJson, DryRun, Master, Where, absolute, duration, parsed, with_where
+from wormholectl.shared.errors import BROKEN, needs
+from wormholectl.shared.options import Archives, AsJson, DryRun, Master, Where, absolute, duration, parsed, with_where
 
 __all__ = ["app"]
 

@@ -9,8 +9,8 @@ import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.archive import ArchiveAt
-from wormholectl.errors import needs
-from wormholectl.options import Archives, AsJson, Dataset, Master, absolute, grouped, now
+from wormholectl.shared.errors import needs
+from wormholectl.shared.options import Archives, AsJson, Dataset, Master, absolute, grouped, now
 from wormholectl.show.printer import say_waiting
 
 if TYPE_CHECKING:

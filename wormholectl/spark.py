@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wormholectl.errors import needs
+from wormholectl.shared.errors import needs
 from wormholectl.show.printer import print_text, say_waiting
 
 __all__ = ["app"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.confirm import confirm
-from wormholectl.options import CoordinatorAt, Yes
+from wormholectl.shared.confirm import confirm
+from wormholectl.shared.options import CoordinatorAt, Yes
 from wormholectl.show.printer import print_table, print_text
 
 if TYPE_CHECKING:

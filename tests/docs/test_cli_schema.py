@@ -16,7 +16,7 @@ from tests.support.contenders import contending, is_there
 from tests.support.eventually import until
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import relay, status
-from tests.unit.wormholectl.show.test_updates import BYTES, update
+from tests.unit.wormholectl.tail.test_show import BYTES, update
 from wormhole.admin.admin_service import Answer
 from wormhole.coordination.port import LogGroup
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
@@ -27,7 +27,7 @@ from wormhole.model.values import Op
 from wormhole.ports.datastore import Standing
 from wormhole.wire.rows import encode_row
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.show.updates import gap_as_json, update_as_json
+from wormholectl.tail.show import gap_as_json, update_as_json
 
 PUBLISHERS = [
     ("publishers", "publishers"),
@@ -81,9 +81,9 @@ REPLAY = {
     "replay-ended",
     "replay-cancelled",
 }  # tests/unit/wormholectl/show/test_replays.py
-BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/test_backfill.py
-REPAIR = {"repair"}  # tests/unit/wormholectl/test_verify.py
-RELAY = {"relay-show", "relay-verify", "relay-trim"}  # tests/unit/wormholectl/test_relay.py
+BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/backfill/test_commands.py
+REPAIR = {"repair"}  # tests/unit/wormholectl/backfill/test_verify.py
+RELAY = {"relay-show", "relay-verify", "relay-trim"}  # tests/unit/wormholectl/relay/test_commands.py
 OF_SPARK = {
     "tables-exported",
     "tables-written",

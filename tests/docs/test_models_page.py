@@ -23,7 +23,7 @@ from tests.support.server_tail import Tail
 from wormhole.filters import Filter
 from wormhole.model.schema import Column, Schema
 from wormhole.wire.rows import encode_row
-from wormholectl.log_tail import Selected
+from wormholectl.tail.log_tail import Selected
 
 TABLE = """(id INT PRIMARY KEY, email VARCHAR(80) NOT NULL, born DATE, plan ENUM('free', 'paid') NOT NULL,
     tags SET('new', 'vip') NOT NULL, settings JSON)"""

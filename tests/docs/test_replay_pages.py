@@ -14,7 +14,7 @@ from scripts.tree import headings
 from tests.support.command_line import can_be_typed
 from tests.support.pages import Page
 from wormhole.config import parse
-from wormholectl.init_texts import Project, configuration
+from wormholectl.init.texts import Project, configuration
 
 PAGES = {name: Page(f"docs/{name}.md", {}) for name in ("replay", "archive", "tables", "export", "audit")}
 

@@ -11,7 +11,7 @@ import pytest
 
 from wormhole.coordination.up_data_folder import embedded_coordinator, up_folder
 from wormhole.model.errors import ConfigError
-from wormholectl.up_background import detached, down
+from wormholectl.run.background import detached, down
 
 NOBODY = 65534
 

@@ -50,7 +50,7 @@ _TEXTS = [
 ]
 _PROGRAM = f"""
 import sys
-from wormholectl.redact import Redactor
+from wormholectl.doctor.redact import Redactor
 from wormhole.config.passwords import without_password
 from wormhole.host.logs import _redacted
 redactor = Redactor()

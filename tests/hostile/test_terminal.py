@@ -42,10 +42,13 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.dead_letters import open_parcel
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import errors, options, top
 from wormholectl.app import app
-from wormholectl.show import live_log, printer, updates
+from wormholectl.lag import top
+from wormholectl.run import live_log
+from wormholectl.shared import errors, options
+from wormholectl.show import printer
 from wormholectl.show.replays import Teller
+from wormholectl.tail import show as updates
 
 _FORGED = "2026-01-01 00:00:00 [error    ] all is lost"
 HOSTILE = (

@@ -35,7 +35,7 @@ from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.host import logs
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 TOKEN = "5e" * 32
 

@@ -26,7 +26,7 @@ from tests.support.server_tail import Tail
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
 from wormhole.ports.datastore import Login
-from wormholectl.log_tail import Selected
+from wormholectl.tail.log_tail import Selected
 
 COLUMNS = r"""
 id BIGINT UNSIGNED PRIMARY KEY, tiny TINYINT NOT NULL, flag BOOL, bits BIT(9), made YEAR,

@@ -17,7 +17,7 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 from wormhole.wire.update import Update
-from wormholectl.log_tail import Selected
+from wormholectl.tail.log_tail import Selected
 
 _CHARACTERS = "éäøßşłčžōђяіґğאשبكٹΩάאสขაბաբ日本表ー～①ⅲ髙한국字幕𠮷😀€"
 _ALL_BYTES = 256

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.rocks_writer import RocksWriter
-from wormholectl.errors import DEBUG
+from wormholectl.shared.errors import DEBUG
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogReader
-from wormholectl import segment_stream
 from wormholectl.app import app
-from wormholectl.log_tail import TailEvents, TailOptions, open_log, tail_source
+from wormholectl.logs import segment_stream
+from wormholectl.logs.opened import open_log
+from wormholectl.tail.log_tail import TailEvents, TailOptions, tail_source
 
 
 class Tail:

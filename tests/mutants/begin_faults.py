@@ -7,26 +7,26 @@ from tests.mutants.runner import Fault
 BEGIN_FAULTS: list[Fault] = [
     Fault(
         name="init-writes-over-what-is-there",
-        file="wormholectl/init.py",
+        file="wormholectl/init/commands.py",
         old="    if present and not force:\n",
         new="    if False and present and not force:\n",
-        tests=("tests/unit/wormholectl/test_init.py",),
+        tests=("tests/unit/wormholectl/init/test_commands.py",),
         promise="init writes over nothing unless it is told to",
     ),
     Fault(
         name="init-keeps-the-password",
-        file="wormholectl/init.py",
+        file="wormholectl/init/commands.py",
         old="        source = found.configured_url(url, login)\n",
         new="        source = url\n",
-        tests=("tests/unit/wormholectl/test_init.py",),
+        tests=("tests/unit/wormholectl/init/test_commands.py",),
         promise="a password is written into no configuration",
     ),
     Fault(
         name="init-takes-a-database-for-a-pattern",
-        file="wormholectl/init_texts.py",
+        file="wormholectl/init/texts.py",
         old="glob.escape(project.database)",
         new="project.database",
-        tests=("tests/unit/wormholectl/test_init_texts.py",),
+        tests=("tests/unit/wormholectl/init/test_texts.py",),
         promise="the application of a database gets its tables and no others, whatever its name",
     ),
     Fault(

@@ -63,10 +63,10 @@ MONITOR_FAULTS: list[Fault] = [
     ),
     Fault(
         name="number-of-another-taken-down",
-        file="wormholectl/up_background.py",
+        file="wormholectl/run/background.py",
         old="        if process_started(pid) != started:\n            return False\n",
         new="",
-        tests=("tests/unit/wormholectl/test_up_background.py",),
+        tests=("tests/unit/wormholectl/run/test_background.py",),
         promise="`down` ends only the processes of its own `up`",
     ),
 ]

@@ -20,10 +20,10 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="tail-takes-silence-for-the-end",
-        file="wormholectl/segment_stream.py",
+        file="wormholectl/logs/segment_stream.py",
         old="                    silent(place, end.place)\n",
         new="                    return\n",
-        tests=("tests/unit/wormholectl/test_segment_stream.py",),
+        tests=("tests/unit/wormholectl/logs/test_segment_stream.py",),
         promise="tail --no-follow ends at the place where the log ended, not when nothing came for a while",
     ),
     Fault(

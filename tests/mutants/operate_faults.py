@@ -105,10 +105,10 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="no-time-is-no-lag",
-        file="wormholectl/why_lag.py",
+        file="wormholectl/lag/why.py",
         old=" else flow.lag_s > 0 or flow.lag_bytes > 0\n",
         new=" else flow.lag_s > 0\n",
-        tests=("tests/unit/wormholectl/test_why_lag.py::test_each_stage",),
+        tests=("tests/unit/wormholectl/lag/test_why.py::test_each_stage",),
         promise="a flow with log left to deliver is never reported as not behind",
     ),
     Fault(
@@ -116,7 +116,7 @@ OPERATE_FAULTS: list[Fault] = [
         file="wormhole/wire/lag.py",
         old="        return Lag(None, behind, None, why)\n",
         new="        return Lag(0.0, behind, None)\n",
-        tests=("tests/unit/wormholectl/show/test_flows.py", "tests/unit/wormholectl/test_lag_verdict.py"),
+        tests=("tests/unit/wormholectl/show/test_flows.py", "tests/unit/wormholectl/lag/test_verdict.py"),
         promise="log of unknown age is never shown as in time",
     ),
     Fault(
@@ -145,18 +145,18 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-publisher-without-its-log-is-ready",
-        file="wormholectl/up.py",
+        file="wormholectl/run/up.py",
         old="    return found.fault or found.state is State.STARTING\n",
         new="    return found.state is State.STARTING\n",
-        tests=("tests/unit/wormholectl/test_up.py", "tests/unit/wormholectl/test_conditions.py"),
+        tests=("tests/unit/wormholectl/run/test_up.py", "tests/unit/wormholectl/test_conditions.py"),
         promise="`up --detach` reports a log that cannot be read",
     ),
     Fault(
         name="a-copy-keeps-decimals-as-text",
-        file="wormholectl/init_copy_texts.py",
+        file="wormholectl/init/copy_texts.py",
         old='        return {"decimal": str(value)}\n',
         new="        return str(value)\n",
-        tests=("tests/unit/wormholectl/test_init_texts.py",),
+        tests=("tests/unit/wormholectl/init/test_texts.py",),
         promise="what `init` writes keeps every value with its type",
     ),
 ]

@@ -96,7 +96,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="shell-completes-anything",
-        file="wormholectl/options.py",
+        file="wormholectl/shared/options.py",
         old="    return [name for name in names if _PLAIN.fullmatch(name)]",
         new="    return [name for name in names if _PLAIN.match(name)]",
         tests=("tests/hostile/test_terminal.py",),
@@ -120,7 +120,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="redactor-quadratic-again",
-        file="wormholectl/redact.py",
+        file="wormholectl/doctor/redact.py",
         old="{{0,200}}?\\b(?:by|as|using)",
         new="*?\\b(?:by|as|using)",
         tests=("tests/hostile/test_redaction.py",),
@@ -128,10 +128,10 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="redactor-knows-no-signature-of-azure",
-        file="wormholectl/redact.py",
+        file="wormholectl/doctor/redact.py",
         old="shared[_-]?access[_-]?signature|\\bsig)",
         new="shared[_-]?access[_-]?signature)",
-        tests=("tests/unit/wormholectl/test_redact.py",),
+        tests=("tests/unit/wormholectl/doctor/test_redact.py",),
         promise="the usual forms of secrets are redacted",
     ),
     Fault(

@@ -12,7 +12,7 @@ from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer
 from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 
 def _answers() -> list[Answer]:

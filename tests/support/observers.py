@@ -23,9 +23,9 @@ from wormhole.config import parse
 from wormhole.coordination.port import HostRequest, MonitorInfo
 from wormhole.model.problem import Problem
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import up
-from wormholectl.host_status import Host
-from wormholectl.show import hosts
+from wormholectl.hosts import show as hosts
+from wormholectl.hosts.status import Host
+from wormholectl.run import up
 
 __all__ = ["ALL", "OBSERVERS", "OF_FLOWS", "OF_LOGS", "concerns", "reported", "running", "shown", "unreadable"]
 

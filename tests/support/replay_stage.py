@@ -16,7 +16,7 @@ from tests.system.harness.processes import Process
 from wormhole.admin import admin_service
 from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 
 class Stage(ABC):

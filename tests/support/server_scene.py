@@ -21,7 +21,7 @@ from tests.system.harness.processes import Process
 from wormhole.config import TlsFiles
 from wormhole.model.position import LogPosition
 from wormhole.wire.markers import marker_from_message
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 APPLICATIONS = {"cache": "cache-1", "search": "search-1"}
 SHARDS = ("db1.shop", "db1.stock")

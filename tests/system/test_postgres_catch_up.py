@@ -14,7 +14,7 @@ from tests.support.eventually import until
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from wormhole.admin import admin_service
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 

@@ -32,7 +32,7 @@ from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import ConfigError, MarkerStoreError, Retryable, SourceUnavailable, WormholeError
 from wormhole.ports.marker_store import StoredFlow
 from wormhole.wire.markers import marker_from_message
-from wormholectl.running_config import differences_from_running
+from wormholectl.config.running import differences_from_running
 
 LOG = ("shop", "main", "db1")
 

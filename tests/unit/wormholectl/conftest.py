@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fake_admin import FakeAdmin
-from wormholectl.errors import DEBUG
+from wormholectl.shared.errors import DEBUG
 
 
 @pytest.fixture(autouse=True)

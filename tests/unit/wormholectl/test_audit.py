@@ -16,7 +16,7 @@ from spark_replay.spark import session
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from wormhole.admin import admin_service
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 
 def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(

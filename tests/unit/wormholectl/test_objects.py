@@ -12,11 +12,11 @@ import pytest
 
 from publisher.sources.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
-from tests.unit.wormholectl.test_init import Terminal
+from tests.unit.wormholectl.init.test_commands import Terminal
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.findings import Report, Severity
 from wormhole.ports.datastore import Login, ServerObjects
-from wormholectl.errors import BROKEN
+from wormholectl.shared.errors import BROKEN
 
 URL = "mysql://app@db1:3306"
 MADE, DROPPED = "make it;", "drop it;"
@@ -161,7 +161,7 @@ def test_init_makes_them_on_yes(server: Server, monkeypatch: pytest.MonkeyPatch)
     assert f"Nothing was made. Run the statements, or: wormholectl objects create {URL} --log two" in out
     for answer in ("n\n", "y\n"):
         monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}"))
-        from wormholectl.init import _made
+        from wormholectl.init.commands import _made
 
         _made(MySqlDatastore(), URL, Login(), server.objects, False, URL)
     assert server.ran == [MADE]

@@ -28,7 +28,7 @@ from wormhole.host.trust import Trust
 from wormhole.ports.marker_store import FlowControl
 from wormhole.push.refusal import refusal_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 _SERVICE = "/wormhole.wire.v1.Admin/"
 PAUSE = request("pause")

@@ -14,7 +14,7 @@ from wormhole.host.local_admin import token_path
 from wormhole.model.errors import Fatal, StreamBroken, UsageError, WormholeError
 from wormhole.push.refusal import hint_metadata
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 STATUS = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db1", version="0.1.0")
 TOKEN = "ab" * 32

@@ -15,7 +15,7 @@ from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import CandidateInfo, Coordinator, HostRequest, LogGroup, PublisherInfo
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.errors import ConfigError, Retryable, StreamBroken, UsageError
-from wormholectl.options import Where
+from wormholectl.shared.options import Where
 
 
 def info(log: str, address: str) -> PublisherInfo:

@@ -9,9 +9,9 @@ from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
 from wormhole.admin.discovery import Drained
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.publishers.show import PUBLISHERS
 from wormholectl.show.flows import FLOWS
 from wormholectl.show.lists import show
-from wormholectl.show.publishers import PUBLISHERS
 
 
 def test_a_long_cause_is_printed_once_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:

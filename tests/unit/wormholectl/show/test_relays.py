@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.publisher_status import relay, status
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.publishers.show import PUBLISHERS
 from wormholectl.show.flows import FLOWS
-from wormholectl.show.publishers import PUBLISHERS
 from wormholectl.show.relays import relay_line, relay_lines, relay_object
 
 FULL = admin_pb2.Problem(text="the relay is full", hint="raise relay_budget")

@@ -1,0 +1,140 @@
+"""What every command about backfills does: changing several flows, watching them, and what changes left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import publisher_name
+from wormhole.model.errors import UsageError, WormholeError
+from wormhole.model.units import parse_rate
+from wormhole.wire.backfills import refused_tables
+from wormholectl.backfill.flows import tables_of, wait_until_ended
+from wormholectl.shared.confirm import confirm
+from wormholectl.shared.errors import BROKEN
+from wormholectl.shared.options import Where, parsed
+from wormholectl.show.backfills import (
+    FlowBackfill,
+    Progress,
+    is_complete,
+    show_backfills,
+    show_changed,
+    show_planned,
+)
+from wormholectl.show.printer import counted
+
+if TYPE_CHECKING:
+    from wormhole.admin import Admin, Change
+
+__all__ = ["after_of", "before_and_after", "change_each", "names_of", "notes_of", "rate_of", "start_each", "watch"]
+
+
+def start_each(
+    admin: Admin,
+    what: str,
+    flows: Sequence[str],
+    names: Sequence[str],
+    settings: Mapping[str, object],
+    *,
+    question: str,
+    yes: bool,
+    as_json: bool,
+) -> list[str]:
+    """Preview a start in each flow, show it, ask, and make it; returns the flows in which it began.
+
+    ``what``: the method of ``admin`` that starts it; ``names``: tables or patterns, empty for all. Raises
+    :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is changed.
+    """
+    application = flows[0].partition("/")[0]
+    chosen: dict[str, tuple[str, ...]] = dict.fromkeys(flows, ())
+
+    def begin(preview: bool) -> list[Change]:
+        each = {flow: {**settings, "tables": of_flow} for flow, of_flow in chosen.items()}
+        return change_each(admin, what, each, preview=preview)
+
+    if names:
+        # Without the filter: a flow that is not chosen may have no table with the columns that it tests.
+        unfiltered = {name: value for name, value in settings.items() if name != "where"}
+        listed = change_each(admin, what, dict.fromkeys(flows, unfiltered), preview=True)
+        chosen = tables_of(names, [after_of(one) for one in listed])
+    planned = begin(True)  # what is wrong is reported before any flow begins
+    _check_readable([after_of(one) for one in planned])
+    if not yes:
+        show_planned(application, [after_of(one) for one in planned], notes_of(planned), as_json)
+    confirm(question, yes)
+    made = begin(False)
+    show_changed(application, "start", before_and_after(made), notes_of(made), made=True, as_json=as_json)
+    return list(chosen)
+
+
+def _check_readable(planned: Sequence[FlowBackfill]) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` where no flow has a table whose rows can be read."""
+    statuses = [one.status for one in planned if one.status is not None]
+    refused = [table for status in statuses for table in refused_tables(status)]
+    if refused and len(refused) == sum(len(status.progress) for status in statuses):
+        first = refused[0]
+        raise UsageError(f"the rows of {first.table} cannot be read: {first.refused.text}", hint=first.refused.hint)
+
+
+def change_each(
+    admin: Admin, what: str, settings: Mapping[str, Mapping[str, object]], *, preview: bool
+) -> list[Change]:
+    """A change of several flows, with the settings of each. An error says how many flows were changed before it."""
+    done: list[Change] = []
+    for flow, of_flow in settings.items():
+        try:
+            done.append(getattr(admin, what)(flow, preview=preview, **of_flow))
+        except WormholeError as error:
+            if done and not preview:
+                error.message += f" ({flow}; {counted(len(done), 'other flow')} changed before it)"
+            raise
+    return done
+
+
+def after_of(change: Change) -> FlowBackfill:
+    """The flow's backfill after the change."""
+    status = change.after.backfill if change.after.HasField("backfill") else None
+    return FlowBackfill(publisher_name(change.publisher), change.flow, status)
+
+
+def before_and_after(changes: Sequence[Change]) -> list[tuple[FlowBackfill, FlowBackfill]]:
+    """The backfill of each flow before and after its change."""
+    found = []
+    for change in changes:
+        after = after_of(change)
+        status = change.before.backfill if change.before.HasField("backfill") else None
+        found.append((FlowBackfill(after.publisher, after.flow, status), after))
+    return found
+
+
+def notes_of(changes: Sequence[Change]) -> list[str]:
+    """What the publishers remarked, each remark once."""
+    return list(dict.fromkeys(note for change in changes for note in change.notes))
+
+
+def watch(where: Where, application: str, as_json: bool, flows: Collection[str] = ()) -> int:
+    """Show the progress until every backfill has ended, of all flows or only of ``flows``.
+
+    Returns 1 where a table was not sent as a whole, or where a verification left a difference.
+    """
+    progress = Progress(application, as_json=as_json)
+    ended = wait_until_ended(lambda: admin_service.ask(where), application, progress.show, flows=flows)
+    progress.close()
+    show_backfills(ended, (), as_json)
+    return 0 if all(one.status is not None and is_complete(one.status) for one in ended) else BROKEN
+
+
+def names_of(tables: Sequence[str] | None) -> tuple[str, ...]:
+    """The option ``--tables``: repeats and commas."""
+    return tuple(one.strip() for given in tables or () for one in given.split(",") if one.strip())
+
+
+def rate_of(text: str) -> float | None:
+    """The option ``--rate`` in bytes per second; ``None``: not given."""
+    if not text:
+        return None
+    rate = parsed(parse_rate, "--rate", text, "4MiB/s")
+    if not rate:
+        raise UsageError("--rate 0: no row would ever be sent", hint="leave out --rate, or `backfill pause`")
+    return rate

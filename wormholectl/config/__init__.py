@@ -1,0 +1,1 @@
+"""The noun ``config``: files, what is stored, and who changed that."""

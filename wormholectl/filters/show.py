@@ -1,0 +1,96 @@
+"""A filter and its effect on a log, as text and as an object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wormhole.filters import Filter, explain
+from wormhole.filters.capabilities import needs_of
+from wormhole.filters.tree import Expr, leaves, write
+from wormholectl.filters.effect import Effect, TableEffect
+from wormholectl.show.printer import print_table, print_text, size
+
+__all__ = ["effect_object", "show_effect"]
+
+
+def _tests(normal: Expr) -> list[tuple[str, str]]:
+    """Each test of a filter once, and what it needs."""
+    return [(write(leaf), needs_of(leaf)) for leaf in dict.fromkeys(leaves(normal))]
+
+
+def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """The filter as it was read, its effect and warnings about it, for programs."""
+    return {
+        "filter": wanted.text,
+        "normal": explain(wanted),
+        "hash": wanted.hash,
+        "tests": [{"test": test, "needs": needs} for test, needs in _tests(wanted.normal)],
+        "columns": list(wanted.projection.columns),
+        "mask": dict(wanted.projection.mask),
+        "warnings": list(warnings),
+        "log": None
+        if found is None
+        else {
+            "updates": found.updates,
+            "from": None if found.begin is None else str(found.begin),
+            "to": None if found.end is None else str(found.end),
+            "tables": [
+                {
+                    "table": one.table,
+                    "updates": one.updates,
+                    "kept": one.kept,
+                    "key_only": one.key_only,
+                    "dropped": one.updates - one.kept,
+                    "bytes": one.bytes,
+                    "sent_bytes": one.sent_bytes,
+                    "bad_values": one.bad_values,
+                }
+                for one in found.tables
+            ],
+        },
+    }
+
+
+def show_effect(wanted: Filter, found: Effect | None) -> None:
+    """The filter as it was read, and a table of its effect."""
+    print_text(f"read as  {explain(wanted)}")
+    print_text(f"hash     {wanted.hash}")
+    tests = _tests(wanted.normal)
+    width = max((len(test) for test, _ in tests), default=0)
+    for test, needs in tests:
+        print_text(f"  {test.ljust(width)}  needs {needs}")
+    if wanted.projection.columns:
+        print_text(f"columns  {', '.join(wanted.projection.columns)}, and keys")
+    if wanted.projection.mask:
+        print_text(f"mask     {', '.join(f'{name} = {how}' for name, how in wanted.projection.mask.items())}")
+    if wanted.formats and any(needs == "the value" for _, needs in tests):
+        print_text(
+            "the log has no row before a change: an update that does not pass now comes with its key only, marked left"
+        )
+    if found is None:
+        return
+    if not found.updates:
+        print_text("the log holds no updates")
+        return
+    print_text(f"the last {found.updates:,} updates, {found.begin} to {found.end}:")
+    everything = TableEffect("all")
+    for one in found.tables:
+        for name in ("updates", "kept", "key_only", "bytes", "sent_bytes", "bad_values"):
+            setattr(everything, name, getattr(everything, name) + getattr(one, name))
+    rows = [_row(one) for one in (*found.tables, *((everything,) if len(found.tables) > 1 else ()))]
+    print_table(("TABLE", "UPDATES", "KEPT", "KEY ONLY", "DROPPED", "BYTES", "SENT", "SAVED", "BAD VALUES"), rows, "")
+
+
+def _row(one: TableEffect) -> tuple[str, ...]:
+    saved = one.bytes - one.sent_bytes
+    counts = (one.updates, one.kept, one.key_only, one.updates - one.kept)
+    share = f"{100 * saved / one.bytes:.0f}%" if one.bytes else "-"
+    return (
+        one.table,
+        *(f"{count:,}" for count in counts),
+        size(one.bytes),
+        size(one.sent_bytes),
+        f"{size(saved)} ({share})",
+        f"{one.bad_values:,}",
+    )

@@ -1,0 +1,1 @@
+"""The noun ``flows``, and ``flows dead-letters``."""

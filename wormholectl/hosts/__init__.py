@@ -1,0 +1,1 @@
+"""The noun ``hosts`` and the verb ``drain``."""

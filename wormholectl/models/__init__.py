@@ -1,0 +1,1 @@
+"""``wormholectl models``: Python classes of a database's tables."""

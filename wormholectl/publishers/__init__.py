@@ -1,0 +1,1 @@
+"""The nouns ``publishers``, ``shards``, ``caravans`` and ``subscribers``, and who owns a log."""

@@ -1,0 +1,1 @@
+"""``up``, ``down``, ``publisher run`` and ``monitor run``: the processes that an operator starts here."""

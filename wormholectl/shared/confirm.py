@@ -1,0 +1,31 @@
+"""The question before something is changed."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from wormhole.model.errors import UsageError
+from wormholectl.shared.errors import BROKEN
+from wormholectl.show.printer import print_text
+
+__all__ = ["confirm"]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Return when the person at the terminal says yes, or ``yes`` was given; ends the command with 1 when they say no.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where nobody can be asked.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was changed: nobody can be asked, since standard input is no terminal",
+            hint="repeat it with --yes if the change is meant",
+        )
+    print_text(f"{question} [y/N] ", end="", error=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        print_text("nothing was changed", error=True)
+        raise typer.Exit(BROKEN)

@@ -1,0 +1,1 @@
+"""``wormholectl tail``: a log's updates as they are committed."""

@@ -1,0 +1,209 @@
+"""``wormholectl tail``: a log's updates as they are committed, with nothing but the log.
+
+A reader of its own in a thread hands segments over a queue of bounded length, so that Ctrl-C ends at once whatever the
+reader waits for. All it keeps is in a temporary folder; a publisher of the same log does not notice it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from wormhole.filters import Filter
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceSilent, SourceUnavailable, WormholeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Segment
+from wormhole.ports.datastore import Datastore
+from wormhole.ports.log_source import LogReader, LogSource
+from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.endings import Endings
+from wormhole.wire.update import Batch, Update
+from wormholectl.filters import lacking_columns
+from wormholectl.logs.opened import open_log
+from wormholectl.logs.segment_stream import SILENCE_S, End, read_segments
+from wormholectl.logs.sources import datastore_at, login_of
+
+__all__ = ["Places", "Selected", "TailEvents", "TailOptions", "tail", "tail_source"]
+
+
+@dataclass(frozen=True, slots=True)
+class TailOptions:
+    """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after so many updates;
+    ``None``: do not.
+
+    ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began,
+    however long that takes.
+    """
+
+    filter: Filter
+    start: str = "latest"
+    limit: int | None = None
+    follow: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TailEvents:
+    """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates
+    that are in the log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited
+    for: nothing came for 10 s and the end is not reached, or a reader broke and is opened again. ``warning`` gets one
+    about the filter.
+    """
+
+    update: Callable[[Update], None]
+    gap: Callable[[LogGap, LogPosition], None]
+    opened: Callable[[Datamarker], None] = lambda marker: None
+    broken: Callable[[DecodeError], None] = lambda error: None
+    waiting: Callable[[str], None] = lambda sentence: None
+    warning: Callable[[str], None] = lambda sentence: None
+
+
+@dataclass(slots=True)
+class Places:
+    """Places of a log for people. ``base``: what its ``datastore`` calls the files of the log, once it is open."""
+
+    datastore: Datastore | None = None
+    base: str = ""
+
+    def native(self, place: LogPosition) -> str:
+        """The place as the datastore's own tools write it; empty: they write it as we do."""
+        return "" if self.datastore is None else self.datastore.native_place(place, self.base)
+
+    def shown(self, place: LogPosition) -> str:
+        """The place as we write it, and as the datastore does."""
+        native = self.native(place)
+        return f"{place} ({native})" if native else str(place)
+
+
+def tail(
+    url: str,
+    options: TailOptions,
+    events: TailEvents,
+    password_file: Path | None = None,
+    places: Places | None = None,
+) -> int:
+    """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
+    found = datastore_at(url)
+    options.filter.check(found.capabilities)
+    places = places or Places()
+    login = login_of(url, password_file)
+    with suppress(WormholeError):  # what is wrong with the account or the server, the tail itself reports
+        for examine in (lacking_columns.no_table, lacking_columns.of_log):
+            for sentence in examine(options.filter, url, login):
+                events.warning(sentence)
+    with open_log(url, login) as source:
+        places.datastore, places.base = found, source.status().base
+        return tail_source(source, options, events, places)
+
+
+def tail_source(
+    source: LogSource,
+    options: TailOptions,
+    events: TailEvents,
+    places: Places | None = None,
+) -> int:
+    """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
+
+    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`;
+    an error on the way names the place to go on from.
+    """
+
+    places = places or Places()
+
+    def silent(place: LogPosition, to: LogPosition | None) -> None:
+        until = "" if to is None else f", and the log goes on to {places.shown(to)}"
+        problems = map(str, source.status().problems)
+        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {places.shown(place)}{until}", *problems)))
+
+    marker = source.locate(options.start)
+    end = None if options.follow else End(source)
+    reader = source.open(marker)
+    events.opened(marker)
+    shown = 0
+    ahead = 0  # updates behind the marker that an earlier reader has shown: of a transaction that comes in pieces
+    while True:
+        behind = 0  # updates behind the marker that this reader has read
+        arrived = False
+        with closing(read_segments(reader, marker, end, silent)) as segments:
+            try:
+                selected = Selected(options.filter)
+                for segment in segments:
+                    arrived = True
+                    if segment.gap is not None and not ahead:
+                        events.gap(segment.gap, segment.begin)
+                    for error in segment.broken.values():
+                        events.broken(error)
+                    for update in selected.of(segment):
+                        behind += 1
+                        if behind <= ahead:
+                            continue
+                        events.update(update)
+                        shown += 1
+                        if shown == options.limit:
+                            return shown
+                    if segment.marker is not None:
+                        marker, behind, ahead = segment.marker, 0, 0
+                    ahead = max(ahead, behind)
+                return shown
+            except SourceUnavailable as broken:
+                if not arrived and not isinstance(broken, SourceSilent):
+                    raise _unfinished(broken, marker, places) from broken
+                events.waiting(f"{broken.message}; it is opened again at {places.shown(marker.order)}")
+            except (Diverged, PositionPurged) as lost:
+                raise _unfinished(lost, marker, places) from lost
+        reader = _opened_again(source, marker, events, places)
+
+
+def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents, places: Places) -> LogReader:
+    """A reader at ``marker``, once the source answers.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached.
+    """
+    while True:
+        try:
+            return source.open(marker)
+        except SourceSilent as silent:  # it waited for the answer
+            events.waiting(silent.message)
+        except (SourceUnavailable, Diverged, PositionPurged) as error:
+            raise _unfinished(error, marker, places) from error
+
+
+def _unfinished(error: WormholeError, marker: Datamarker, places: Places) -> WormholeError:
+    """The error, with the place to go on from."""
+    place = marker.order
+    if isinstance(error, SourceUnavailable):
+        return SourceUnavailable(error.message, hint=f"once it is back, --from {place} goes on where this ended")
+    error.hint = f"everything up to {places.shown(place)} was shown; --from earliest shows what the log holds now"
+    return error
+
+
+class Selected:
+    """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a
+    transaction is marked as such, also where the transaction comes in pieces and the filter drops its end.
+    """
+
+    def __init__(self, wanted: Filter) -> None:
+        self._wanted = wanted
+        self._endings: dict[str, Endings] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def of(self, segment: Segment) -> Iterator[Update]:
+        """Those of the next segment."""
+        for shard, run in segment.runs.items():
+            found = self._wanted.select(run)
+            body = build_body(run, segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only)
+            if body is None:
+                continue
+            self._schemas.update((schema.id, schema) for schema in run.schemas)
+            endings = self._endings.setdefault(shard, Endings())
+            yield from self._updates(shard, endings.pass_on(body.data, unfinished=body.unfinished))
+        if segment.marker is not None:
+            for shard, endings in self._endings.items():
+                if (last := endings.release()) is not None:
+                    yield from self._updates(shard, last)
+
+    def _updates(self, shard: str, body: bytes) -> Iterable[Update]:
+        return Batch(parse_body(body), shard, 0, False, self._schemas.__getitem__).updates()
