@@ -14,7 +14,7 @@ __all__ = ["WORK_PER_S", "Reading", "TokenBucket", "arrival_work"]
 
 WORK_PER_S: Final = 1_000_000
 """Work, as `PushSession.work` counts it, in a second of processor time."""
-_MESSAGE_WORK: Final = 100  # gRPC, of a message that holds next to nothing: measured 50 to 170 microseconds
+_MESSAGE_WORK: Final = 200  # gRPC, of the smallest: measured 50 microseconds where many wait, 260 where each wakes it
 _BYTES_OF_WORK: Final = 1024  # gRPC, of a large one: measured 0.5 to 1 microsecond for each KiB
 _WORK_PER_S: Final = 500_000  # of all streams together
 _MOST_PER_S: Final = 100_000  # of one

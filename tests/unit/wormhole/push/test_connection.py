@@ -138,7 +138,7 @@ async def test_what_the_subscriber_sent_is_accounted_apart_from_all_other_work(
 
 @pytest.mark.parametrize("size", [0, 2_000_000])
 async def test_what_arrives_is_charged_before_anything_is_made_of_it(subscriber: ScriptedSubscriber, size: int) -> None:
-    """gRPC takes 50 microseconds and more for the smallest message, and about one for each KiB."""
+    """gRPC takes 50 to 260 microseconds for the smallest message, and about one for each KiB."""
     owner, rests = Owner(clock=Clock(processor=lambda: 0.0)), list[int]()
     run = await welcomed(owner, subscriber)
     before, heard_at = owner.traffic.charged, owner.connection.heard_at
