@@ -2,23 +2,24 @@
 
 The way of one update through this package::
 
-    server         the gRPC service that the publisher dials; bytes only
-    publishers     which publishers are connected, as the log shows it
-    connection     one stream joined to the flows that it feeds
-    session        pure: frames in, events out; answers in, frames out   (flow: one epoch of a flow; outbox)
-    shards         which epoch of which shard is at work in this process
-    flow_worker    one epoch of a flow at work   (epoch: its state; acks: pure; flow_port: where its answers go)
-      callbacks    runs the callbacks within their time limit     (parallel; keyorder: pure; watchdog, meter)
-      recovery     one failed: another try, a rollback, parking, or a halt   (retry: pure)
-      parking      stores an update in place of its callback                 (gate: pure)
-      backfill_calls   reports the ends of ranges and tables of existing rows  (backfill: pure)
-    schemas        which schema each table has, and where it changes: pure
-    arrow          makes Arrow columns of updates, where pyarrow is installed
-    handlers       which callbacks the application overrides, on the loop or in a thread     (router: by table)
-    tracing        a span for each batch, where OpenTelemetry is installed
+    server    push_server     the gRPC service that the publisher dials; bytes only
+              connection      one stream joined to the flows that it feeds   (epoch_records; publishers: its log lines)
+    stream    session         pure: frames in, events out; answers in, frames out     (flow: one epoch of it; outbox)
+    work      shards          which epoch of which shard is at work in this process
+              flow_worker     one epoch of a flow at work     (acks, schemas: pure; parallel, keyorder; tracing)
+              recovery        one callback failed: another try, a rollback, parking, or a halt
+              parking         stores an update in place of its callback
+              backfill_calls  reports the ends of ranges and tables of existing rows
+    verify    verifying       compares rows in place of their delivery     (comparing, findings: pure; source_keys)
+    calls     handlers        which callbacks the application overrides, on the loop or in a thread
+              callbacks       runs them within their time limit     (epoch: what they share; watchdog, meter)
+              gate, retry     pure: whether one is called, and called again     (failure_report: what the log shows)
+    options                   what the application sets, and which publishers that admits
 
-``runner`` joins them; ``iteration`` yields updates to a loop; ``testing`` drives them without a network; ``models``
-makes objects of rows. It imports ``wormhole`` and nothing else of ours.
+Beside the rooms is what applications use: ``subscriber``, ``router``, ``models``, ``arrow`` and ``backfill``, which has
+the ends of ranges and tables; ``runner`` joins the rooms, ``running`` is a subscriber that is up, ``metrics`` its
+figures, ``iteration`` yields updates to a loop, and ``testing`` drives flows without a network. The package imports
+``wormhole`` and nothing else of ours.
 """
 
 from importlib import import_module
@@ -27,8 +28,7 @@ from typing import TYPE_CHECKING
 import wormhole  # noqa: F401 - first, because it reports a Python that is too old
 from subscriber_sdk.backfill import Key, KeyRange, ScanEnd
 from subscriber_sdk.iteration import transactions, updates
-from subscriber_sdk.options import SubscriberOptions
-from subscriber_sdk.retry import RetryPolicy
+from subscriber_sdk.options.subscriber_options import RetryPolicy, SubscriberOptions
 from subscriber_sdk.router import Router
 from subscriber_sdk.runner import Running, run, serve
 from subscriber_sdk.subscriber import (

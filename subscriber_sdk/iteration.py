@@ -9,8 +9,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, Unpack
 
-from subscriber_sdk.epoch import LoopLeft
-from subscriber_sdk.options import SubscriberOptions, read_options
+from subscriber_sdk.calls.epoch import LoopLeft
+from subscriber_sdk.options.subscriber_options import SubscriberOptions, read_options
 from subscriber_sdk.runner import serve
 from subscriber_sdk.subscriber import NoticeKind, ShardNotice, Subscriber
 from wormhole.model.position import Datamarker

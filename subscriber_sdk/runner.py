@@ -13,14 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.calls.handlers import Handlers
 from subscriber_sdk.metrics import samples
-from subscriber_sdk.options import ANY_PORT, Options, SubscriberOptions, read_options
-from subscriber_sdk.retry import RetryPolicy
+from subscriber_sdk.options.subscriber_options import ANY_PORT, Options, RetryPolicy, SubscriberOptions, read_options
 from subscriber_sdk.running import Running
-from subscriber_sdk.server import PushServer
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.server.push_server import PushServer
 from subscriber_sdk.subscriber import Subscriber
+from subscriber_sdk.work.shards import Shards
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.host.logs import configure_if_unset

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from subscriber_sdk.options import Options
-from subscriber_sdk.server import PushServer
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.options.subscriber_options import Options
+from subscriber_sdk.server.push_server import PushServer
+from subscriber_sdk.work.shards import Shards
 
 __all__ = ["Running"]
 

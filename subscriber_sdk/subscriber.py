@@ -8,7 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from subscriber_sdk.backfill import Key, KeyRange, ScanEnd
-from subscriber_sdk.gate import ParkRefused
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Column, Schema
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind"]
-__all__ += ["SchemaChange", "ShardNotice", "Subscriber"]
+__all__ += ["ParkRefused", "SchemaChange", "ShardNotice", "Subscriber"]
 
 
 class NoticeKind(Enum):
@@ -137,6 +136,10 @@ class AckLater:
     def __post_init__(self) -> None:
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"AckLater({self.seconds}): a positive number of seconds is needed")
+
+
+class ParkRefused(Exception):  # noqa: N818 - the publisher's answer
+    """The publisher does not store the update; the message has the reason and the next step."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,11 +10,11 @@ The way of one update, top to bottom; each edge has one type::
        |  wormhole/push/session       pure: which frame goes next, what an answer means
        |  publisher/push/stream       one gRPC stream per subscriber
        v  --------------------- network ---------------------
-       |  subscriber_sdk/server       the gRPC service that the publisher dials
-       |  subscriber_sdk/session      pure: epochs, order, duplicates
-       |  subscriber_sdk/flow_worker     the user's callback
+       |  subscriber_sdk/server/push_server  the gRPC service that the publisher dials
+       |  subscriber_sdk/stream/session      pure: epochs, order, duplicates
+       |  subscriber_sdk/work/flow_worker    the user's callback
        v
-          subscriber_sdk/acks         pure: finished work -> highest contiguous place
+          subscriber_sdk/work/acks           pure: finished work -> highest contiguous place
     datamarkers travel back: acks -> session -> flow -> publisher/stores/markers (durable)
 
 The rooms of this package, from the bottom: ``model`` and ``metrics``; ``wire`` and ``formats``; ``ports``, ``audit``

@@ -15,7 +15,7 @@ from spark_replay.archive.compactor import Compactor
 from spark_replay.archive.store import store_of
 from subscriber_sdk import RetryPolicy, Running, SubscriberOptions, serve
 from subscriber_sdk.metrics import samples
-from subscriber_sdk.options import read_options
+from subscriber_sdk.options.subscriber_options import read_options
 from wormhole.admin.client import Admin
 from wormhole.config import Config
 from wormhole.host import allocator

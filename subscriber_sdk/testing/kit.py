@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, Unpack
 
 from subscriber_sdk.backfill import Key
-from subscriber_sdk.flow_worker import FlowWorker
-from subscriber_sdk.options import Options, SubscriberOptions, read_options
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.options.subscriber_options import Options, SubscriberOptions, read_options
 from subscriber_sdk.subscriber import FlowHalted, LossDecision, Subscriber
 from subscriber_sdk.testing.backfill import as_key, chunk_end, key_of, key_schema, read_rows
 from subscriber_sdk.testing.changes import Change, body_of
@@ -18,6 +16,8 @@ from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
 from subscriber_sdk.testing.letters import KitLetters
 from subscriber_sdk.testing.publisher import ScriptedPublisher, frames, marker_at
 from subscriber_sdk.testing.verification import Reports
+from subscriber_sdk.work.flow_worker import FlowWorker
+from subscriber_sdk.work.shards import Shards
 from wormhole.model.errors import HandlerFailed, UsageError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from subscriber_sdk.admission import Admission
-from subscriber_sdk.connection import Connection
-from subscriber_sdk.options import Options
-from subscriber_sdk.session import Session
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.options.admission import Admission
+from subscriber_sdk.options.subscriber_options import Options
+from subscriber_sdk.server.connection import Connection
+from subscriber_sdk.stream.session import Session
+from subscriber_sdk.work.shards import Shards
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import UpdatePlace, place_to_message

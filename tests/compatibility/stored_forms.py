@@ -94,10 +94,10 @@ from spark_replay.tables.columns import TableColumn
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.newest import LogSchema
 from spark_replay.tables.updates import UpdatesFile
-from subscriber_sdk.admission import Admission
 from subscriber_sdk.arrow import BatchInfo, RecordBatches
-from subscriber_sdk.events import Assigned
-from subscriber_sdk.session import Session
+from subscriber_sdk.options.admission import Admission
+from subscriber_sdk.stream.events import Assigned
+from subscriber_sdk.stream.session import Session
 from tests.support.archives import CUSTOMERS, Change, gone, put, row, segments, tx, write_archive
 from tests.support.clocks import ScriptedClock
 from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind, moved_page

@@ -21,7 +21,7 @@ import yaml
 from compose_spec import PyCompose
 
 from scripts.prepare import ROOT
-from subscriber_sdk.options import read_options
+from subscriber_sdk.options.subscriber_options import read_options
 from tests.support.command_line import can_be_typed
 from tests.support.eventually import PATIENCE_S
 from wormhole.config import parse

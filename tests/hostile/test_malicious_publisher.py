@@ -19,9 +19,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from subscriber_sdk import Subscriber, Update, epoch_records, serve
-from subscriber_sdk.budget import FLOW_BYTES, STREAM_BYTES
+from subscriber_sdk import Subscriber, Update, serve
 from subscriber_sdk.runner import Running
+from subscriber_sdk.server import epoch_records
+from subscriber_sdk.stream.budget import FLOW_BYTES, STREAM_BYTES
 from subscriber_sdk.testing import frames, marker_at
 from tests.support.certificates import Authority
 from tests.support.dialled import Dialler, dialled

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from subscriber_sdk.admission import Admission
-from subscriber_sdk.events import Assigned, BatchArrived, MarkerArrived, Revoked
-from subscriber_sdk.events import Event as SubscriberEvent
-from subscriber_sdk.events import Welcomed as Accepted
-from subscriber_sdk.session import Session
+from subscriber_sdk.options.admission import Admission
+from subscriber_sdk.stream.events import Assigned, BatchArrived, MarkerArrived, Revoked
+from subscriber_sdk.stream.events import Event as SubscriberEvent
+from subscriber_sdk.stream.events import Welcomed as Accepted
+from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import body_of, marker_at, update
 from wormhole.push.session import Acked, Opened, Progressed, PushSession, Released, Welcomed
 from wormhole.push.session import Event as PublisherEvent

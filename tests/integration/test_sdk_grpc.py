@@ -114,7 +114,7 @@ async def test_a_publisher_that_is_gone_is_missed(
     _, running = served
     async with dialled(running.address) as publisher:
         await publisher.open()
-        monkeypatch.setattr("subscriber_sdk.publishers._PATIENCE_S", 0.0)
+        monkeypatch.setattr("subscriber_sdk.server.publishers._PATIENCE_S", 0.0)
     missing = f"no publisher is connected to subscriber app/one at {running.address}"
     await eventually(lambda: missing in caplog.text, "the warning")
 

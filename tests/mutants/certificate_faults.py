@@ -43,7 +43,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="revoked-stream-goes-on",
-        file="subscriber_sdk/server.py",
+        file="subscriber_sdk/server/push_server.py",
         old="                watching = self._watch(stream, context)\n",
         new="                pass\n",
         tests=_HOSTILE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_CALLS = "tests/unit/subscriber_sdk/test_backfill_calls.py"
+_CALLS = "tests/unit/subscriber_sdk/work/test_backfill_calls.py"
 _POSTGRES = "tests/unit/publisher/sources/postgres"
 _ARCHIVE = "tests/unit/spark_replay/archive/test_existing_rows.py"
 
@@ -20,19 +20,19 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="scan-end-before-the-last-rows",
-        file="subscriber_sdk/acks.py",
+        file="subscriber_sdk/work/acks.py",
         old="            waiting.append(item)\n            if isinstance(item, BatchItem):\n",
         new="            (waiting.appendleft if isinstance(item, ScanEndItem) else waiting.append)(item)\n"
         "            if isinstance(item, BatchItem):\n",
         tests=(
             f"{_CALLS}::test_an_end_waits_for_every_callback_before_it_and_is_acknowledged_after",
-            "tests/unit/subscriber_sdk/test_acks.py",
+            "tests/unit/subscriber_sdk/work/test_acks.py",
         ),
         promise="on_scan_end runs after the callbacks of the table's last rows have returned",
     ),
     Fault(
         name="settled-behind-an-end-that-failed",
-        file="subscriber_sdk/acks.py",
+        file="subscriber_sdk/work/acks.py",
         old="        return bool(self._running) or self._single is not None\n",
         new="        return bool(self._running)\n",
         tests=(f"{_CALLS}::test_a_datamarker_is_not_settled_behind_an_end_that_failed_as_the_flow_went",),
@@ -40,15 +40,15 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="parked-rows-deleted-at-the-end",
-        file="subscriber_sdk/backfill_calls.py",
-        old="self._generation, parked, item.rows)",
-        new="self._generation, frozenset(), item.rows)",
+        file="subscriber_sdk/work/backfill_calls.py",
+        old="self._generation, parked, rows)",
+        new="self._generation, frozenset(), rows)",
         tests=(f"{_CALLS}::test_a_row_that_is_parked_is_not_deleted_at_the_end",),
         promise="nothing live is deleted: a row whose update is parked was not received",
     ),
     Fault(
         name="end-amid-a-transaction-is-taken",
-        file="subscriber_sdk/flow.py",
+        file="subscriber_sdk/stream/flow.py",
         old="        if self._unfinished:\n",
         new="        if self._unfinished and not kind:\n",
         tests=("tests/unit/subscriber_sdk/test_backfill.py::test_an_end_comes_amid_no_transaction",),
@@ -56,7 +56,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="existing-rows-are-counted-as-changes",
-        file="subscriber_sdk/counts.py",
+        file="subscriber_sdk/stream/counts.py",
         old="    if not count or len(reads) == len(body.sources):\n        return {}\n    if reads:\n",
         new="    if not count:\n        return {}\n    if False and reads:\n",
         tests=(f"{_CALLS}::test_rows_of_a_backfill_are_in_no_delivery_count",),

@@ -37,11 +37,11 @@ FAULTS: list[Fault] = [
     # --- at least once ---------------------------------------------------------------------------------------------
     Fault(
         name="acknowledged-before-the-callback",
-        file="subscriber_sdk/flow_worker.py",
+        file="subscriber_sdk/work/flow_worker.py",
         old="            self._keep(item)\n            self._stir()\n",
         new="            self._keep(item)\n            if isinstance(item, MarkerItem):\n                "
         "self._port.ack(item.marker)\n            self._stir()\n",
-        tests=("tests/unit/subscriber_sdk/test_flow_worker.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_flow_worker.py",),
         promise="a datamarker is stored only when every callback before it has returned",
     ),
     Fault(
@@ -114,10 +114,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="retry-skips-the-failed-update",
-        file="subscriber_sdk/acks.py",
+        file="subscriber_sdk/work/acks.py",
         old="        self._waiting.extendleft(reversed(self._held))",
         new="        self._waiting.extendleft(list(reversed(self._held))[:-1])",
-        tests=("tests/unit/subscriber_sdk/test_acks.py", "tests/unit/subscriber_sdk/test_flow_worker.py"),
+        tests=("tests/unit/subscriber_sdk/work/test_acks.py", "tests/unit/subscriber_sdk/work/test_flow_worker.py"),
         promise="what failed is tried again",
     ),
     Fault(
@@ -170,18 +170,18 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="two-batches-swapped",
-        file="subscriber_sdk/acks.py",
+        file="subscriber_sdk/work/acks.py",
         old="            waiting.append(item)",
         new="            waiting.insert(max(0, len(waiting) - 1), item)",
-        tests=("tests/unit/subscriber_sdk/test_acks.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_acks.py",),
         promise="callbacks run in the order of the log",
     ),
     Fault(
         name="older-epoch-accepted-by-the-subscriber",
-        file="subscriber_sdk/shards.py",
+        file="subscriber_sdk/work/shards.py",
         old="        stale = assigned.epoch < self.epoch or ",
         new="        stale = ",
-        tests=("tests/unit/subscriber_sdk/test_flow_worker.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_flow_worker.py",),
         promise="a former owner delivers nothing any more",
     ),
     Fault(
@@ -214,10 +214,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="newer-epoch-begins-beside-the-older",
-        file="subscriber_sdk/flow_worker.py",
+        file="subscriber_sdk/work/flow_worker.py",
         old="            if before is not None:\n                await before.ended()\n",
         new="",
-        tests=("tests/unit/subscriber_sdk/test_flow_worker.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_flow_worker.py",),
         promise="callbacks of two epochs of a shard never overlap in one process",
     ),
     # --- transactions ----------------------------------------------------------------------------------------------

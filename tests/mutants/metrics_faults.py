@@ -63,10 +63,10 @@ METRICS_FAULTS = [
     ),
     Fault(
         name="spans-of-a-thread-without-parent",
-        file="subscriber_sdk/handlers.py",
+        file="subscriber_sdk/calls/handlers.py",
         old="self.pool.submit(copy_context().run, callback, *arguments)",
         new="self.pool.submit(callback, *arguments)",
-        tests=("tests/unit/subscriber_sdk/test_tracing.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_tracing.py",),
         promise="what a handler traces lies within the span of its batch",
     ),
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_SCHEMAS = "tests/unit/subscriber_sdk/test_schemas.py"
+_SCHEMAS = "tests/unit/subscriber_sdk/work/test_schemas.py"
 _MODELS = "tests/unit/subscriber_sdk/test_models.py"
 
 MODEL_FAULTS: list[Fault] = [
     Fault(
         name="a-rollback-forgets-the-schemas",
-        file="subscriber_sdk/flow_worker.py",
+        file="subscriber_sdk/work/flow_worker.py",
         old="            self._schemas.rolled_back()\n",
         new="            pass\n",
         tests=(f"{_SCHEMAS}::test_after_a_rollback_it_comes_again_with_its_updates",),
@@ -18,7 +18,7 @@ MODEL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-changed-schema-overtakes-handlers",
-        file="subscriber_sdk/parallel.py",
+        file="subscriber_sdk/work/parallel.py",
         old="keys = None if isinstance(step, SchemaChange)",
         new="keys = () if isinstance(step, SchemaChange)",
         tests=(f"{_SCHEMAS}::test_nothing_runs_beside_it",),

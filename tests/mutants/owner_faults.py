@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_SHARDS = "tests/unit/subscriber_sdk/test_shards.py"
+_SHARDS = "tests/unit/subscriber_sdk/work/test_shards.py"
 
 _FENCE = "tests/unit/publisher/stores/markers/test_zookeeper_fence.py"
 _FORMER = "tests/unit/publisher/flows/test_assigner_former_holders.py"
@@ -12,7 +12,7 @@ _FORMER = "tests/unit/publisher/flows/test_assigner_former_holders.py"
 OWNER_FAULTS: list[Fault] = [
     Fault(
         name="two-publishers-in-one-epoch",
-        file="subscriber_sdk/shards.py",
+        file="subscriber_sdk/work/shards.py",
         old=" or (assigned.epoch == self.epoch and other)",
         new="",
         tests=(f"{_SHARDS}::test_of_two_publishers_in_one_epoch_the_first_keeps_the_shard",),
@@ -20,7 +20,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-taken-flow-is-not-told",
-        file="subscriber_sdk/shards.py",
+        file="subscriber_sdk/work/shards.py",
         old="            if former is not None and held_by is not None and peer.differs(former):\n",
         new="            if former is not None and False:\n",
         tests=(f"{_SHARDS}::test_a_publisher_whose_flow_is_taken_is_reported_by_whom",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_BUDGET = "tests/unit/subscriber_sdk/test_budget.py"
+_BUDGET = "tests/unit/subscriber_sdk/stream/test_budget.py"
 _HOSTILE = "tests/hostile/test_malicious_publisher.py"
 
 PUSH_FAULTS: list[Fault] = [
@@ -27,7 +27,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="any-certificate-of-the-authority-may-push",
-        file="subscriber_sdk/server.py",
+        file="subscriber_sdk/server/push_server.py",
         old="        names = _names_of(context) if self._options.tls is not None else frozenset()\n",
         new="        names = frozenset(self._options.publishers)\n",
         tests=(f"{_HOSTILE}::test_a_subscribers_certificate_cannot_push",),
@@ -35,7 +35,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="publishers-are-not-bound-to-datasets",
-        file="subscriber_sdk/session.py",
+        file="subscriber_sdk/stream/session.py",
         old="        refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)\n",
         new="",
         tests=(f"{_HOSTILE}::test_a_publisher_of_another_dataset_takes_no_flow_over",),
@@ -43,7 +43,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="an-epoch-without-a-successor-is-taken",
-        file="subscriber_sdk/session.py",
+        file="subscriber_sdk/stream/session.py",
         old="        if not may_be_exceeded(assign.epoch):\n",
         new="        if assign.epoch > 1 << 64:\n",
         tests=(f"{_HOSTILE}::test_an_epoch_that_nothing_exceeds_keeps_no_publisher_away",),
@@ -51,7 +51,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="an-epoch-that-nobody-recorded-is-taken",
-        file="subscriber_sdk/connection.py",
+        file="subscriber_sdk/server/connection.py",
         old="        if self._unchecked is None:\n            self._take(event)\n",
         new="        if self._unchecked is not None:\n            self._take(event)\n",
         tests=(f"{_HOSTILE}::test_an_epoch_that_is_not_recorded_takes_no_flow_over",),
@@ -70,7 +70,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="invented-shards-are-not-counted",
-        file="subscriber_sdk/shards.py",
+        file="subscriber_sdk/work/shards.py",
         old="        released = port.hold(assigned.size, ",
         new="        released = port.hold(0, ",
         tests=(f"{_HOSTILE}::test_one_shard_assigned_again_and_again_is_no_way_around",),
@@ -86,7 +86,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="who-comes-last-pays-for-the-room-of-others",
-        file="subscriber_sdk/budget.py",
+        file="subscriber_sdk/stream/budget.py",
         old="            if largest == account.owner:\n",
         new="            if largest:\n",
         tests=(f"{_BUDGET}::test_room_for_a_small_one_comes_from_the_largest",),

@@ -20,11 +20,11 @@ from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.push.flow import PublisherFlow
 from publisher.stores.markers.memory import MemoryMarkerStore
 from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
-from subscriber_sdk.admission import Admission
-from subscriber_sdk.connection import Connection
-from subscriber_sdk.options import Options
-from subscriber_sdk.session import Session
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.options.admission import Admission
+from subscriber_sdk.options.subscriber_options import Options
+from subscriber_sdk.server.connection import Connection
+from subscriber_sdk.stream.session import Session
+from subscriber_sdk.work.shards import Shards
 from tests.support.markers import CACHE, marker
 from tests.unit.publisher.flows.test_delivery_counter import WINDOW, body
 from wormhole.filters import Filter

@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import KazooState
 
-from subscriber_sdk.events import Assigned
-from subscriber_sdk.flow_port import Held, Peer
-from subscriber_sdk.shards import _Shard
+from subscriber_sdk.stream.events import Assigned
+from subscriber_sdk.stream.flow_port import Held, Peer
+from subscriber_sdk.work.shards import _Shard
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
 from tests.simulation.world import Process, World

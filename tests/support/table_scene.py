@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from examples.demo.database_server import DatabaseServer
 from publisher.sources import open_source
-from subscriber_sdk.comparing import compare, difference
+from subscriber_sdk.verify.comparing import compare, difference
 from tests.support.eventually import until
 from tests.support.keyed_copy import KeyedCopy, rows_of
 from wormhole.config.datastores import datastore

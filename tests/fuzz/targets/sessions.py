@@ -8,9 +8,9 @@ from types import ModuleType
 
 from publisher.flows.verifications import Verifications
 from publisher.push.flow import PublisherFlow
-from subscriber_sdk.admission import Admission
 from subscriber_sdk.backfill import key_range
-from subscriber_sdk.gate import Gate
+from subscriber_sdk.calls.gate import Gate
+from subscriber_sdk.options.admission import Admission
 from subscriber_sdk.testing import frames, marker_at, update
 from tests.fuzz.target import Target
 from tests.support.letters import USERS, letter, parcel_of
@@ -203,5 +203,5 @@ def _follow(module: ModuleType, data: bytes) -> object:
 
 TARGETS = [
     Target("session.publisher", "wormhole.push.session", _listen, _answers, (ProtocolError,)),
-    Target("session.subscriber", "subscriber_sdk.session", _follow, _offers, (ProtocolError,)),
+    Target("session.subscriber", "subscriber_sdk.stream.session", _follow, _offers, (ProtocolError,)),
 ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from subscriber_sdk import DataLoss, Datamarker, LossDecision, NoticeKind, ShardNotice, Subscriber, Update, run
-from subscriber_sdk.callbacks import Callbacks
+from subscriber_sdk.calls.callbacks import Callbacks
 from tests.system.harness.child import settings
 from tests.system.harness.logs import line_of
 from tests.system.harness.truth import digest

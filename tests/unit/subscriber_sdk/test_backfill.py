@@ -10,10 +10,10 @@ import pytest
 
 from subscriber_sdk import KeyRange
 from subscriber_sdk.backfill import key_range
-from subscriber_sdk.events import Closed, Event, RangeArrived, ScanEnded
-from subscriber_sdk.session import Session
+from subscriber_sdk.stream.events import Closed, Event, RangeArrived, ScanEnded
+from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import body_of, frames, marker_at, read
-from tests.unit.subscriber_sdk.test_session import Frame, new, refusal, said, tell
+from tests.unit.subscriber_sdk.stream.test_session import Frame, new, refusal, said, tell
 from wormhole.model.schema import Column, Schema
 from wormhole.wire.bounds import MOST_FRAME_BYTES, MOST_KEYS
 from wormhole.wire.v1 import push_pb2, update_pb2

@@ -7,11 +7,11 @@ import sys
 
 from subscriber_sdk import RetryPolicy, Subscriber, Update
 from subscriber_sdk.metrics import samples
-from subscriber_sdk.options import Options
+from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.runner import Running
-from subscriber_sdk.server import PushServer
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.server.push_server import PushServer
 from subscriber_sdk.testing import ScriptedPublisher, body_of, frames, marker_at, update
+from subscriber_sdk.work.shards import Shards
 from wormhole.metrics import METRICS, Exporter
 from wormhole.metrics import catalogue as c
 

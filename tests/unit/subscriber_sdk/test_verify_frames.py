@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from subscriber_sdk.admission import Admission
-from subscriber_sdk.events import Assigned, Event
-from subscriber_sdk.session import Session
+from subscriber_sdk.options.admission import Admission
+from subscriber_sdk.stream.events import Assigned, Event
+from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import frames, marker_at
 from wormhole.model.verification import VerifyMode
 from wormhole.wire.v1 import push_pb2

@@ -319,7 +319,7 @@ async def test_without_a_common_version_both_sides_say_once_which_is_older(
     class Idle(Subscriber):
         async def on_update(self, update: Update) -> None: ...
 
-    monkeypatch.setattr("subscriber_sdk.session.VERSIONS", theirs)
+    monkeypatch.setattr("subscriber_sdk.stream.session.VERSIONS", theirs)
     address = f"127.0.0.1:{free_port()}"
     async with (
         serve(Idle(), application="app", id="s1", listen=address),

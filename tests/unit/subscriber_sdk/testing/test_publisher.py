@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from subscriber_sdk import Subscriber, Update
-from subscriber_sdk.options import Options
-from subscriber_sdk.shards import Shards
+from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at, update
+from subscriber_sdk.work.shards import Shards
 
 
 class Idle(Subscriber):

@@ -1,0 +1,1 @@
+"""Calling the application: its callbacks, their time limit, another try, and what the log shows of a failure."""

@@ -1,0 +1,79 @@
+"""What the log shows of a callback that failed: the application's own line first, and no frame of the SDK before it."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import wormhole
+from wormhole.model.errors import DecodeError, WormholeError
+from wormhole.ports.dead_letters import row_text
+from wormhole.wire.bounds import shortened
+from wormhole.wire.update import Update
+
+__all__ = ["LoggedError", "change_of", "headline", "logged_error"]
+
+LoggedError = tuple[type[BaseException], BaseException, TracebackType | None]
+"""An exception as ``logging`` takes it (``exc_info``)."""
+
+_LONGEST_MESSAGE: Final = 500
+_LONGEST_ROW: Final = 200
+
+
+def _folder(path: str | Path) -> str:
+    return f"{path}{os.sep}"
+
+
+_SDK: Final = (_folder(Path(__file__).parents[1]), _folder(Path(wormhole.__file__).parent))
+_INSTALLED: Final = (_folder(sysconfig.get_path("purelib")), _folder(sysconfig.get_path("platlib")))
+_STANDARD: Final = (_folder(sysconfig.get_path("stdlib")), "<frozen ")
+
+
+def logged_error(error: BaseException) -> LoggedError:
+    """The exception for ``exc_info``, with its traceback from the application's first frame on.
+
+    Without such a frame the whole traceback is kept, unless the message says everything: it is a fault of the SDK.
+    """
+    own = _own_frames(error)
+    if own is None and not isinstance(error, (WormholeError, TimeoutError)):
+        own = error.__traceback__
+    return type(error), error, own
+
+
+def headline(error: BaseException) -> str:
+    """``/srv/shop.py:12 in on_update: KeyError: 'email'``: the last frame that is the application's, and the exception.
+
+    Without such a frame, as where a row could not be read before the callback, the exception alone.
+    """
+    text = " ".join("".join(traceback.format_exception_only(error)).split())
+    frames = traceback.extract_tb(_own_frames(error))
+    if not frames:
+        return shortened(text, _LONGEST_MESSAGE)
+    own = [frame for frame in frames if not frame.filename.startswith((*_SDK, *_INSTALLED, *_STANDARD))]
+    at = own[-1] if own else frames[0]  # an application may be installed like any library
+    return f"{at.filename}:{at.lineno} in {at.name}: {shortened(text, _LONGEST_MESSAGE)}"
+
+
+def change_of(update: Update) -> str:
+    """What an update did, as operators write it (``insert of shop.users:17``): names and key, none of its values."""
+    try:
+        return f"{update.op.value} of {shortened(row_text(update.rows()[0]), _LONGEST_ROW)}"
+    except DecodeError:
+        return f"a change of {update.table}"
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
+    """The traceback behind the frames that lead to the callback; ``None``: nothing of the application is in it."""
+    frame = error.__traceback__
+    while frame is not None and _leads_to_callback(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    return frame
+
+
+def _leads_to_callback(file: str) -> bool:
+    """Whether it is a file of the SDK, or of the standard library (its event loop, its threads)."""
+    return file.startswith(_SDK) or (file.startswith(_STANDARD) and not file.startswith(_INSTALLED))

@@ -1,0 +1,64 @@
+"""When a failed callback is tried again. Pure: random numbers come as an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from subscriber_sdk.options.subscriber_options import RetryPolicy
+from wormhole.model.position import LogPosition
+from wormhole.ports.dead_letters import UpdatePlace
+
+__all__ = ["Place", "Retry"]
+
+Place = tuple[LogPosition, int]
+"""Where a callback failed: the place of its transaction and the update's index in it."""
+
+
+class Retry:
+    """Failures of one shard since its last acknowledgement. Outlives an epoch: a resend must not reset the count.
+
+    ``chance``: random numbers from 0 to 1.
+    """
+
+    __slots__ = ("_chance", "_furthest", "_policy", "failures", "singly_until")
+
+    def __init__(self, policy: RetryPolicy, chance: Callable[[], float]) -> None:
+        self._policy = policy
+        self._chance = chance
+        self._furthest: Place | None = None
+        self.failures = 0
+        self.singly_until: UpdatePlace | None = None
+        """Up to here ``on_updates`` gets one update at a time, for somewhere among them is one that fails.
+
+        Outlives an epoch too.
+        """
+
+    @property
+    def attempts(self) -> int:
+        """How often one callback is called, the first time included."""
+        return self._policy.attempts
+
+    def fresh(self) -> Retry:
+        """A count of its own by the same policy, for what has to do with no update."""
+        return Retry(self._policy, self._chance)
+
+    def failed(self, place: Place | None) -> bool:
+        """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.
+
+        A failure beyond every earlier one begins a new count: what failed before has succeeded since.
+        """
+        if place is not None and (self._furthest is None or place > self._furthest):
+            if self._furthest is not None:
+                self.failures = 0
+            self._furthest = place
+        self.failures += 1
+        return self.failures < self._policy.attempts
+
+    def reset(self) -> None:
+        """A datamarker was acknowledged: past failures are over."""
+        self.failures = 0
+        self._furthest = None
+
+    def wait(self) -> float:
+        """Seconds before the next try."""
+        return self._policy.wait(self.failures, self._chance())

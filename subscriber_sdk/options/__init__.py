@@ -1,0 +1,1 @@
+"""What the application sets (``SubscriberOptions``), and which publishers that admits."""

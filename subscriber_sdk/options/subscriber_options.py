@@ -1,0 +1,309 @@
+"""Settings of a subscriber: keyword arguments, else ``WORMHOLE_<NAME>`` of the environment, else a default with a
+reason.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from subscriber_sdk.options.admission import publisher_entries
+from wormhole.coordination.port import WEIGHTS, Coordinator
+from wormhole.model.errors import ConfigError, UsageError, WormholeError
+from wormhole.model.suggestion import suggestion
+from wormhole.model.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from wormhole.config import TlsFiles
+
+__all__ = ["ANY_PORT", "SHARED", "Options", "RetryPolicy", "SubscriberOptions", "read_options"]
+
+
+@dataclass(slots=True, frozen=True)
+class RetryPolicy:
+    """How often and how patiently. ``attempts`` counts the first try; waits are seconds.
+
+    Defaults: eight attempts with doubling waits from 0.1 s take about 13 s, long enough for a restart of what the
+    handler depends on; ``longest_wait`` bounds the wait when more attempts are configured.
+    """
+
+    attempts: int = 8
+    first_wait: float = 0.1
+    longest_wait: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(f"retry.attempts is {self.attempts}; it counts the first try, so it is at least 1")
+        for name, value in (("first_wait", self.first_wait), ("longest_wait", self.longest_wait)):
+            if not 0 <= value < float("inf"):
+                raise ConfigError(f"retry.{name} is {value}; seconds from 0 up are needed")
+
+    def wait(self, failures: int, chance: float) -> float:
+        """Seconds before the next try after ``failures`` failures; ``chance`` (0 to 1) shortens it by up to half."""
+        # The exponent is bounded so that a policy of a million attempts does not overflow a float.
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(failures - 1, 64))
+        return longest * (1 - chance / 2)
+
+
+MIB: Final = 1 << 20
+ANY_PORT: Final = "127.0.0.1:0"
+SHARED: Final = "(shared)"
+"""``Options.coordinator`` of a subscriber that was given a coordinator object."""
+_LEAST_FRAME: Final = 4096  # docs/wire.md
+_ALLOWED: Final = {
+    "tls": "three or four paths are needed: certificate,key,authority,revocation list",
+    "publishers": "names of certificates are needed, each alone or as DATASET=NAME: NAME,DATASET=NAME",
+    "insecure": "true or false is needed",
+    "retry": "a RetryPolicy or a number of attempts is needed",
+    "concurrency": "a whole number from 1 on is needed, for example 8",
+    "weight": "a number is needed",
+    "coordinator": "servers and root, as in zk1:2181,zk2:2181/wormhole, or the path of a TOML file are needed",
+}
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "application": (str,),
+    "listen": (str,),
+    "advertise": (str,),
+    "id": (str,),
+    "insecure": (bool,),
+    "retry": (RetryPolicy, type(None)),
+}
+_UNNAMED: Final = (
+    "publishers is missing: with tls a subscriber names the certificates that may push to it, or every holder of one "
+    "of that "
+    'authority could; add publishers=["NAME"] (WORMHOLE_PUBLISHERS=NAME), where NAME is a DNS name in the '
+    "publisher's certificate: "
+    "`wormholectl doctor -c FILE` prints the line for this installation"
+)
+
+
+class SubscriberOptions(TypedDict, total=False):
+    """The keyword arguments of ``run``, ``serve``, ``updates`` and ``transactions`` beside ``application``, as they may
+    be given. :class:`Options` describes each.
+
+    Sizes are bytes or text like ``"4MiB"``, times are seconds or text like ``"1m"``. ``coordinator`` may be an object
+    of the port :class:`~wormhole.coordination.port.Coordinator`, which the caller starts and stops.
+    """
+
+    coordinator: str | os.PathLike[str] | Coordinator
+    listen: str
+    advertise: str
+    id: str
+    weight: float
+    tls: TlsFiles | str | None
+    publishers: str | Collection[str] | Mapping[str, str | Collection[str]]
+    insecure: bool
+    concurrency: int
+    handler_timeout: float | str
+    stop_timeout: float | str
+    retry: RetryPolicy | int | None
+    credit: int | str
+    buffer: int | str
+    max_frame: int | str
+    max_update: int | str
+    max_state: int | str
+
+
+@dataclass(slots=True, frozen=True)
+class Options:
+    """Everything that can be set, as it was read from :class:`SubscriberOptions` and the environment.
+
+    A problem raises :class:`~wormhole.model.errors.ConfigError` that names the option.
+    """
+
+    application: str
+    """The application that this process is a subscriber of."""
+    coordinator: str = ""
+    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: it is not
+    registered, and the publisher has this subscriber's address in its own configuration.
+    """
+    listen: str = ANY_PORT
+    """Where the publisher's connections are taken. Port 0 is any free one; the default with a configuration file that
+    lists this subscriber's address is that address.
+    """
+    advertise: str = ""
+    """The address that publishers dial; needed where ``listen`` is a wildcard. Empty: the address of ``listen``."""
+    id: str = ""
+    """Name of this instance within the application. Empty: the only one that a configuration file lists, else
+    ``<host name>-<process id>``."""
+    weight: float = 1.0
+    """Share of the shards, relative to the other instances."""
+    tls: TlsFiles | None = None
+    """Certificate, key, authority and revocation list (from the environment: ``cert,key,ca`` or ``cert,key,ca,crl``).
+    Publishers then need a certificate of the same authority that is not revoked.
+    """
+    publishers: tuple[str, ...] = ()
+    """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it
+    may push (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See
+    :mod:`subscriber_sdk.options.admission`.
+    """
+    insecure: bool = False
+    """Allow listening beyond loopback without TLS."""
+    concurrency: int = 1
+    """How many ``on_update`` calls of one shard may run at a time; more than one keeps the order of each key only."""
+    handler_timeout: float = 30.0
+    """How long one callback may take.
+
+    Also the longest wait for a handler when a shard moves.
+    """
+    stop_timeout: float = 25.0
+    """How long a graceful stop may take: below the 30 s after which most supervisors kill."""
+    retry: RetryPolicy | None = None
+    """What happens after a callback failed. A number means that many attempts. ``None``: what the application's
+    configuration says, else the defaults of :class:`~subscriber_sdk.calls.retry.RetryPolicy`.
+    """
+    credit: int = 4 * MIB
+    """Bytes of updates of one flow that may be here unprocessed: at 200 MB/s a stock for 20 ms."""
+    buffer: int = 64 * MIB
+    """Bytes of updates of all flows that may be here unprocessed; finished ones are kept for a rollback, up to twice as
+    much."""
+    max_frame: int = 4 * MIB
+    """The largest gRPC message that is taken."""
+    max_update: int = 64 * MIB
+    """The largest single update; larger ones come without values, marked ``too_large``."""
+
+    max_state: int = 64 * MIB
+    """Bytes that publishers may make this process keep beside updates: flows (12 KiB each), schemas, datamarkers,
+    lists. Who takes most when it is used up loses its stream.
+    """
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.application:
+            problems.append('application = "": name the application that this process is a subscriber of')
+        problems += [
+            f"{name} = {getattr(self, name)}: {_ALLOWED.get(name, 'at least 1 is needed')}"
+            for name in ("concurrency", "credit", "buffer", "max_frame", "max_update", "max_state")
+            if getattr(self, name) < 1
+        ]
+        if 0 < self.max_frame < _LEAST_FRAME:
+            problems.append(f"max_frame = {self.max_frame}: publishers need at least {_LEAST_FRAME}")
+        problems += [
+            f"{name} = {getattr(self, name)}: a positive number is needed"
+            for name in ("handler_timeout", "stop_timeout")
+            if not 0 < getattr(self, name) < float("inf")
+        ]
+        least, most = WEIGHTS
+        if not least <= self.weight <= most:
+            problems.append(f"weight = {self.weight}: a number from {least:g} to {most:g} is needed")
+        host, colon, port = self.listen.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()):
+            problems.append(f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0')
+        elif not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
+            problems.append(
+                f'listen = "{self.listen}" is every address of this machine: set advertise to the one that publishers '
+                "can dial"
+            )
+        elif not self.coordinator and not self.advertise and port == "0":
+            problems.append(
+                f'listen = "{self.listen}" without a coordinator: no publisher could learn the port; set coordinator, '
+                "or a fixed port"
+            )
+        if self.tls is not None and not self.publishers:
+            problems.append(_UNNAMED)
+        if self.publishers and self.tls is None:
+            problems.append("publishers is set without tls: without certificates nobody's name is known")
+        if problems:
+            raise ConfigError("subscriber options: " + "; ".join(problems))
+
+    @property
+    def instance(self) -> str:
+        """The instance's name: ``id`` or its default."""
+        return self.id or f"{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def lasting(self) -> bool:
+        """Whether this process is known by the same name after a restart: what it parked is delivered to it again."""
+        return bool(self.id) or self.tls is not None
+
+    @property
+    def max_body(self) -> int:
+        """The largest batch body: one update of the largest size, and as much again for what comes with it."""
+        return 2 * self.max_update
+
+
+def read_options(
+    given: Mapping[str, object], environ: Mapping[str, str] | None = None, *, shared: bool = False
+) -> Options:
+    """Options from keyword arguments and the environment (``None``: this process's).
+
+    ``shared``: the caller hands over a coordinator object of its own, so that none is named here.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` for a wrong value and :class:`~wormhole.model.errors.UsageError`
+    for an unknown name.
+    """
+    environ = os.environ if environ is None else environ
+    names = [f.name for f in fields(Options)]
+    if unknown := sorted(set(given) - set(names)):
+        raise UsageError("; ".join(f'there is no option "{name}"{suggestion(name, names)}' for name in unknown))
+    values: dict[str, Any] = {}
+    for name in names:
+        variable = f"WORMHOLE_{name.upper()}"
+        if name in given:
+            values[name] = _read(name, given[name], name)
+        elif environ.get(variable):
+            values[name] = _read(name, environ[variable], variable)
+    if shared:
+        values["coordinator"] = SHARED
+    return Options(**{"application": "", **values})
+
+
+def _read(name: str, value: Any, where: str) -> Any:
+    """The value in its type; text is read as in the environment."""
+    try:
+        match name:
+            case "tls" if isinstance(value, str):
+                given = [Path(part.strip()) for part in value.split(",")]
+                cert, key, ca, crl = given if len(given) == 4 else [*given, None]
+                return _tls_files().model_validate({"cert": cert, "key": key, "ca": ca, "crl": crl})
+            case "tls" if value is None or isinstance(value, _tls_files()):
+                return value
+            case "publishers":
+                return publisher_entries(value)
+            case "insecure" if isinstance(value, str):
+                return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
+            case "retry" if isinstance(value, (str, int)):
+                return RetryPolicy(attempts=int(value))
+            case "concurrency":
+                return _whole(value)
+            case "weight":
+                return float(value)
+            case "handler_timeout" | "stop_timeout":
+                return parse_duration(_plain(value))
+            case "credit" | "buffer" | "max_frame" | "max_update" | "max_state":
+                return parse_size(_plain(value))
+            case "coordinator":
+                return os.fspath(value)
+            case _ if isinstance(value, _TYPES.get(name, ())):
+                return value
+            case _:
+                raise TypeError("text is needed")
+    except WormholeError:
+        raise
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{where} = {value!r}: {_ALLOWED.get(name) or error}") from error
+
+
+def _tls_files() -> type[TlsFiles]:
+    from wormhole.config import TlsFiles  # here, because the models of the configuration take 0.1 s to import
+
+    return TlsFiles
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or (int(value) != value and not isinstance(value, str)):
+        raise TypeError("no whole number")
+    return int(value)
+
+
+def _plain(value: Any) -> Any:
+    """A bare number of the environment is a number."""
+    if isinstance(value, str):
+        try:
+            return float(value) if "." in value else int(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,1 @@
+"""The gRPC service that publishers dial, and each of their streams joined to the flows that it feeds."""

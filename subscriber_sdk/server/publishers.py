@@ -1,0 +1,121 @@
+"""Which publishers are connected, as the log shows it, and what to look at while none is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from subscriber_sdk.options.subscriber_options import SHARED, Options
+from subscriber_sdk.stream.flow_port import Peer
+from wormhole.model.problem import Problem
+
+__all__ = ["Publishers"]
+
+log = logging.getLogger("subscriber_sdk")
+
+_PATIENCE_S: Final = 10.0
+"""A publisher dials a new subscriber within a second, and one that is restarted is back within a few."""
+_REPEAT_S: Final = 300.0
+_SHOWN: Final = 8
+_REMEMBERED: Final = 64
+
+
+class Publishers:
+    """Every method is called on the event loop, whose clock counts. ``serves``: whether this process has a flow."""
+
+    def __init__(self, options: Options, serves: Callable[[], bool]) -> None:
+        self._options = options
+        self._serves = serves
+        self._connected: set[Peer] = set()
+        self._refused: dict[str, None] = {}  # what was logged, the oldest first
+        self._address = ""
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def listens(self, address: str) -> None:
+        """This subscriber listens at ``address``, and publishers can know it from now on."""
+        options, self._address = self._options, address
+        where = "without a coordinator" if not options.coordinator else f"coordinator {options.coordinator}"
+        if options.coordinator == SHARED:
+            where = "coordinator of the application"
+        log.info("subscriber %s listens at %s, %s", self._subscriber, address, where)
+        self._wait()
+
+    def connected(self, peer: Peer) -> None:
+        """A publisher's stream was accepted."""
+        log.info("publisher %s connected", peer.name)
+        self._connected.add(peer)
+        self._wait()
+
+    def refused(self, who: str, why: Problem) -> None:
+        """A publisher was not accepted. It dials again and again; that is logged once."""
+        if why.text in self._refused:
+            return
+        self._refused[why.text] = None
+        if len(self._refused) > _REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        log.warning("refused %s: %s", who, why)
+
+    def disconnected(self, peer: Peer) -> None:
+        """A stream is over; one that was not accepted does not count."""
+        if peer in self._connected:
+            self._connected.discard(peer)
+            if not self._connected:
+                self._wait()
+
+    def close(self) -> None:
+        """Nothing is logged any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._address = ""
+
+    @property
+    def _subscriber(self) -> str:
+        return f"{self._options.application}/{self._options.instance}"
+
+    def _wait(self) -> None:
+        """From now on somebody is expected: a publisher or, where one is connected, a shard of it."""
+        if self._address:
+            self._since = asyncio.get_running_loop().time()
+            self._look_after(_PATIENCE_S)
+
+    def _look_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        waited = asyncio.get_running_loop().time() - self._since
+        application, coordinator = self._options.application, self._options.coordinator
+        there = f" -c {coordinator}" if coordinator and coordinator != SHARED else ""
+        if self._connected:
+            if not self._serves():
+                # Said once: an application may have more subscribers than shards.
+                log.info(
+                    "publisher %s has given this subscriber no shard within %.0f s: `wormholectl flows%s` shows who "
+                    "has them, or what holds them",
+                    ", ".join(sorted(peer.name for peer in self._connected)[:_SHOWN]),
+                    waited,
+                    there,
+                )
+            return
+        step = (
+            f"`wormholectl publishers{there}` lists the publishers that run, `wormholectl subscribers{there}` how they "
+            f"reach this one, `wormholectl why-lag {application}/SHARD{there}` what holds a shard"
+        )
+        if not coordinator:
+            step = (
+                f"the publisher's configuration has to list {self._address} in [applications.{application}.subscribers]"
+                f"; {step}"
+            )
+        log.warning(
+            "no publisher is connected to subscriber %s at %s for %.0f s. Next: %s",
+            self._subscriber,
+            self._address,
+            waited,
+            step,
+        )
+        self._look_after(_REPEAT_S)

@@ -1,0 +1,144 @@
+"""What arrives on a publisher's stream, as :class:`~subscriber_sdk.stream.session.Session` understands it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
+from wormhole.model.schema import Schema
+from wormhole.model.verification import VerifyMode
+from wormhole.ports.dead_letters import UpdatePlace
+from wormhole.wire.v1 import push_pb2
+
+__all__ = [
+    "Assigned",
+    "BatchArrived",
+    "Closed",
+    "Event",
+    "FlowEvent",
+    "LossArrived",
+    "MarkerArrived",
+    "NoticeArrived",
+    "ParkAnswered",
+    "RangeArrived",
+    "Revoked",
+    "ScanEnded",
+    "Welcomed",
+]
+
+
+@dataclass(slots=True)
+class Assigned:
+    """The publisher offers a flow; answer with :meth:`Session.accept` or :meth:`Session.fail`."""
+
+    flow: int
+    epoch: int
+    shard: str
+    marker: Datamarker
+    replayed: bool
+    skip: tuple[str, ...] = ()
+    park: bool = False
+    parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
+    rolled_back: str = ""
+    rewound: bool = False
+    yields: bool = False
+    generation: int = 0
+    verify: VerifyMode = VerifyMode.NONE
+    size: int = field(default=0, compare=False)
+    """Bytes that the flow takes, beside its updates."""
+
+
+@dataclass(slots=True)
+class BatchArrived:
+    """A whole batch body, in order. ``unfinished``: its last transaction goes on in the next one."""
+
+    flow: int
+    number: int
+    replayed: bool
+    body: bytes
+    unfinished: bool = False
+
+
+@dataclass(slots=True)
+class MarkerArrived:
+    """A datamarker between batches."""
+
+    flow: int
+    marker: Datamarker
+
+
+@dataclass(slots=True)
+class Revoked:
+    """The publisher asks for the flow back; answer with :meth:`Session.release`."""
+
+    flow: int
+    cause: str
+
+
+@dataclass(slots=True)
+class LossArrived:
+    """Log is missing; answer with :meth:`Session.decide_loss`."""
+
+    flow: int
+    frame: push_pb2.DataLoss
+    resume: Datamarker | None
+
+
+@dataclass(slots=True)
+class NoticeArrived:
+    """A replay begins (or ends)."""
+
+    flow: int
+    begin: bool
+
+
+@dataclass(slots=True)
+class RangeArrived:
+    """Every row of a range of keys was sent; a frame that was checked, serialized, and its schema."""
+
+    flow: int
+    frame: bytes
+    schema: Schema
+
+
+@dataclass(slots=True)
+class ScanEnded:
+    """Every row of a table was sent."""
+
+    flow: int
+    table: str
+    rows: int
+
+
+@dataclass(slots=True)
+class ParkAnswered:
+    """A parked update is durable, or ``refused`` has the reason and the next step."""
+
+    flow: int
+    update_id: str
+    refused: str
+
+
+@dataclass(slots=True)
+class Welcomed:
+    """The publisher was accepted; flows may come."""
+
+
+@dataclass(slots=True)
+class Closed:
+    """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
+
+    cause: str
+    expected: bool = False
+    """The publisher announced that it leaves."""
+    refusal: Problem | None = None
+    """Why the publisher was not accepted."""
+
+
+FlowEvent = (
+    BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | RangeArrived | ScanEnded | ParkAnswered
+)
+"""Of a flow that was assigned."""
+
+Event = Welcomed | Assigned | FlowEvent | Closed

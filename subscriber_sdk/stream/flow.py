@@ -1,0 +1,234 @@
+"""One epoch of a flow on its stream: what it may receive (batch numbers, credit, parts), and what was reported of it.
+Pure.
+
+The grammar of an epoch, publisher's frames only::
+
+    flow   = Assign [ opened ] [ Revoke ]          opened only after our Accepted
+    opened = { batch | Datamarker | DataLoss | ShardNotice | ChunkEnd | ScanEnd }
+    batch  = Batch | Part{index 0} ... Part{last}   numbered 1, 2, 3 ...; no other frame of the flow between its parts
+    ChunkEnd and ScanEnd come at the end of a transaction
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Final
+
+from subscriber_sdk.stream.counts import NO_COUNTS, CountsReport
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Datamarker
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["FlowPhase", "SubscriberFlow"]
+
+_LEAST_BODY: Final = 64  # bytes of a body with one update are more
+_LEAST_IN_FLIGHT: Final = 1024
+_OWED: Final = 4  # a quarter of the credit
+
+
+class FlowPhase(Enum):
+    """The state of an epoch of a flow."""
+
+    ASSIGNED = "assigned"
+    """Assign came; our Accepted has not gone out, so nothing may be sent."""
+    OPEN = "open"
+    FAILED = "failed"
+    """We sent Failed: what is in flight is dropped until the publisher revokes or assigns again."""
+    REVOKED = "revoked"
+    """Revoke came; our Released has not gone out."""
+
+
+class SubscriberFlow:
+    """One epoch of one flow. Methods that take a frame raise :class:`~wormhole.model.errors.ProtocolError`, which names
+    the field.
+
+    ``max_body_bytes``: the largest batch body that is accepted, whatever the credit.
+    """
+
+    __slots__ = (
+        "_counts_at",
+        "_kept",
+        "_last",
+        "_max_body",
+        "_parts",
+        "_parts_index",
+        "_parts_total",
+        "_sizes",
+        "_unfinished",
+        "counts",
+        "credit",
+        "deciding",
+        "epoch",
+        "excess_charged",
+        "generation",
+        "in_flight",
+        "kept",
+        "number",
+        "phase",
+        "progressed",
+        "reported",
+        "shard",
+        "unsaid",
+    )
+
+    def __init__(self, number: int, epoch: int, shard: str, max_body_bytes: int, generation: int = 0) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.shard = shard
+        self.generation = generation
+        """Of the flow's last backfill; 0: none was asked for."""
+        self.phase = FlowPhase.ASSIGNED
+        self.credit = 0
+        self._max_body = max_body_bytes
+        self._last = 0  # number of the newest batch that began
+        self._unfinished = False  # whether its last transaction goes on in the next one
+        self.in_flight = 0
+        """Bytes of bodies that arrived and were not reported as progress."""
+        self.progressed = 0
+        """The last batch that was reported as progress."""
+        self.unsaid = 0
+        """Bytes that were reported as progress, which the publisher was not told yet."""
+        self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
+        self._parts: bytearray | None = None
+        self._parts_index = 0
+        self._parts_total = 0
+        self._kept: deque[tuple[Datamarker | None, int]] = deque()
+        self.kept = 0
+        """Bytes that :meth:`keep` counted and :meth:`acknowledged` did not give back."""
+        self.deciding = False
+        """Whether a data loss was reported about which the application has not decided."""
+        self.excess_charged = 0
+        """Bytes over the credit that are charged to the stream."""
+        self.counts = NO_COUNTS
+        """What the shard's callbacks processed; reported with every answer once the flow is accepted."""
+        self._counts_at = 0  # how far they were reported in this epoch
+        self.reported: push_pb2.HandlerReport | None = None
+        """The last report of its callbacks."""
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether the publisher lacks so much credit for what was processed that it may have to wait for it."""
+        return _OWED * self.unsaid >= self.credit
+
+    @property
+    def excess(self) -> int:
+        """Bytes by which the batch that came last is larger than the credit: such a one travels alone."""
+        return max(0, self.in_flight - self.credit) if self.credit else 0
+
+    def batch(self, frame: push_pb2.Batch) -> bytes:
+        """A whole batch; its body."""
+        self.between("batch")
+        body = frame.body
+        self._begin("batch", frame.number, len(body), "body")
+        self._unfinished = frame.unfinished
+        return body
+
+    def part(self, frame: push_pb2.Part) -> bytes | None:
+        """A part; the whole body when it was the last."""
+        self._opened("part")
+        if self._parts is None:
+            if frame.index:
+                raise self._broken("part", "index", f"{frame.index} begins a batch; 0 was due")
+            self._begin("part", frame.number, frame.total_bytes, "total_bytes")
+            self._parts = bytearray()
+            self._parts_index = 0
+            self._parts_total = frame.total_bytes
+        elif frame.number != self._last:
+            raise self._broken("part", "number", f"{frame.number} comes amid the parts of batch {self._last}")
+        elif frame.index != self._parts_index:
+            raise self._broken("part", "index", f"{frame.index} came where {self._parts_index} was due")
+        elif frame.total_bytes != self._parts_total:
+            raise self._broken(
+                "part", "total_bytes", f"{frame.total_bytes} here, {self._parts_total} in the first part"
+            )
+        if not frame.data:
+            raise self._broken("part", "data", "empty")
+        self._parts += frame.data
+        self._parts_index += 1
+        got = len(self._parts)
+        if got > self._parts_total or (frame.last and got != self._parts_total):
+            raise self._broken("part", "data", f"{got} bytes so far, total_bytes is {self._parts_total}")
+        if not frame.last:
+            return None
+        body, self._parts = bytes(self._parts), None
+        self._unfinished = frame.unfinished
+        return body
+
+    def between(self, kind: str) -> None:
+        """A frame of ``kind``, which comes between batches."""
+        self._opened(kind)
+        if self._parts is not None:
+            raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
+
+    def between_transactions(self, kind: str) -> None:
+        """A frame of a backfill, which comes between batches and where no transaction goes on."""
+        self.between(kind)
+        if not self.generation:
+            raise self._broken(kind, "flow", "came to a flow that was assigned without a generation")
+        if self._unfinished:
+            raise self._broken(kind, "flow", f"came amid a transaction, which goes on behind batch {self._last}")
+
+    def keep(self, size: int, marker: Datamarker | None = None) -> None:
+        """A frame of ``size`` bytes waits here: a ``marker``, or what waits until the next one is acknowledged."""
+        self._kept.append((marker, size))
+        self.kept += size
+
+    def acknowledged(self, marker: Datamarker) -> int:
+        """Nothing up to ``marker`` waits any more: how many bytes that gives back."""
+        kept, before = self._kept, self.kept
+        upto = 0
+        for i, (waiting, _) in enumerate(kept, 1):
+            if waiting is not None:
+                if waiting.order > marker.order:
+                    break
+                upto = i
+                if waiting == marker:
+                    break  # later ones may have the same place, with more of a backfill
+        for _ in range(upto):
+            self.kept -= kept.popleft()[1]
+        return before - self.kept
+
+    def progress(self, number: int) -> None:
+        """Progress is reported up to ``number``: its bytes no longer count."""
+        self.progressed = number
+        sizes = self._sizes
+        while sizes and sizes[0][0] <= number:
+            size = sizes.popleft()[1]
+            self.in_flight -= size
+            self.unsaid += size
+
+    def new_counts(self) -> CountsReport:
+        """What was counted since the last of these reports in this epoch."""
+        report = self.counts.report(self._counts_at)
+        self._counts_at = report.at
+        return report
+
+    def close(self, phase: FlowPhase) -> None:
+        """No further data is accepted: forget a batch of which only a part arrived."""
+        self.phase = phase
+        self._parts = None
+
+    def _begin(self, kind: str, number: int, size: int, field: str) -> None:
+        if number != self._last + 1:
+            raise self._broken(kind, "number", f"{number} came where {self._last + 1} was due")
+        if not size:
+            raise self._broken(kind, field, "empty")
+        if size > self._max_body:
+            raise self._broken(kind, field, f"{size} bytes; at most {self._max_body} are taken")
+        if self.in_flight and self.in_flight + size > self.credit:
+            raise self._broken(
+                kind, field, f"{size} bytes with {self.in_flight} in flight go over the credit of {self.credit}"
+            )
+        if len(self._sizes) >= max(_LEAST_IN_FLIGHT, self.credit // _LEAST_BODY):
+            raise self._broken(kind, "number", f"{len(self._sizes)} batches are in flight, with {self.in_flight} bytes")
+        self._last = number
+        self.in_flight += size
+        self._sizes.append((number, size))
+
+    def _opened(self, kind: str) -> None:
+        if self.phase is FlowPhase.ASSIGNED:
+            raise self._broken(kind, "flow", "came before Accepted was sent")
+
+    def _broken(self, kind: str, field: str, what: str) -> ProtocolError:
+        return ProtocolError(f"{kind}.{field} of flow {self.number} epoch {self.epoch}: {what}", shard=self.shard)

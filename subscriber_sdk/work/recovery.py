@@ -1,0 +1,198 @@
+"""What follows when a callback of a flow fails: another try, a rollback, parking, or a halt.
+
+After a failure the flow goes back to the last acknowledged datamarker (``on_rollback``), waits, and delivers the held
+updates again. When the retries are exhausted the flow halts until it is revoked. If the application parks, the
+publisher stores the update first; then comes the rollback, and the update is skipped when it is delivered again, with
+all later updates of its row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from subscriber_sdk.calls.callbacks import Callbacks
+from subscriber_sdk.calls.epoch import Epoch, LoopLeft
+from subscriber_sdk.calls.failure_report import change_of, headline, logged_error
+from subscriber_sdk.calls.retry import Place, Retry
+from subscriber_sdk.stream.counts import Counts
+from subscriber_sdk.stream.flow_port import FlowPort
+from subscriber_sdk.subscriber import FlowHalted, ParkRefused
+from subscriber_sdk.work.acks import FlowLog
+from subscriber_sdk.work.parking import EpochOver, Parking
+from wormhole.model.errors import DecodeError
+from wormhole.ports.dead_letters import place_of
+from wormhole.wire.update import Update
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Recovery"]
+
+log = logging.getLogger("subscriber_sdk")
+
+
+class Recovery:
+    """One epoch's. ``retry``: the shard's count of failures. ``failing``: called before a first failure is logged."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        callbacks: Callbacks,
+        parking: Parking,
+        flow_log: FlowLog,
+        counts: Counts,
+        port: FlowPort,
+        retry: Retry,
+        failing: Callable[[], None],
+    ) -> None:
+        self._epoch = epoch
+        self._callbacks = callbacks
+        self._parking = parking
+        self._log = flow_log
+        self._counts = counts
+        self._port = port
+        self._retry = retry
+        self._failing = failing
+
+    def singly(self, first: Update) -> bool:
+        """Whether the updates from ``first`` on are delivered one by one, also where several are taken at once:
+        somewhere among them is one that fails.
+        """
+        until = self._retry.singly_until
+        if until is None or not until.before(place_of(first)):
+            return until is not None
+        self._retry.singly_until = None
+        return False
+
+    async def retry(self, error: Exception) -> bool:
+        """A callback that is not about updates failed.
+
+        Whether to call it again, after the wait this takes; otherwise the flow halts.
+        """
+        wait = self._count(error, None)
+        if wait is None:
+            await self._halt(error, "")
+            return False
+        await self._epoch.pause(wait)
+        return True
+
+    async def failed(self, error: Exception, update: Update | None) -> None:
+        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or halts.
+
+        A loop that was left is no failure: it is not counted, so that it neither halts the flow nor parks an update.
+        The flow is rolled back, and delivers nothing more before its end.
+        """
+        epoch = self._epoch
+        update_id = "" if update is None else update.id
+        if isinstance(error, EpochOver):
+            return
+        left = isinstance(error, LoopLeft)
+        if epoch.ending is not None:
+            if not left:
+                log.warning("%s; flow %s: its epoch was ending", headline(error), epoch.shard)
+            return
+        if isinstance(error, ParkRefused):
+            await self._halt(error, update_id)
+            return
+        epoch.stopped = epoch.stopped or left
+        wait = 0.0 if left else self._count(error, update)
+        if wait is None:
+            if update is None or not self._parking.gate.parks:
+                await self._halt(error, update_id)
+                return
+            if not await self._put_aside(update, error):
+                return
+            wait = self._retry.wait()
+        whole = self._log.rollback()
+        # Reported before the wait, and so before the first callback runs again.
+        self._counts.rolled_back()
+        self._port.progress(None)
+        if epoch.ending is None and not await self.undo(error, update_id):
+            return
+        await epoch.pause(wait)
+        if not whole and epoch.ending is None and not left:
+            epoch.stopped = True
+            message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
+            self._port.fail(push_pb2.Failed.RESEND, update_id, message)
+
+    async def undo(self, cause: Exception, update_id: str = "") -> bool:
+        """Have the application go back to the datamarker.
+
+        Whether the flow continues: not when it halts, or the epoch ends.
+        """
+        epoch = self._epoch
+        while epoch.ending is None:
+            try:
+                await self._callbacks.call("on_rollback", replace(epoch.marker, shard=epoch.shard), cause)
+                return True
+            except Exception as second:  # noqa: BLE001 - whatever the application raises is its failure, not ours
+                wait = self._count(second, None)
+                if wait is None:
+                    await self._halt(second, update_id)
+                    return False
+                await epoch.pause(wait)
+        return False
+
+    async def _put_aside(self, update: Update, error: Exception) -> bool:
+        """Retries are exhausted: park the update, or, when several failed together, look for the one.
+
+        Whether the flow continues.
+        """
+        together = self._callbacks.together
+        if len(together) > 1:
+            self._retry.singly_until = place_of(together[-1])
+            log.warning(
+                "flow %s: %s failed with %d updates at once: now one by one",
+                self._epoch.shard,
+                self._callbacks.name,
+                len(together),
+            )
+        else:
+            try:
+                if not await self._parking.park(update, error):
+                    return False
+            except (ParkRefused, DecodeError) as refused:
+                await self._halt(refused, update.id)
+                return False
+        self._retry.reset()
+        return True
+
+    def _count(self, error: Exception, update: Update | None) -> float | None:
+        """Count a failure (``update``: at which, ``None``: at none). Seconds to wait before another try; ``None``: none
+        is due.
+        """
+        epoch, retry = self._epoch, self._retry
+        self._callbacks.meter.failures += 1
+        place: Place | None = None if update is None else (update.position, update.index)
+        wait = retry.wait() if retry.failed(place) else None
+        first = retry.failures == 1
+        if first:
+            self._failing()
+        log.warning(
+            "%s%s; flow %s epoch %d: attempt %d of %d failed, %s",
+            headline(error),
+            "" if update is None else f" at update {update.id}, {change_of(update)}",
+            epoch.shard,
+            epoch.number,
+            retry.failures,
+            retry.attempts,
+            "the last one" if wait is None else f"the next one in {wait:.2g} s",
+            # Those in between would only repeat it.
+            exc_info=logged_error(error) if first or wait is None else None,
+        )
+        return wait
+
+    async def _halt(self, error: Exception, update_id: str) -> None:
+        """The flow is halted from here on."""
+        epoch = self._epoch
+        halted = FlowHalted(epoch.shard, epoch.number, update_id, self._retry.failures, epoch.marker, error)
+        epoch.halted = halted
+        epoch.stopped = True
+        self._retry.reset()  # the next assignment of the shard starts with a fresh count
+        self._port.fail(push_pb2.Failed.HANDLER, update_id, halted.reason)
+        log.error("%s", halted)
+        try:
+            await self._callbacks.call("on_error", halted)
+        except Exception as second:
+            text = "%s; on_error of shard %s failed"
+            log.error(text, headline(second), epoch.shard, exc_info=logged_error(second))
