@@ -40,6 +40,8 @@ _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
+    # What is not read yet waits at the subscriber. Probing would let megabytes of it come, and receiving is work, too.
+    ("grpc.http2.bdp_probe", 0),
     # Dialling again is its caller's business, with a backoff of its own; a shared subchannel would add gRPC's, and that
     # of others.
     ("grpc.use_local_subchannel_pool", 1),
