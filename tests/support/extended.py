@@ -78,6 +78,7 @@ EXTENDED: Final = (
     "tests/system/test_mysql_flips.py",
     "tests/system/test_mysql_search.py",
     "tests/system/test_rocksdb_options.py",
+    "tests/system/test_spark_deaths.py",
     "tests/system/test_torn_binlog.py",
     "tests/system/test_up.py::test_a_wrong_password_is_one_cause_everywhere",
     "tests/system/test_verify.py",

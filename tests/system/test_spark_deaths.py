@@ -1,5 +1,5 @@
 """A mass replay on a real standalone cluster of two workers: executors come for its flows and go, and an executor, a
-worker and the driver are killed. Nothing is lost, and nothing comes out of order.
+worker, the driver and the publisher are killed. Nothing is lost, and nothing comes out of order.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from tests.support.spark_java import PLAIN
 from tests.system.harness.processes import Process
 from tests.system.test_spark_cluster import SCALED, objects, pushed, submitted
 
-pytestmark = pytest.mark.soak
-
 FAMILIES = ("default", *(f"f{number}" for number in range(5)))
 ROUNDS = min(5, int(os.environ.get("WORMHOLE_ROUNDS", "1")))
 UPDATES, KEYS = 500, 40
@@ -40,12 +38,13 @@ class Flows(Stage):
         self.writer = RocksWriter(folder / "store")
         for family in FAMILIES[1:]:
             self.writer.create_family(family)
-        ports = {name: free_port() for name in ("s1", "a1")}
+        ports = {name: free_port() for name in ("s1", "a1", "admin")}
         self.config.write_text(f"""version = 1
 [coordinator]
 static = true
 [publisher]
 state_dir = "{folder / "state"}"
+admin_listen = "127.0.0.1:{ports["admin"]}"
 [datasets.shop]
 shard_by = "table"
 [datasets.shop.archive]
@@ -90,6 +89,20 @@ a1 = "127.0.0.1:{ports["a1"]}"
                 for family in FAMILIES
             )
 
+    def begin(self) -> None:
+        """Everything is written, archived, and received live."""
+        self.publisher.start()
+        self.archiver.start()
+        self.subscriber.start()
+        self.write()
+        every = UPDATES * len(FAMILIES)
+        self.wait("all is archived", lambda: self.archived() == every)
+        self.wait("the application is live", lambda: len(self.received()) == every)
+
+    def replayed(self) -> int:
+        """How many replayed updates the application received."""
+        return sum(one[3] == "1" for one in self.received())
+
     def archived(self) -> int:
         """Rows in the archive."""
         store = self.store()
@@ -129,19 +142,15 @@ def stage(tmp_path: Path) -> Iterator[Flows]:
         found.close()
 
 
+BEGINS = ("--app", "search", "--from", "earliest", "--mode", "log", "--lease", "10m")
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("_round", range(ROUNDS))
 def test_executors_come_and_go_and_die_and_nothing_is_lost(workers: Cluster, stage: Flows, _round: int) -> None:
-    stage.publisher.start()
-    stage.archiver.start()
-    stage.subscriber.start()
-    stage.write()
-    every = UPDATES * len(FAMILIES)
-    stage.wait("all is archived", lambda: stage.archived() == every)
-    stage.wait("the application is live", lambda: len(stage.received()) == every)
-
+    stage.begin()
     settings = SCALED | {"spark.dynamicAllocation.maxExecutors": "4"}
-    begins = ("--app", "search", "--from", "earliest", "--mode", "log", "--lease", "10m")
-    replay = submitted(workers, settings, stage, *begins)
+    replay = submitted(workers, settings, stage, *BEGINS)
     replay.start()
     try:
         stage.wait("executors came for four flows", lambda: pushed(replay) == (4, 2))
@@ -181,9 +190,24 @@ def test_executors_come_and_go_and_die_and_nothing_is_lost(workers: Cluster, sta
         assert replay.wait() == 0, replay.tail()
     finally:
         replay.kill()
-    flows = objects(replay)[-1]["flows"]
-    assert [(one["state"], one["handed_over"]) for one in flows] == [("live", True)] * len(FAMILIES)
-    came_whole_and_in_order(stage)
+    came_whole_and_in_order(stage, replay)
+
+
+def test_the_publisher_dies_in_the_middle_and_nothing_is_lost(workers: Cluster, stage: Flows) -> None:
+    """Its tasks wait for the next run of it, and go on behind the last acknowledged update."""
+    stage.begin()
+    replay = submitted(workers, SCALED | {"spark.dynamicAllocation.maxExecutors": "2"}, stage, *BEGINS)
+    replay.start()
+    try:
+        stage.wait("two flows are pushed, four wait", lambda: pushed(replay) == (2, 4))
+        stage.wait("replayed updates arrive", stage.replayed)
+        stage.publisher.kill()
+        stage.let_go()  # what is pushed is acknowledged to tasks that cannot store it
+        stage.publisher.start()
+        assert replay.wait() == 0, replay.tail()
+    finally:
+        replay.kill()
+    came_whole_and_in_order(stage, replay)
 
 
 def change(stage: Flows, verb: str) -> None:
@@ -192,7 +216,9 @@ def change(stage: Flows, verb: str) -> None:
         assert code == 0, (out, error)
 
 
-def came_whole_and_in_order(stage: Flows) -> None:
+def came_whole_and_in_order(stage: Flows, replay: Process) -> None:
+    flows = objects(replay)[-1]["flows"]
+    assert [(one["state"], one["handed_over"]) for one in flows] == [("live", True)] * len(FAMILIES)
     last: dict[tuple[str, int], int] = {}
     newest: dict[str, int] = {}
     replayed: dict[str, set[str]] = {f"db1.{family}": set() for family in FAMILIES}
