@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.combine import combined
+from spark_replay.replay import latest
 from spark_replay.replay.latest import folded
 from tests.unit.spark_replay.replay.test_latest import NEW, OLD, SCHEMAS, Change, rows_of
 from wormhole.model.values import UNAVAILABLE, Op, Value
@@ -18,7 +20,8 @@ WHOLE = {"a": 1, "b": 1}
 
 
 def net(rows: pa.RecordBatch) -> list[tuple[object, ...]]:
-    found = [row for some in folded(rows, SCHEMAS) for row in some.to_pylist()]
+    with patch.object(latest, "combined", lambda rows, _: rows):
+        found = [row for some in folded(rows, SCHEMAS) for row in some.to_pylist()]
     rows_by_place = sorted(found, key=lambda row: row["place"])
     return [
         (row["place"], op_of(update), values_of(update.after), values_of(update.before), row["partial"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.reader import segments_of
+from spark_replay.replay import latest as module
 from spark_replay.replay.latest import folded, net_op
 from wormhole.filters import Filter
 from wormhole.model.errors import ReplayError
@@ -80,8 +82,9 @@ def rows_of(changes: Sequence[Change]) -> pa.RecordBatch:
 
 
 def latest(changes: Sequence[Change], *, by_values: bool = False) -> list[dict[str, Any]]:
-    """The rows per key, by place."""
-    found = [row for batch in folded(rows_of(changes), SCHEMAS, by_values=by_values) for row in batch.to_pylist()]
+    """The rows per key, by place, of every change one by one: nothing is combined before."""
+    with patch.object(module, "combined", lambda rows, _: rows):
+        found = [row for batch in folded(rows_of(changes), SCHEMAS, by_values=by_values) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: row["place"])
 
 
