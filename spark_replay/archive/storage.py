@@ -18,15 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from wormhole.host.private_files import private_folder, private_opener
-from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, WormholeError
 
-__all__ = ["LocalStorage", "Storage", "Stored", "open_storage", "storage_errors"]
+__all__ = ["LocalStorage", "Storage", "Stored", "storage_errors"]
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -311,24 +310,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def open_storage(to: str) -> Storage:
-    """The storage that ``[datasets.X.archive] to`` names: a folder, ``s3://bucket/folder`` or
-    ``hdfs://host:port/folder``.
-
-    Nothing is written. Raises :class:`~wormhole.model.errors.UsageError` for another scheme,
-    :class:`~wormhole.model.errors.ArchiveUnavailable` and :class:`~wormhole.model.errors.ArchiveError`.
-    """
-    scheme = urlsplit(to).scheme if "://" in to else ""
-    if not scheme:
-        return LocalStorage(to)
-    from spark_replay.archive.remote_storage import HdfsStorage, S3Storage
-
-    if scheme == "s3":
-        return S3Storage(to)
-    if scheme == "hdfs":
-        return HdfsStorage(to)
-    raise UsageError(
-        f"an archive cannot lie in {scheme}://", hint="use a folder, s3://bucket/folder or hdfs://host:port/folder"
-    )

@@ -48,7 +48,8 @@ from spark_replay.archive.manifest import (
     manifest_from_json,
     manifest_to_json,
 )
-from spark_replay.archive.storage import Storage, Stored, open_storage, storage_errors
+from spark_replay.archive.open_storage import open_storage
+from spark_replay.archive.storage import Storage, Stored, storage_errors
 from wormhole.config import FAILOVER, Config
 from wormhole.model.errors import (
     ArchiveConflict,

@@ -21,7 +21,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, create_table_with_add_actions
 from pyarrow import fs
 
-from spark_replay.archive.storage import Storage, open_storage
+from spark_replay.archive.open_storage import open_storage
+from spark_replay.archive.storage import Storage
 from spark_replay.export.leftovers import is_ours
 from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
 from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, state_to_text

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_replay.archive.json_checksum import has_checksum, with_checksum
-from spark_replay.archive.storage import open_storage
+from spark_replay.archive.open_storage import open_storage
 from spark_replay.frames import reading
 from spark_replay.tables.names import folder_name
 from spark_replay.tables.updates import WrittenFile, write_rows

@@ -1,4 +1,4 @@
-"""One stream joined to the flows that it feeds. Bytes in, bytes out; the carrying is ``server``'s (or a test's)."""
+"""One stream joined to the flows that it feeds. Bytes in, bytes out; ``push_server`` (or a test) carries them."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ from urllib.parse import quote
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from wormhole.model.errors import ProtocolError
+from wormhole.model.flow_key import FlowKey
 from wormhole.model.position import LogPosition
 from wormhole.model.reads import read_order
 from wormhole.model.schema import Schema
-from wormhole.ports.marker_store import FlowKey
 from wormhole.wire.body import parse_body
 from wormhole.wire.update import Batch, Update
 from wormhole.wire.v1 import push_pb2, update_pb2

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from wormhole.model.flow_key import FlowKey, start_key
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import VerifyMode
-
-if TYPE_CHECKING:
-    from wormhole.ports.dead_letters import DeadLetterStore
+from wormhole.ports.dead_letters import DeadLetterStore
 
 __all__ = [
     "MOST_SKIPPED",
@@ -32,18 +31,6 @@ __all__ = [
     "StoredFlow",
     "start_key",
 ]
-
-FlowKey = tuple[str, str]
-"""``(application, shard)``."""
-
-
-def start_key(application: str, log: str) -> FlowKey:
-    """The key of the record that holds where the application starts in ``log``; its marker never moves.
-
-    It is kept like a flow's. No shard is called so: in a shard's name a ``%`` is followed by hexadecimal digits.
-    """
-    return (application, f"{log}.%start")
-
 
 MOST_SKIPPED = 100
 """Updates of one flow that may be skipped at a time: the list travels with every assignment."""

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from wormhole.model.segment import Run
-    from wormhole.wire.body import ParsedBody
 
 __all__ = [
     "WINDOW_S",
     "Tally",
     "added",
-    "tally_body",
     "tally_columns",
     "tally_rows",
     "tally_run",
@@ -149,20 +147,6 @@ def tally_run(run: Run) -> dict[int, Tally]:
         run.indexes,
         run.first_index,
         len(run.ends),
-    )
-
-
-def tally_body(body: ParsedBody) -> dict[int, Tally]:
-    """By window, of all updates of a batch body."""
-    return tally_columns(
-        body.sources,
-        array("I", body.tx_source),
-        array("Q", body.tx_number),
-        array("q", body.tx_committed_at_us),
-        array("I", body.tx_end),
-        array("I", body.update_index),
-        body.first_index,
-        len(body.updates),
     )
 
 

@@ -13,8 +13,9 @@ import botocore.exceptions
 import pytest
 
 from spark_replay.archive import hdfs_files
+from spark_replay.archive.open_storage import open_storage
 from spark_replay.archive.remote_storage import HdfsStorage, S3Storage
-from spark_replay.archive.storage import Storage, open_storage
+from spark_replay.archive.storage import Storage
 from tests.support.name_node import NameNode
 from tests.support.ports import free_port
 from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.archive.storage import LocalStorage, open_storage, storage_errors
+from spark_replay.archive.open_storage import open_storage
+from spark_replay.archive.storage import LocalStorage, storage_errors
 from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.archive.checksums import NO_BLOCKS, SummingSink
-from spark_replay.archive.storage import open_storage
+from spark_replay.archive.open_storage import open_storage
 from spark_replay.selected import PLAIN
 from spark_replay.tables import updates
 from spark_replay.tables.updates import (

@@ -1,0 +1,16 @@
+"""What names a flow in every store: its application and its shard."""
+
+from __future__ import annotations
+
+__all__ = ["FlowKey", "start_key"]
+
+FlowKey = tuple[str, str]
+"""``(application, shard)``."""
+
+
+def start_key(application: str, log: str) -> FlowKey:
+    """The key of the record that holds where the application starts in ``log``; its marker never moves.
+
+    It is kept like a flow's. No shard is called so: in a shard's name a ``%`` is followed by hexadecimal digits.
+    """
+    return (application, f"{log}.%start")
