@@ -9,9 +9,10 @@
     tables    what people query: snapshot, history, rows as columns, a streaming source
     audit     what was archived against what was delivered and processed
     spark     how a Spark session is made
+    commands  the commands of ``wormholectl`` for all of these
 
-Only ``wormhole`` and ``subscriber_sdk`` are imported. Nothing here imports PySpark before it is needed: archiving needs
-pyarrow only.
+Only ``wormhole`` and ``subscriber_sdk`` are imported; by ``commands`` also the command line and, for a baseline, the
+publisher. Nothing here imports PySpark before it is needed: archiving needs pyarrow only.
 
 For queries of one's own: :func:`register` (the format ``wormhole``), or :func:`open_store`, :func:`read` and
 :func:`stream` (its updates), :func:`rows` and :func:`history` (as a table); :func:`reading` (their errors). To replay

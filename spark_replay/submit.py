@@ -15,7 +15,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run ``wormholectl replay`` with the arguments of this process; ends it with its exit code."""
     sys.argv[1:1] = ["replay"]
-    # By name: the command line imports everything, and nobody imports the command line.
+    # By name: of the parts of spark_replay only its commands import the command line.
     runpy.run_module("wormholectl", run_name="__main__", alter_sys=True)
 
 

@@ -1,4 +1,4 @@
-"""``wormholectl``: the command line. It imports every other part, and only when a command needs it.
+"""``wormholectl``: the command line. It imports the other parts, and only when a command needs them.
 
 One folder per noun, with its verbs in ``commands``, what it decides, and what it alone prints; a small noun is one
 module. ``app`` joins them. A module of commands is imported for ``--help`` too, so its functions import what takes
@@ -6,6 +6,9 @@ long, and it does without ``from __future__ import annotations``: Typer would co
 
 What several nouns share is in ``shared`` (``options``, ``errors``, ``confirm``, ...), ``logs`` (a log at a URL) and
 ``show`` (printing). ``wormhole.admin`` finds and asks publishers.
+
+The commands of archive and Spark are in ``spark_replay.commands``. They are entry points of the group
+``wormhole.commands``, as those of other packages are, and ``app`` imports one when it is used.
 """
 
 from __future__ import annotations

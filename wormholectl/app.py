@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
 from inspect import getdoc
 from types import ModuleType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from typer.core import TyperCommand
@@ -16,7 +17,8 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 from typer.models import CommandInfo, TyperInfo
 
 from wormhole import __version__
-from wormholectl import archive, audit, exports, markers, objects, replay, snapshots, spark, zookeeper
+from wormhole.model.errors import UsageError
+from wormholectl import markers, objects, zookeeper
 from wormholectl.backfill import commands as backfill
 from wormholectl.backfill import verify
 from wormholectl.config import commands as config
@@ -53,6 +55,22 @@ _GROUPS: Final = {  # in the order of `--help`
     _CONFIGURE: ("config", "filters"),
 }
 _PANELS: Final = {name: group for group, names in _GROUPS.items() for name in names}
+_ENTRY_POINTS: Final = "wormhole.commands"
+_EXTRAS: Final = {  # ours that are entry points: the extra that each needs, and its line in `--help`
+    "audit": (
+        "spark",
+        (
+            "Compare what was archived with what was delivered and processed, by windows of ten minutes; say which "
+            "updates are lost."
+        ),
+    ),
+    "archive": ("archive", "Keep every update as Parquet, and look after what is kept."),
+    "replay": ("spark", "Push updates of the archive to an application again, then hand over to the live log."),
+    "snapshot": ("spark", "Write a dataset's tables as they are, or were, into Parquet."),
+    "history": ("spark", "Write every version of every row into Parquet, with the beginning and the end of each."),
+    "export": ("spark", "Carry a dataset's tables on as Delta or Iceberg tables."),
+    "spark": ("spark", "Give a Spark cluster what our jobs need."),
+}
 _NOUNS: Final = (
     (tail.app, None),
     (doctor.app, None),
@@ -73,14 +91,8 @@ _NOUNS: Final = (
     (run.monitor_app, "monitor"),
     (config.app, "config"),
     (filters.app, "filters"),
-    (archive.app, "archive"),
     (backfill.app, "backfill"),
     (verify.app, None),
-    (replay.app, None),
-    (audit.app, None),
-    (snapshots.app, None),
-    (exports.app, "export"),
-    (spark.app, "spark"),
     (zookeeper.app, "zookeeper"),
 )
 
@@ -102,44 +114,88 @@ def _flow_help(commands: typer.Typer) -> None:
 for _commands, _ in _NOUNS:
     _flow_help(_commands)
 
+_Declared: TypeAlias = CommandInfo | TyperInfo
+
 
 class ListedCommand(TyperCommand):
-    """A command or a group that is built when it is used: the root's help needs names and first lines only."""
+    """A command or a group that is built when it is used: the root's help needs names and first lines only.
 
-    def __init__(self, declared: CommandInfo | TyperInfo, name: str, text: str) -> None:
-        super().__init__(name, help=text, rich_help_panel=_PANELS[name])
+    ``declared``: ``None`` for an entry point, which is looked for and imported then.
+    """
+
+    def __init__(self, declared: _Declared | None, name: str, text: str) -> None:
+        super().__init__(name, help=text, rich_help_panel=_PANELS.get(name))
         self._declared = declared
 
     @cached_property
     def built(self) -> Any:
-        """With its options, its arguments and the commands inside."""
+        """With its options, its arguments and the commands inside.
+
+        Raises :class:`~wormhole.model.errors.UsageError` for one of a package that cannot be used.
+        """
         how: Any = {"pretty_exceptions_short": True, "rich_markup_mode": _MARKUP}
-        if isinstance(self._declared, CommandInfo):
-            return get_command_from_info(self._declared, **how)
-        return get_group_from_info(self._declared, suggest_commands=True, **how)
+        declared = self._declared or _registered(self.name or "")
+        if isinstance(declared, CommandInfo):
+            return get_command_from_info(declared, **how)
+        return get_group_from_info(declared, suggest_commands=True, **how)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """What is called first, of a command that runs, shows its help or is completed."""
         return self.built.make_context(*args, **kwargs)
 
 
+def _commands_of(commands: typer.Typer) -> Mapping[str, CommandInfo]:
+    found = {}
+    for command in commands.registered_commands:
+        assert command.callback is not None
+        found[command.name or get_command_name(command.callback.__name__)] = command
+    return found
+
+
+def _registered(name: str) -> _Declared:
+    """The command ``name`` of its entry point: the one of that name in a Typer application, or all of it as a noun."""
+    from wormhole.ports.entry_points import claims, load_only
+
+    claimed = claims(_ENTRY_POINTS).get(name)
+    requirement = f"wormhole-pubsub[{_EXTRAS[name][0]}]" if name in _EXTRAS else ""
+    if claimed is None:
+        raise UsageError(f"the command {name} is not installed", hint=f"pip install '{requirement}'")
+    try:
+        commands = load_only(claimed, f"the command {name}", typer.Typer)
+    except UsageError as error:
+        if requirement and isinstance(error.__cause__, ModuleNotFoundError):
+            raise UsageError.not_installed(error.__cause__, requirement) from error
+        raise
+    _flow_help(commands)
+    return _commands_of(commands).get(name) or TyperInfo(commands, name=name)
+
+
 class RootGroup(GuardedGroup):
-    """The root, with every noun and command of this package."""
+    """The root, with every noun and command of this package, and those of entry points."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         found: dict[str, ListedCommand] = {}
         for commands, noun in _NOUNS:
             if noun is None:
-                for command in commands.registered_commands:
-                    assert command.callback is not None
-                    name = command.name or get_command_name(command.callback.__name__)
+                for name, command in _commands_of(commands).items():
                     found[name] = ListedCommand(command, name, command.help or "")
             else:
                 group = TyperInfo(commands, name=noun)
                 found[noun] = ListedCommand(group, noun, solve_typer_info_help(group))
+        for name, (_, text) in _EXTRAS.items():
+            found[name] = ListedCommand(None, name, text)
         for name in _PANELS:  # the order of the help
             self.add_command(found[name])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Those of other packages are looked for where there is none of ours: `--help` would take a sixth longer."""
+        if cmd_name not in self.commands:
+            from wormhole.ports.entry_points import claims
+
+            if cmd_name in claims(_ENTRY_POINTS):
+                self.add_command(ListedCommand(None, cmd_name, ""))
+        return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """As Typer prints it, without what it would import for help in Markdown and for tracebacks: neither is used

@@ -80,7 +80,7 @@ REPLAY = {
     "replay-progress",
     "replay-ended",
     "replay-cancelled",
-}  # tests/unit/wormholectl/show/test_replays.py
+}  # tests/unit/spark_replay/commands/test_show_replay.py
 BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/backfill/test_commands.py
 REPAIR = {"repair"}  # tests/unit/wormholectl/backfill/test_verify.py
 RELAY = {"relay-show", "relay-verify", "relay-trim"}  # tests/unit/wormholectl/relay/test_commands.py

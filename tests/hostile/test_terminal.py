@@ -27,6 +27,7 @@ from rich.console import Console
 
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.snapshot import snapshot
+from spark_replay.commands.show_replay import Teller
 from subscriber_sdk.testing import update
 from tests.support.eventually import eventually
 from tests.support.fake_admin import FakeAdmin
@@ -47,7 +48,6 @@ from wormholectl.lag import top
 from wormholectl.run import live_log
 from wormholectl.shared import errors, options
 from wormholectl.show import printer
-from wormholectl.show.replays import Teller
 from wormholectl.tail import show as updates
 
 _FORGED = "2026-01-01 00:00:00 [error    ] all is lost"

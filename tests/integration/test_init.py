@@ -17,7 +17,7 @@ from tests.support.databases import DatabaseServer
 from tests.support.pages import Reader
 from tests.support.postgres_server import PostgresServer
 from tests.support.rocks_writer import RocksWriter
-from wormholectl.shared.errors import BROKEN
+from wormholectl.exit_codes import BROKEN
 
 DATABASE = "my 'shop'*"
 QUOTED = "my%20%27shop%27*"

@@ -63,7 +63,7 @@ HOST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="retention-of-the-record",
-        file="wormholectl/archive.py",
+        file="spark_replay/commands/archive.py",
         old="    if chosen.stored and settings.keep is not None:\n",
         new="    if False:\n",
         tests=("tests/hostile/test_zookeeper_content.py",),

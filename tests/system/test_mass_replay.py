@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_replay.archive.verify import verify
+from spark_replay.commands import replay as replay_command
 from tests.support.command_line import run
 from tests.support.replay_scene import Scene
 from tests.system.harness.processes import Process, peak_memory
-from wormholectl import replay as replay_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,18 +5,17 @@ Ours and those of other packages are found alike, and none is imported before a 
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
+from importlib.metadata import EntryPoint
 from typing import Final
 
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
 from wormhole.model.position import LogPosition
 from wormhole.ports.datastore import Datastore
+from wormhole.ports.entry_points import claims, load_only
 
 __all__ = [
     "capabilities_of",
@@ -31,46 +30,28 @@ __all__ = [
 ]
 
 GROUP: Final = "wormhole.sources"
-_DISTRIBUTION: Final = "wormhole-pubsub"
-_CHECKOUT: Final = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def schemes() -> list[str]:
     """Every scheme that a package claims."""
-    return sorted(_claims())
+    return sorted(claims(GROUP))
 
 
 def datastore(scheme: str) -> Datastore:
     """The datastore with this scheme.
 
     Raises :class:`~wormhole.model.errors.UsageError` where none, or more than one, can be used."""
-    claims = _claims().get(scheme, ())
-    if not claims:
+    claimed = claims(GROUP).get(scheme, ())
+    if not claimed:
         raise UsageError(
             f"no installed package reads {scheme}://" if scheme else "it has no scheme", hint=f"write {forms()}"
         )
-    if len(claims) > 1:
-        raise UsageError(
-            f"{len(claims)} packages claim {scheme}://: {' and '.join(map(_owner, claims))}",
-            hint="uninstall all of them but one",
-        )
-    return _load(claims[0])
+    return _load(claimed)
 
 
 @cache
-def _load(claim: EntryPoint) -> Datastore:
-    try:
-        found = claim.load()
-    except Exception as error:
-        raise UsageError(
-            f"{claim.name}:// belongs to {_owner(claim)}, which cannot be imported: {type(error).__name__}: {error}",
-            hint="install that package again with everything that it needs, or uninstall it",
-        ) from error
-    if not isinstance(found, Datastore):
-        raise UsageError(
-            f"{claim.name}:// belongs to {_owner(claim)}, which is no instance of wormhole.ports.datastore.Datastore",
-            hint="install a release of that package that fits this one, or uninstall it",
-        )
+def _load(claimed: tuple[EntryPoint, ...]) -> Datastore:
+    found: Datastore = load_only(claimed, f"{claimed[0].name}://", Datastore)
     return found
 
 
@@ -87,7 +68,7 @@ def installed(found: Datastore) -> Iterator[None]:
 
 def is_one_datastore(*kinds: str) -> bool:
     """Whether these schemes belong to the same datastore."""
-    return len({tuple(claim.value for claim in _claims().get(kind, ())) or kind for kind in kinds}) <= 1
+    return len({tuple(claim.value for claim in claims(GROUP).get(kind, ())) or kind for kind in kinds}) <= 1
 
 
 def capabilities_of(scheme: str) -> Capabilities:
@@ -133,27 +114,3 @@ def _usable() -> Iterator[tuple[str, Datastore]]:
             yield scheme, datastore(scheme)
         except UsageError:
             continue
-
-
-@cache
-def _claims() -> Mapping[str, tuple[EntryPoint, ...]]:
-    claims: dict[str, list[EntryPoint]] = {}
-    for claim in sorted({*entry_points(group=GROUP), *_of_checkout()}):
-        claims.setdefault(claim.name, []).append(claim)
-    return {scheme: tuple(found) for scheme, found in claims.items()}
-
-
-def _of_checkout() -> Iterator[EntryPoint]:
-    """Ours, as the checkout declares them that this module runs from: what is installed of it may be of an earlier
-    commit."""
-    try:
-        project = tomllib.loads(_CHECKOUT.read_text("utf-8")).get("project", {})
-    except (OSError, ValueError):
-        return
-    if project.get("name") == _DISTRIBUTION:
-        for name, value in project.get("entry-points", {}).get(GROUP, {}).items():
-            yield EntryPoint(name, value, GROUP)
-
-
-def _owner(claim: EntryPoint) -> str:
-    return f"{claim.dist.name} {claim.dist.version}" if claim.dist else claim.value

@@ -11,8 +11,8 @@ from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.units import parse_rate
 from wormhole.wire.backfills import refused_tables
 from wormholectl.backfill.flows import tables_of, wait_until_ended
+from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.confirm import confirm
-from wormholectl.shared.errors import BROKEN
 from wormholectl.shared.options import Where, parsed
 from wormholectl.show.backfills import (
     FlowBackfill,

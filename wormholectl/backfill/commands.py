@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from wormholectl.exit_codes import UNREACHABLE
 from wormholectl.shared.confirm import confirm
-from wormholectl.shared.errors import UNREACHABLE
 from wormholectl.shared.options import ApplicationName, AsJson, Where, Yes, with_where
 from wormholectl.show.printer import print_warnings
 

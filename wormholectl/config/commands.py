@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from wormhole.model.errors import ConfigError, UsageError
+from wormholectl.exit_codes import BROKEN, WRONG
 from wormholectl.shared.confirm import confirm
-from wormholectl.shared.errors import BROKEN, WRONG
 from wormholectl.shared.options import AsJson, ConfigFile, Yes, coordinator_at, now
 from wormholectl.show.printer import print_json, print_text, print_warnings
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.shared.errors import BROKEN, UNREACHABLE
+from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.shared.options import LOG_HELP, AsJson, LogName, PasswordFile, Where, with_where
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.shared.errors import UNREACHABLE
+from wormholectl.exit_codes import UNREACHABLE
 from wormholectl.shared.flow_change import change_flow
 from wormholectl.shared.options import AsJson, FlowName, Where, Yes, with_where
 from wormholectl.show.printer import print_json, print_warnings

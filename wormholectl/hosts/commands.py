@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from wormhole.model.errors import UsageError, WormholeError
+from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.confirm import confirm
-from wormholectl.shared.errors import BROKEN
 from wormholectl.shared.options import AsJson, Where, Yes, now, with_where
 from wormholectl.show.printer import print_json, print_text
 

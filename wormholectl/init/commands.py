@@ -13,7 +13,7 @@ from zlib import crc32
 import typer
 
 from wormhole.model.errors import ConfigError, Retryable, UsageError, WormholeError
-from wormholectl.shared.errors import BROKEN, UNREACHABLE
+from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.shared.options import LOG_HELP, PasswordFile
 from wormholectl.show.printer import next_step_lines, print_text
 

@@ -8,9 +8,9 @@ from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.lag.verdict import Verdict
 from wormholectl.lag.why import Diagnosis, Stage
-from wormholectl.shared.errors import BROKEN, UNREACHABLE
 from wormholectl.show.backfills import backfill_object
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import condition_object

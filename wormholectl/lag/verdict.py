@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from wormhole.admin.admin_service import Answer, check_application, publisher_name
 from wormhole.wire.conditions import Condition, State, flow_condition, log_condition
 from wormhole.wire.lag import Lag, lag_of
-from wormholectl.shared.errors import BROKEN, UNREACHABLE
+from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.show.flows import lag_text
 from wormholectl.show.printer import counted, span
 

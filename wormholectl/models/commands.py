@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.shared.errors import BROKEN
+from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.options import LOG_HELP, PasswordFile
 from wormholectl.show.printer import print_line, print_text
 

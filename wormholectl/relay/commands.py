@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from wormhole.model.errors import UsageError
+from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.confirm import confirm
-from wormholectl.shared.errors import BROKEN
 from wormholectl.shared.options import AsJson, Where, Yes, now, parsed, with_where
 from wormholectl.show.printer import (
     counted,

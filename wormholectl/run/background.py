@@ -19,7 +19,7 @@ from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import Fatal, Retryable, UsageError, WormholeError
 from wormhole.model.json_input import read_json
-from wormholectl.shared.errors import BROKEN, UNREACHABLE, WRONG
+from wormholectl.exit_codes import BROKEN, UNREACHABLE, WRONG
 from wormholectl.show.printer import print_text
 
 __all__ = ["detached", "down"]

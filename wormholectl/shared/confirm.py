@@ -7,7 +7,7 @@ import sys
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.shared.errors import BROKEN
+from wormholectl.exit_codes import BROKEN
 from wormholectl.show.printer import print_text
 
 __all__ = ["confirm"]

@@ -1,8 +1,4 @@
-"""Where every error of a command becomes one message and one exit code.
-
-0 all well, 1 a problem was found or something broke, 2 the request is wrong, 3 what it needs cannot be reached just
-now.
-"""
+"""Where every error of a command becomes one message and one exit code."""
 
 from __future__ import annotations
 
@@ -20,22 +16,17 @@ from typer.core import TyperGroup
 
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.visible import visible, visible_lines
+from wormholectl.exit_codes import BROKEN, UNREACHABLE, WRONG
 from wormholectl.show.printer import next_step_lines
 
 __all__ = [
-    "BROKEN",
     "DEBUG",
-    "UNREACHABLE",
-    "WRONG",
     "GuardedGroup",
     "exit_code",
     "message",
     "needs",
 ]
 
-BROKEN: Final = 1
-WRONG: Final = 2
-UNREACHABLE: Final = 3
 DEBUG: Final = "WORMHOLE_DEBUG"
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -10,7 +10,7 @@ from typing import Any, Final
 from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.model.problem import Problem
 from wormhole.wire.conditions import Condition, State, log_condition, other_warnings
-from wormholectl.shared.errors import UNREACHABLE
+from wormholectl.exit_codes import UNREACHABLE
 from wormholectl.show.places import Status, native_place, place_text
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
 from wormholectl.show.relays import relay_object

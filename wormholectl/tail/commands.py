@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wormholectl.shared.errors import BROKEN
+from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.options import LOG_HELP, AsJson, Formats, LogName, PasswordFile
 
 __all__ = ["app"]

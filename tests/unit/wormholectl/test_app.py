@@ -4,7 +4,8 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from typer.testing import CliRunner
 
 import wormholectl
 from tests.support.command_line import inside, run
+from tests.support.installed_package import put_package
 from wormhole import __version__
 from wormhole.host import compiled as compiled_module
-from wormholectl.app import app
+from wormhole.ports import entry_points
+from wormhole.ports.entry_points import claims
+from wormholectl.app import _EXTRAS, app
 
 COMMANDS = [
     ["tail"],
@@ -150,7 +154,8 @@ def test_a_command_imports_only_what_it_needs() -> None:
         capture_output=True,
         text=True,
     ).stdout.split()
-    assert {"pydantic", "grpc", "rich", "asyncio", "kazoo", "google.protobuf"}.isdisjoint(told)
+    takes_long = {"pydantic", "grpc", "rich", "asyncio", "kazoo", "google.protobuf", "importlib.metadata"}
+    assert (takes_long | {"spark_replay"}).isdisjoint(told)
 
 
 def test_the_help_of_the_root_builds_no_command_and_imports_no_markdown() -> None:
@@ -163,7 +168,8 @@ try:
     root(["--help"], prog_name="wormholectl")
 except SystemExit as ended:
     built = [name for name, one in root.commands.items() if "built" in vars(one)]
-    print(ended.code, built, {"rich.markdown", "rich.traceback", "markdown_it", "pygments"} & set(sys.modules))
+    unused = {"rich.markdown", "rich.traceback", "markdown_it", "pygments", "importlib.metadata", "spark_replay"}
+    print(ended.code, built, unused & set(sys.modules))
     import rich.markdown
     print(rich.markdown.Markdown("text").markup)
 """
@@ -177,3 +183,96 @@ def test_the_command_names_its_extra_where_a_package_is_missing(monkeypatch: pyt
 
     with pytest.raises(SystemExit, match=re.escape("pip install 'wormhole-pubsub[cli]'")):
         wormholectl.main()
+
+
+Install = Callable[..., None]
+VERB = """
+import typer
+app = typer.Typer()
+
+@app.command()
+def dance() -> None:
+    '''Dance
+    once.'''
+    print("danced")
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a package onto the path that claims the command ``name``."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def put(package: str, name: str, code: str, attribute: str = "app") -> None:
+        put_package(tmp_path, package, "wormhole.commands", name, code, attribute)
+
+    yield put
+    claims.cache_clear()
+
+
+def test_a_package_adds_a_command(install: Install) -> None:
+    install("dancer_a", "dance", VERB)
+    assert run("dance") == (0, "danced\n", "")
+    assert "Dance once." in run("dance", "--help")[1]
+
+
+def test_a_package_adds_a_noun(install: Install) -> None:
+    install("dancer_b", "dances", VERB + "\n@app.command()\ndef rest(): pass\n")
+    assert run("dances", "dance") == (0, "danced\n", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "attribute", "says"),
+    [
+        ("dance", "import no_such", "app", "cannot be imported: ModuleNotFoundError: No module named 'no_such'"),
+        ("dance", "1/0", "app", "cannot be imported: ZeroDivisionError"),
+        ("dance", VERB, "misspelt", "cannot be imported: AttributeError"),
+        ("dance", "app = print", "app", "is no instance of typer.main.Typer"),
+        ("archive", VERB, "app", "2 packages claim the command archive: "),
+    ],
+    ids=["its package", "an error", "no such name", "something else", "one of ours"],
+)
+def test_an_entry_point_that_cannot_be_used_takes_only_itself_away(
+    name: str, code: str, attribute: str, says: str, install: Install
+) -> None:
+    install(f"dancer_{abs(hash((code, attribute)))}", name, code, attribute)
+    listed, others = run("--help"), run("snapshot", "--help")
+    assert (listed[0], listed[2], others[0]) == (0, "", 0)
+    found, out, err = run(name)
+    assert (found, out) == (2, "")
+    assert says in err
+    assert "next: " in err
+    assert "Traceback" not in err
+
+
+def test_two_packages_that_claim_one_command(install: Install) -> None:
+    install("dancer_c", "dance", VERB)
+    install("dancer_d", "dance", VERB)
+    found, _, err = run("dance")
+    assert found == 2
+    assert "2 packages claim the command dance: dancer_c 1.2 and dancer_d 1.2" in err
+
+
+def test_a_command_of_ours_cannot_be_taken(install: Install) -> None:
+    install("dancer_e", "lag", VERB)
+    assert "danced" not in run("lag")[1]
+
+
+@pytest.mark.parametrize("missing", ["no entry point", "no package"])
+@pytest.mark.parametrize("name", list(_EXTRAS))
+def test_a_command_without_its_extra_is_listed_and_names_it(
+    name: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing == "no package":
+        monkeypatch.setitem(sys.modules, claims("wormhole.commands")[name][0].module, None)
+    else:
+        monkeypatch.setattr(entry_points, "claims", lambda group: {})
+    assert f" {name} " in run("--help")[1]
+    found, out, err = run(name)
+    assert (found, out) == (2, "")
+    assert f"pip install 'wormhole-pubsub[{_EXTRAS[name][0]}]'" in err
+
+
+@pytest.mark.parametrize("name", list(_EXTRAS))
+def test_the_help_of_the_root_is_that_of_the_command(name: str) -> None:
+    assert _EXTRAS[name][1] == inside(typer.main.get_command(app))[name].help

@@ -16,7 +16,7 @@ from tests.unit.wormholectl.init.test_commands import Terminal
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.findings import Report, Severity
 from wormhole.ports.datastore import Login, ServerObjects
-from wormholectl.shared.errors import BROKEN
+from wormholectl.exit_codes import BROKEN
 
 URL = "mysql://app@db1:3306"
 MADE, DROPPED = "make it;", "drop it;"

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from publisher.sources import open_source
-from wormhole.config import datastores
+from tests.support.installed_package import put_package
 from wormhole.config.datastores import capabilities_of, datastore, forms, is_one_datastore, is_place, schemes
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
 from wormhole.model.sharding import Sharding
+from wormhole.ports.entry_points import claims
 
 GOOD = """
 from wormhole.ports.datastore import Datastore
@@ -35,19 +36,14 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a package with one module and its entry points onto the path, as pip does."""
+    """Puts a package of one datastore onto the path."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def put(package: str, scheme: str, code: str, attribute: str = "DATASTORE") -> None:
-        (tmp_path / f"{package}.py").write_text(code)
-        about = tmp_path / f"{package}-1.2.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
-        (about / "entry_points.txt").write_text(f"[wormhole.sources]\n{scheme} = {package}:{attribute}\n")
-        datastores._claims.cache_clear()
+        put_package(tmp_path, package, "wormhole.sources", scheme, code, attribute)
 
     yield put
-    datastores._claims.cache_clear()
+    claims.cache_clear()
 
 
 def ours_are_unaffected() -> None:
@@ -124,23 +120,6 @@ def test_what_no_package_reads() -> None:
 def test_places_that_some_datastore_writes() -> None:
     assert is_place("0-1-17")
     assert not is_place("0-1")
-
-
-def test_ours_are_found_without_installed_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datastores, "entry_points", lambda group: ())
-    datastores._claims.cache_clear()
-    try:
-        assert schemes() == ["mariadb", "mysql", "postgres", "postgresql", "rocksdb"]
-    finally:
-        datastores._claims.cache_clear()
-
-
-def test_a_folder_beside_that_is_no_checkout_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in (None, "no TOML [", '[project]\nname = "other"\nentry-points."wormhole.sources".x = "a:b"\n'):
-        if text is not None:
-            (tmp_path / "pyproject.toml").write_text(text)
-        monkeypatch.setattr(datastores, "_CHECKOUT", tmp_path / "pyproject.toml")
-        assert not list(datastores._of_checkout())
 
 
 def test_nothing_that_tails_is_imported_to_check_a_configuration() -> None:

@@ -16,8 +16,8 @@ from tests.support.ports import free_port
 from wormhole.config.datastores import datastore
 from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
 from wormhole.model.findings import Finding, Report, Severity
+from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.init.commands import _wants_existing
-from wormholectl.shared.errors import BROKEN, UNREACHABLE
 
 FILES = {"shop.toml", "subscriber.py", "test_subscriber.py"}
 

@@ -9,8 +9,8 @@ import pytest
 
 from wormhole.model.errors import UsageError
 from wormhole.ports.datastore import Login
+from wormholectl.exit_codes import WRONG
 from wormholectl.logs.sources import datastore_at, login_of, source_kind, split_database, tables_within
-from wormholectl.shared.errors import WRONG
 
 ROOT = Path(__file__).parents[3]
 

@@ -17,7 +17,8 @@ from wormhole.model.errors import (
     UsageError,
     WormholeError,
 )
-from wormholectl.shared.errors import BROKEN, DEBUG, UNREACHABLE, WRONG, GuardedGroup, exit_code, message, needs
+from wormholectl.exit_codes import BROKEN, UNREACHABLE, WRONG
+from wormholectl.shared.errors import DEBUG, GuardedGroup, exit_code, message, needs
 
 
 def app_raising(error: BaseException) -> typer.Typer:

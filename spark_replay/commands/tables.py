@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from spark_replay.commands.archive import ArchiveAt
 from wormhole.model.errors import UsageError
-from wormholectl.archive import ArchiveAt
 from wormholectl.shared.errors import needs
 from wormholectl.shared.options import Archives, AsJson, Dataset, Master, absolute, grouped, now
 from wormholectl.show.printer import say_waiting
@@ -84,7 +84,7 @@ class Selection:
 
     def write(self, write: "Callable[..., Written]", to: str, as_json: bool, **more: Any) -> None:
         """Start Spark, write the tables into the folder ``to`` and print what was written."""
-        from wormholectl.show.written import show_written
+        from spark_replay.commands.show_tables import show_written
 
         spark = self._spark()
         show_written(write(spark, self.store, absolute(to), **self.given, **more), self.store.dataset, as_json)
@@ -93,8 +93,8 @@ class Selection:
         """The same for a baseline."""
         from spark_replay.baseline.baseline import write_baseline
         from spark_replay.baseline.log_archives import PATIENCE_S, Pace
-        from wormholectl.baselines import table_logs
-        from wormholectl.show.written import show_written
+        from spark_replay.commands.baselines import table_logs
+        from spark_replay.commands.show_tables import show_written
 
         settings = self.chosen.config.datasets[self.chosen.name].archive
         assert settings is not None  # else there would be no store

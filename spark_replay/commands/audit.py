@@ -5,7 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
-from wormholectl.shared.errors import BROKEN, needs
+from wormholectl.exit_codes import BROKEN
+from wormholectl.shared.errors import needs
 from wormholectl.shared.options import Archives, AsJson, Master, Where, now, with_where
 from wormholectl.show.printer import print_json, say_waiting
 
@@ -47,12 +48,12 @@ def audit(
     check_spark()
     from spark_replay.audit import auditor
     from spark_replay.audit.archived import Selecting
+    from spark_replay.commands.show_audit import audit_object, show_audit
     from spark_replay.replay.job import setting_of
     from spark_replay.replay.plan import asked_time
     from wormhole.admin import admin_service
     from wormhole.config.application_filter import application_filter
     from wormhole.wire.v1 import admin_pb2
-    from wormholectl.show.audits import audit_object, show_audit
 
     now_s = now()
     begin = asked_time(since, "--since", round(now_s * 1e6))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.shared.errors import BROKEN, needs
+from wormholectl.exit_codes import BROKEN
+from wormholectl.shared.errors import needs
 from wormholectl.shared.options import (
     Archives,
     AsJson,
@@ -50,7 +51,14 @@ def show(
     """Show the range of an archive for each shard, in positions and in time."""
     from spark_replay.archive.coverage import coverage
     from spark_replay.archive.newest_snapshot import needed_from
-    from wormholectl.show.archives import about, shard_object, show_files, show_snapshot, show_spans, snapshot_object
+    from spark_replay.commands.show_archive import (
+        about,
+        shard_object,
+        show_files,
+        show_snapshot,
+        show_spans,
+        snapshot_object,
+    )
 
     store = _store(coordinator, dataset, archives)
     # One is in memory at a time: each may name tens of thousands of files.
@@ -86,7 +94,7 @@ def verify(
     Exit code 1 when it is not.
     """
     from spark_replay.archive.verify import verify as verify_archive
-    from wormholectl.show.archives import about, report_object, show_report
+    from spark_replay.commands.show_archive import about, report_object, show_report
 
     if deep and quick:
         raise UsageError("--deep and --quick exclude each other", hint="give one of them, or neither")
@@ -132,7 +140,7 @@ def expire(
     from spark_replay.archive.choice import archived
     from spark_replay.archive.newest_snapshot import needed_from
     from spark_replay.archive.store import store_of
-    from wormholectl.show.archives import about, expired_object, show_expired
+    from spark_replay.commands.show_archive import about, expired_object, show_expired
 
     chosen = archived(coordinator, dataset, archives or [])
     store = store_of(chosen.config, chosen.name)
@@ -212,8 +220,8 @@ def compact(
     Exit code 1 when some could not be merged.
     """
     from spark_replay.archive import compact as small_files
+    from spark_replay.commands import show_archive as shown
     from spark_replay.spark import session
-    from wormholectl.show import archives as shown
 
     target_bytes = _bytes(target) if target else small_files.TARGET_BYTES
     if not dry_run:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.shared.errors import BROKEN, needs
+from wormholectl.exit_codes import BROKEN
+from wormholectl.shared.errors import needs
 from wormholectl.shared.options import Archives, AsJson, DryRun, Master, Where, absolute, duration, parsed, with_where
 
 __all__ = ["app"]
@@ -112,8 +113,8 @@ def replay(
 @needs("spark")
 def _replay(where: Where, given: Mapping[str, Any], *, dry_run: bool, as_json: bool) -> int:
     """Replay, or with ``dry_run`` show what it would do. Returns the exit code: 1 when a flow was not handed over."""
+    from spark_replay.commands.show_replay import Teller, show_plan, show_reports
     from spark_replay.replay.job import Replay, plan_replay, run_replay
-    from wormholectl.show.replays import Teller, show_plan, show_reports
 
     replay = Replay(**given)
     with ExitStack() as stack:
@@ -134,8 +135,8 @@ def _replay(where: Where, given: Mapping[str, Any], *, dry_run: bool, as_json: b
 
 @needs("spark")
 def _cancel(where: Where, replay_id: str, as_json: bool) -> None:
+    from spark_replay.commands.show_replay import show_cancelled
     from spark_replay.replay.job import cancel_replay
-    from wormholectl.show.replays import show_cancelled
 
     show_cancelled(replay_id, cancel_replay(where, replay_id), as_json=as_json)
 

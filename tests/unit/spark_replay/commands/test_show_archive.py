@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_replay.archive.compact import Merged
-from wormholectl.show.archives import _merged_object, _merged_row
+from spark_replay.commands.show_archive import _merged_object, _merged_row
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from publisher.sources.mysql.existing_rows.snapshot import MariaSnapshots
 from publisher.sources.mysql.existing_rows.source import MySqlTables
 from publisher.stores.markers import ZooKeeperMarkerStore, open_store
 from spark_replay.archive.choice import Archived
+from spark_replay.commands.baselines import OpenTables, table_logs
 from tests.support.archives import write_archive
 from wormhole.config import FAILOVER, parse
 from wormhole.coordination.port import LogGroup
 from wormhole.model.errors import ConfigError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker, LogPosition
-from wormholectl.baselines import OpenTables, table_logs
 
 SECRET = "correct horse"
 CONFIG = """version = 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.commands.show_replay import Teller, bar, show_cancelled, show_plan, show_reports
 from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.flow_plans import nobody_takes, plan
 from spark_replay.replay.progress import Pace, Progress
@@ -11,7 +12,6 @@ from spark_replay.replay.request import FlowReport
 from tests.support.archives import marker_at
 from tests.support.cli_schema import check
 from tests.support.replay_plans import archived, flow, seen, setting, wish
-from wormholectl.show.replays import Teller, bar, show_cancelled, show_plan, show_reports
 
 GOING = Progress(5, 10, 5, 500, 1.0, 100.0, None, (0, 1))
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spark_replay.commands.archive import ArchiveAt
+from spark_replay.commands.show_export import show_exported
+from spark_replay.commands.tables import Tables, Types, Until, by_table
 from wormhole.model.errors import Retryable, UsageError
-from wormholectl.archive import ArchiveAt
 from wormholectl.shared.errors import exit_code, message, needs
 from wormholectl.shared.options import Archives, AsJson, Dataset, DryRun, Master, absolute, duration, grouped, now
-from wormholectl.show.exported import show_exported
 from wormholectl.show.printer import print_text, say_waiting
-from wormholectl.snapshots import Tables, Types, Until, by_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

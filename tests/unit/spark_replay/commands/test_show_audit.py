@@ -8,8 +8,8 @@ import pytest
 
 from spark_replay.audit.auditor import Audit
 from spark_replay.audit.compare import Finding, Window
+from spark_replay.commands.show_audit import audit_object, show_audit
 from tests.support.cli_schema import check
-from wormholectl.show.audits import audit_object, show_audit
 from wormholectl.show.printer import print_json
 
 WINDOW = 2_833_333
