@@ -141,7 +141,12 @@ class ListedCommand(TyperCommand):
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """What is called first, of a command that runs, shows its help or is completed."""
-        return self.built.make_context(*args, **kwargs)
+        try:
+            return self.built.make_context(*args, **kwargs)
+        except UsageError:
+            if not kwargs.get("resilient_parsing"):
+                raise
+            return super().make_context(*args, **kwargs)  # a shell completes nothing behind it
 
 
 def _commands_of(commands: typer.Typer) -> Mapping[str, CommandInfo]:

@@ -245,6 +245,13 @@ def test_an_entry_point_that_cannot_be_used_takes_only_itself_away(
     assert "Traceback" not in err
 
 
+def test_a_shell_completes_nothing_of_a_command_that_cannot_be_used(install: Install) -> None:
+    install("dancer_f", "dance", "import no_such")
+    environment = {"_WORMHOLECTL_COMPLETE": "complete_bash", "COMP_WORDS": "wormholectl dance ", "COMP_CWORD": "2"}
+    found = CliRunner().invoke(app, [], env=environment, prog_name="wormholectl")
+    assert (found.exit_code, found.output.strip()) == (0, "")
+
+
 def test_two_packages_that_claim_one_command(install: Install) -> None:
     install("dancer_c", "dance", VERB)
     install("dancer_d", "dance", VERB)
