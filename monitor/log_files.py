@@ -7,11 +7,13 @@ large file and empties it; the publisher, which appends, continues at the beginn
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Final
 
 from wormhole.model.json_input import read_json
+from wormhole.model.problem import Problem
 
 __all__ = ["LIMIT", "last_error", "log_file", "rotate"]
 
@@ -19,6 +21,8 @@ LIMIT: Final = 8 << 20
 """Bytes of one file."""
 
 _TAIL: Final = 16 << 10
+_ERROR: Final = re.compile(r"error(?: \[(?P<code>[a-z-]+)\])?: (?P<text>.*)")
+"""As the command line prints one; an earlier release printed no code."""
 
 
 def log_file(folder: Path, name: str) -> Path:
@@ -54,12 +58,13 @@ def last_error(path: Path) -> str:
     except OSError:
         return ""
     for number in range(len(lines) - 1, -1, -1):
-        if lines[number].startswith("error: "):
-            error, following = lines[number].removeprefix("error: "), lines[number + 1 :]
-            if not following or not following[0].startswith("next:"):
-                return error
-            step = following[0].removeprefix("next:").strip()
-            return f"{error}. Next: {step or ' '.join(following[1:])}"
+        if found := _ERROR.fullmatch(lines[number]):
+            following = lines[number + 1 :]
+            step = (
+                following[0].removeprefix("next:").strip() if following and following[0].startswith("next:") else None
+            )
+            hint = "" if step is None else step or " ".join(following[1:])
+            return str(Problem(found["text"], hint, found["code"] or ""))
     return _message(lines[-1]) if lines else ""
 
 

@@ -20,6 +20,7 @@ STEPS: dict[str, list[str]] = {
     "programs": ["-m", "scripts.programs"],
     "import directions": ["-c", "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())"],
     "generated code": ["-m", "scripts.proto", "--check"],
+    "runbook": ["-m", "scripts.runbook", "--check"],
     "tree": ["-m", "scripts.tree"],
     "mutants": ["-m", "tests.mutants", "--check"],
 }

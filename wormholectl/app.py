@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from wormhole import __version__
 from wormhole.model.errors import UsageError
-from wormholectl import markers, objects, zookeeper
+from wormholectl import explain, markers, objects, zookeeper
 from wormholectl.backfill import commands as backfill
 from wormholectl.backfill import verify
 from wormholectl.config import commands as config
@@ -50,7 +50,7 @@ _GROUPS: Final = {  # in the order of `--help`
     _FIRST: ("tail", "doctor", "init", "models", "objects"),
     _RUN: ("up", "down", "publisher", "monitor", "zookeeper"),
     _OBSERVE: ("flows", "lag", "why-lag", "top", "publishers", "shards", "caravans", "subscribers", "hosts", "audit"),
-    _OPERATE: ("markers", "relay", "drain", "support-dump"),
+    _OPERATE: ("explain", "markers", "relay", "drain", "support-dump"),
     _ROWS: ("backfill", "verify", "repair", "archive", "replay", "snapshot", "history", "export", "spark"),
     _CONFIGURE: ("config", "filters"),
 }
@@ -74,6 +74,7 @@ _EXTRAS: Final = {  # ours that are entry points: the extra that each needs, and
 _NOUNS: Final = (
     (tail.app, None),
     (doctor.app, None),
+    (explain.app, None),
     (init.app, None),
     (models.app, None),
     (objects.app, "objects"),

@@ -60,6 +60,8 @@ FILES = [
     ("config-check", "config check {folder}/shop.toml"),
     ("config-check", "config check {folder}/none.toml"),
     ("filters-explain", "filters explain key==1"),
+    ("explain", "explain marker-purged"),
+    ("explain-all", "explain"),
 ]
 """What can be asked of an installation by its file, besides."""
 
@@ -121,7 +123,7 @@ def test_what_an_installation_is_asked(name: str, command: str, tmp_path: Path) 
     ready.parent.mkdir(parents=True)
     write_ready(ready, ReadyFile(os.getpid(), process_started(os.getpid()) or 0, "127.0.0.1:1", "", "0.1.0", ""))
     words = command.format(folder=tmp_path).split()
-    asked = [] if name in {"config-check", "filters-explain"} else ["-c", str(file)]
+    asked = [] if name in {"config-check", "filters-explain", "explain", "explain-all"} else ["-c", str(file)]
     with FolderLock(tmp_path / "state" / "monitor" / "monitor.lock", "a monitor"):
         if name == "config-history":
             assert run("drain", "alpha", "--yes", *asked)[0] == 0

@@ -244,5 +244,5 @@ def test_an_account_that_may_only_select(database_server: DatabaseServer, shop: 
 def test_a_server_that_is_away(tmp_path: Path) -> None:
     code, out, err = run("models", "mysql://a@127.0.0.1:1", "-o", str(tmp_path / "models.py"))
     assert (code, out) == (3, "")
-    assert err.count("error: ") == err.count("next: ") == 1
+    assert err.count("error [") == err.count("next: ") == 1
     assert not list(tmp_path.iterdir())

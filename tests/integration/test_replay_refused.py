@@ -125,7 +125,7 @@ def test_one_error_with_its_next_step_and_nothing_is_held(
     got, out, error = run("replay", *asked, "-c", str(scene.config))
     assert (got, out) == (status, "")
     first, second = error.strip().splitlines()
-    assert first.startswith("error: ")
+    assert first.startswith("error [")
     assert says in first
     assert second.startswith("  next: ")
     assert hint in second

@@ -119,7 +119,7 @@ def test_damage_ends_it_after_what_comes_before_and_can_be_passed(writer: RocksW
     log.write_bytes(data)
     ended = run("tail", url(writer), "--from", "earliest", "--no-follow", "--json")
     assert ended.returncode == 1
-    assert f"error: {log.name}, offset " in ended.stderr
+    assert f"error [log-undecodable]: {log.name}, offset " in ended.stderr
     assert "start the application anew from a place behind the damage" in ended.stderr
     assert "Traceback" not in ended.stderr
     before = objects(ended.stdout)
@@ -136,7 +136,7 @@ def test_a_place_that_is_not_there(writer: RocksWriter) -> None:
     writer.put(b"a", b"1")
     ended = run("tail", url(writer), "--from", "1/9999/0")
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: 1/9999/0 is ahead of the log")
+    assert ended.stderr.startswith("error [position-invalid]: 1/9999/0 is ahead of the log")
     assert "Traceback" not in ended.stderr
 
 

@@ -102,7 +102,7 @@ def replayed(scene: Scene, forbidden: Trouble) -> None:
     with forbidden():
         refused = scene.replay("--app", "cache", "--mode", "log")
         assert refused.wait() == 1
-    assert sum(line.startswith("error: ") for line in refused.output.read_text().splitlines()) == 1, refused.tail()
+    assert sum(line.startswith("error [") for line in refused.output.read_text().splitlines()) == 1, refused.tail()
     assert _RIGHT in refused.output.read_text()
     assert {flow.state for flow in scene.flows("cache")} == {"held"}, "nothing was begun"
     driver = scene.replay("--app", "cache", "--mode", "log", "--patience", "5s")

@@ -25,7 +25,7 @@ def main() -> None:
     told = state / "behaviour"
     behaviour = told.read_text().split() if told.exists() else ["serve"]
     if behaviour[0] == "exit":
-        sys.stderr.write("error: it is broken\n  next: mend it\n")
+        sys.stderr.write("error [needs-operator]: it is broken\n  next: mend it\n")
         raise SystemExit(int(behaviour[1]))
     # Blocked, a signal waits for sigwait below; before that nothing may end us unseen.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

@@ -296,7 +296,7 @@ def test_a_change_that_is_asked_wrongly(words: list[str], shop: Shop) -> None:
     assert "did you mean cache/db1" in err
     code, out, err = run(*words, "--yes", "-p", "127.0.0.1:1")
     assert (code, out) == (3, "")
-    assert err.startswith("error: the publisher at 127.0.0.1:1 does not answer")
+    assert err.startswith("error [publisher-silent]: the publisher at 127.0.0.1:1 does not answer")
     assert "Traceback" not in err
     code, _, err = shop(*words)
     assert code in {1, 2}  # refused for what it is, or since nobody can be asked
@@ -379,7 +379,7 @@ def test_a_host_is_drained_and_used_again(shop: Shop) -> None:
         f"host alpha is drained by {current_user()}: shop/main/db1 is not served, and the flows there are not known"
     )
     assert err.splitlines() == [
-        f"error: {drained}",
+        f"error [no-publisher]: {drained}",
         f"  next: `wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over",
     ]
     undo = f"`wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over"

@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from wormhole.model.errors import ConfigError
+from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.model.problem import Problem
 from wormhole.model.visible import visible, visible_json, visible_lines
 
 __all__ = ["FIELDS", "TextFormatter", "bind", "configure", "configure_if_unset"]
@@ -103,11 +104,21 @@ class _Json(logging.Formatter):
             # The terminal of one publisher need not say on every line which one it is; a collector of many has to know.
             **_bound.get(),
             **{name: vars(record)[name] for name in FIELDS if name in vars(record)},
+            **({"code": code} if (code := _code_in(record)) else {}),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         shown = {name: _redacted(value) if isinstance(value, str) else value for name, value in line.items()}
         return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
+
+
+def _code_in(record: logging.LogRecord) -> str:
+    """The code of the error or the problem that the line is about; empty: of none. In a line of text it is in the
+    message."""
+    about = [*record.args] if isinstance(record.args, tuple) else []
+    if record.exc_info:
+        about.append(record.exc_info[1])
+    return next((one.code for one in about if isinstance(one, (Problem, WormholeError))), "")
 
 
 class TextFormatter(logging.Formatter):

@@ -1,35 +1,36 @@
 """Every error of the project, in one tree.
 
-The class shows who has to act::
+The class shows who has to act. Its code names the entry of ``wormholectl explain CODE`` and of docs/runbook.md, unless
+the error carries a narrower one::
 
-    WormholeError
-    ├── Retryable                 passes by itself: try again with backoff
-    │   ├── SourceUnavailable       the datastore's log cannot be reached just now
-    │   │   ├── ChunkUnavailable      the reading of some rows was ended before it was through
-    │   │   └── SourceSilent          it was reached, and sends nothing
-    │   ├── CoordinationLost        no contact with ZooKeeper
-    │   ├── ArchiveUnavailable      the archive cannot be reached or written just now
-    │   ├── ArchiveConflict         another writer of the archive committed first
-    │   ├── TransactionRolledBack   the database rolled a transaction back of which a part was delivered
-    │   └── StreamBroken            the connection to a subscriber ended
-    ├── Fatal                     an operator has to act before this part continues; others are not affected
-    │   ├── DecodeError             the log holds what cannot be decoded
-    │   ├── PositionPurged          the log no longer reaches back to the place
-    │   ├── Diverged                the log is not the one that the marker came from
-    │   ├── UnsupportedLog          a log of a kind that cannot be tailed rightly
-    │   ├── UnreadableTable         the existing rows of one table cannot be read
-    │   ├── MarkerStoreError        a datamarker could not be stored or read
-    │   ├── EpochRefused            a newer owner holds the flow
-    │   ├── ArchiveError            the archive is damaged, has a hole, or is of a newer release
-    │   ├── ReplayError             a mass replay cannot continue
-    │   ├── ProtocolError           the other side broke the wire protocol
-    │   ├── ModelMismatch           a row does not fit the application's model
-    │   └── HandlerFailed           the application's callback exhausted its retries
-    └── UsageError                what was asked for is wrong: correct the request
-        ├── ConfigError             configuration: file, field, value, what is allowed
-        ├── FilterError             a filter does not parse or cannot be decided
-        ├── PositionError           the text is no position of this log
-        └── UnknownApplication      no such application is configured
+    WormholeError                     failed                   the base of all
+    ├── Retryable                     try-again                passes by itself: try again with backoff
+    │   ├── SourceUnavailable         source-unavailable       the datastore's log cannot be reached just now
+    │   │   ├── ChunkUnavailable      chunk-unavailable        the reading of some rows was ended before it was through
+    │   │   └── SourceSilent          source-silent            it was reached, and sends nothing
+    │   ├── CoordinationLost          coordination-lost        no contact with ZooKeeper
+    │   ├── ArchiveUnavailable        archive-unavailable      the archive cannot be reached or written just now
+    │   ├── ArchiveConflict           archive-conflict         another writer of the archive committed first
+    │   ├── TransactionRolledBack     transaction-rolled-back  the database rolled back what was delivered in part
+    │   └── StreamBroken              stream-broken            the connection to a subscriber ended
+    ├── Fatal                         needs-operator           an operator has to act before this part continues
+    │   ├── DecodeError               log-undecodable          the log holds what cannot be decoded
+    │   ├── PositionPurged            marker-purged            the log no longer reaches back to the place
+    │   ├── Diverged                  log-diverged             the log is not the one that the marker came from
+    │   ├── UnsupportedLog            log-unsupported          a log of a kind that cannot be tailed rightly
+    │   ├── UnreadableTable           table-unreadable         the existing rows of one table cannot be read
+    │   ├── MarkerStoreError          marker-store-failed      a datamarker could not be stored or read
+    │   ├── EpochRefused              owner-elsewhere          a newer owner holds the flow
+    │   ├── ArchiveError              archive-damaged          the archive is damaged, has a hole, or is newer
+    │   ├── ReplayError               replay-stopped           a mass replay cannot continue
+    │   ├── ProtocolError             protocol-broken          the other side broke the wire protocol
+    │   ├── ModelMismatch             model-mismatch           a row does not fit the application's model
+    │   └── HandlerFailed             handler-failed           the application's callback exhausted its retries
+    └── UsageError                    wrong-request            what was asked for is wrong: correct the request
+        ├── ConfigError               config-invalid           configuration: file, field, value, what is allowed
+        ├── FilterError               filter-invalid           a filter does not parse or cannot be decided
+        ├── PositionError             position-invalid         the text is no position of this log
+        └── UnknownApplication        application-unknown      no such application is configured
 
 A test compares this drawing with the classes.
 """
@@ -75,9 +76,12 @@ __all__ = [
 class WormholeError(Exception):
     """What broke, where, and the next step.
 
-    ``position`` is the text of a place in a log; ``hint`` is what the operator can do, in one sentence.
-    All but ``message`` are optional and may be filled in later by a layer that knows more (``at``).
+    ``position`` is the text of a place in a log; ``hint`` is what the operator can do, in one sentence. ``code`` is the
+    stable name of the problems with this remedy (:mod:`wormhole.problems`): the class's own unless a narrower one is
+    given. All but ``message`` are optional; the place may be filled in later by a layer that knows more (``at``).
     """
+
+    code: str = "failed"
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class WormholeError(Exception):
         flow: str | None = None,
         position: str | None = None,
         hint: str | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -94,6 +99,8 @@ class WormholeError(Exception):
         self.flow = flow
         self.position = position
         self.hint = hint
+        if code is not None:
+            self.code = code
 
     def at(self, *, shard: str | None = None, flow: str | None = None, position: str | None = None) -> WormholeError:
         """Add what the raising layer could not know; what is known already stays. Returns itself."""
@@ -115,8 +122,8 @@ class WormholeError(Exception):
 
     @property
     def problem(self) -> Problem:
-        """The same, with the next step apart from it."""
-        return Problem(self.text, self.hint or "")
+        """The same, with the next step and the code apart from it."""
+        return Problem(self.text, self.hint or "", self.code)
 
     def __str__(self) -> str:
         return str(self.problem)
@@ -130,13 +137,19 @@ def _names(message: str, place: str) -> bool:
 class Retryable(WormholeError):
     """Passes by itself: the caller tries again with backoff."""
 
+    code: str = "try-again"
+
 
 class SourceUnavailable(Retryable):
     """The datastore's log cannot be reached just now."""
 
+    code: str = "source-unavailable"
+
 
 class ChunkUnavailable(SourceUnavailable):
     """The datastore ended the reading of some rows before it was through: a smaller chunk may succeed."""
+
+    code: str = "chunk-unavailable"
 
 
 class SourceSilent(SourceUnavailable):
@@ -145,9 +158,13 @@ class SourceSilent(SourceUnavailable):
     It may continue at any moment.
     """
 
+    code: str = "source-silent"
+
 
 class CoordinationLost(Retryable):
     """No contact with ZooKeeper: what needs agreement has to wait."""
+
+    code: str = "coordination-lost"
 
 
 class ArchiveUnavailable(Retryable):
@@ -156,9 +173,13 @@ class ArchiveUnavailable(Retryable):
     What was committed stays.
     """
 
+    code: str = "archive-unavailable"
+
 
 class ArchiveConflict(Retryable):
     """Another writer of the archive committed first: the decision has to be repeated from the newest manifest."""
+
+    code: str = "archive-conflict"
 
 
 class TransactionRolledBack(Retryable):
@@ -166,13 +187,19 @@ class TransactionRolledBack(Retryable):
     undone.
     """
 
+    code: str = "transaction-rolled-back"
+
 
 class StreamBroken(Retryable):
     """The connection to a subscriber ended before it was closed."""
 
+    code: str = "stream-broken"
+
 
 class Fatal(WormholeError):
     """An operator has to act before this part continues."""
+
+    code: str = "needs-operator"
 
 
 class DecodeError(Fatal):
@@ -181,6 +208,8 @@ class DecodeError(Fatal):
     ``tables``: the tables that it concerns, as ``database.table``; empty: any. ``update_id``: the id of the update that
     is missing because of it, by which an operator can pass it (``wormholectl flows skip``); empty where there is none.
     """
+
+    code: str = "log-undecodable"
 
     def __init__(self, message: str, *, tables: tuple[str, ...] = (), update_id: str = "", **where: str | None) -> None:
         super().__init__(message, **where)
@@ -193,6 +222,8 @@ class PositionPurged(Fatal):
 
     ``first_missing`` and ``last_missing`` are logical positions (inclusive, empty when unknown).
     """
+
+    code: str = "marker-purged"
 
     def __init__(self, message: str, *, first_missing: str = "", last_missing: str = "", **where: str | None) -> None:
         super().__init__(message, **where)
@@ -209,6 +240,8 @@ class Diverged(Fatal):
     had never been delivered; empty: its beginning.
     """
 
+    code: str = "log-diverged"
+
     def __init__(
         self, message: str, *, first_missing: str = "", last_missing: str = "", resume: str = "", **where: str | None
     ) -> None:
@@ -221,13 +254,19 @@ class Diverged(Fatal):
 class UnreadableTable(Fatal):
     """The existing rows of one table cannot be read: no key, no privilege, dropped. Other tables are not affected."""
 
+    code: str = "table-unreadable"
+
 
 class UnsupportedLog(Fatal):
     """A log of a kind that cannot be tailed rightly; refused rather than tailed wrongly."""
 
+    code: str = "log-unsupported"
+
 
 class MarkerStoreError(Fatal):
     """A datamarker could not be stored or read."""
+
+    code: str = "marker-store-failed"
 
 
 class EpochRefused(Fatal):
@@ -235,6 +274,8 @@ class EpochRefused(Fatal):
 
     ``held_epoch``: the epoch in which the flow is held instead; 0: not known.
     """
+
+    code: str = "owner-elsewhere"
 
     def __init__(
         self,
@@ -245,51 +286,76 @@ class EpochRefused(Fatal):
         flow: str | None = None,
         position: str | None = None,
         hint: str | None = None,
+        code: str | None = None,
     ) -> None:
-        super().__init__(message, shard=shard, flow=flow, position=position, hint=hint)
+        super().__init__(message, shard=shard, flow=flow, position=position, hint=hint, code=code)
         self.held_epoch = held_epoch
 
 
 class ArchiveError(Fatal):
     """The archive is damaged, has a hole, or was written by a newer release; names the file or the range."""
 
+    code: str = "archive-damaged"
+
 
 class ReplayError(Fatal):
     """A mass replay cannot continue; the message has the flow's state."""
+
+    code: str = "replay-stopped"
 
 
 class ProtocolError(Fatal):
     """The other side broke the wire protocol; names the frame and the field."""
 
+    code: str = "protocol-broken"
+
 
 class ModelMismatch(Fatal):
     """A row does not fit the application's model; names the update, the table, and the columns or fields."""
+
+    code: str = "model-mismatch"
 
 
 class HandlerFailed(Fatal):
     """The application's callback failed for an update until its retries were exhausted."""
 
+    code: str = "handler-failed"
+
 
 class UsageError(WormholeError):
     """What was asked for is wrong: correct the request."""
 
+    code: str = "wrong-request"
+
     @classmethod
     def not_installed(cls, error: ModuleNotFoundError, requirement: str) -> UsageError:
         """The error for a module that could not be imported, with what to install."""
-        return cls(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")
+        return cls(
+            f"this command needs {error.name}, which is not installed",
+            hint=f"pip install '{requirement}'",
+            code="extra-missing",
+        )
 
 
 class ConfigError(UsageError):
     """Configuration is wrong; the message names file, field, value and what is allowed, all problems in one."""
 
+    code: str = "config-invalid"
+
 
 class FilterError(UsageError):
     """A filter does not parse, or cannot be decided for this source."""
+
+    code: str = "filter-invalid"
 
 
 class PositionError(UsageError):
     """The text is no position of this log."""
 
+    code: str = "position-invalid"
+
 
 class UnknownApplication(UsageError):
     """No such application is configured; the hint holds the configuration to add."""
+
+    code: str = "application-unknown"

@@ -11,18 +11,21 @@ __all__ = ["NO_PROBLEM", "Problem"]
 @dataclass(frozen=True, slots=True)
 class Problem:
     """``text``: what is wrong, or why something waits; empty: nothing. ``hint``: the next step, on several lines where
-    it has statements to paste; empty: none.
+    it has statements to paste; empty: none. ``code``: the stable name of the problems with this remedy
+    (:mod:`wormhole.problems`); empty: it was reported by an earlier release.
     """
 
     text: str = ""
     hint: str = ""
+    code: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.text)
 
     def __str__(self) -> str:
         """On one line, as in a log."""
-        return f"{self.text}. Next: {' '.join(self.hint.splitlines())}" if self.hint else self.text
+        text = f"{self.text} [{self.code}]" if self.code else self.text
+        return f"{text}. Next: {' '.join(self.hint.splitlines())}" if self.hint else text
 
 
 NO_PROBLEM: Final = Problem()

@@ -40,17 +40,12 @@ def exit_code(error: WormholeError) -> int:
 
 
 def message(error: BaseException) -> str:
-    """The error for a person, its next step on a line of its own; safe to print as it is."""
+    """The error for a person: its code in brackets, its next step on a line of its own; safe to print as it is."""
     if not isinstance(error, WormholeError):
-        return (
-            f"error: unexpected {type(error).__name__}: {visible_lines(str(error))}\n"
-            f"  next: report this; {DEBUG}=1 shows where it happened"
-        )
-    hint = error.hint
-    error.hint = None
-    text = f"error: {visible_lines(str(error))}"
-    error.hint = hint
-    return text if hint is None else "\n  ".join((text, *map(visible, next_step_lines(hint))))
+        what = f"unexpected {type(error).__name__}: {error}"
+        error = WormholeError(what, hint=f"report this; {DEBUG}=1 shows where it happened", code="internal-error")
+    text = f"error [{error.code}]: {visible_lines(error.text)}"
+    return text if error.hint is None else "\n  ".join((text, *map(visible, next_step_lines(error.hint))))
 
 
 @contextmanager
@@ -111,6 +106,7 @@ def _guarded() -> Iterator[None]:
             error = WormholeError(
                 f"nothing more can be written: {error.strerror}",
                 hint="make room where the output and the files of the command go",
+                code="disk-full",
             )
         _report(error)
         raise typer.Exit(BROKEN) from None

@@ -7,8 +7,8 @@ import pytest
 from publisher.sources.mysql import dump_errors, incarnations, scan
 from publisher.sources.postgres import proof
 from publisher.sources.rocksdb.places import diverged
-from scripts.prepare import ROOT
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.problems.catalogue import entries
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
 COMMANDS = (
@@ -34,6 +34,4 @@ def test_a_flow_that_diverged_is_repaired_first(hint: str) -> None:
 
 
 def test_as_the_runbook_says() -> None:
-    runbook = (ROOT / "docs/runbook.md").read_text()
-    entry = " ".join(runbook.partition("### Diverged\n")[2].partition("\n### ")[0].split())
-    assert in_order(entry.partition("**Do**: ")[2])
+    assert in_order(entries()["log-diverged"].do)

@@ -7,43 +7,44 @@ import re
 import pytest
 
 from wormhole.model import errors
+from wormhole.model.problem import Problem
 
 
-def drawn() -> dict[str, str]:
-    """Class to parent, read from the drawing in the module's docstring."""
-    parents: dict[str, str] = {}
+def drawn() -> dict[str, tuple[str, str]]:
+    """Class to parent and code, read from the drawing in the module's docstring."""
+    parents: dict[str, tuple[str, str]] = {}
     path: list[str] = []
     for line in str(errors.__doc__).splitlines():
-        match = re.match(r"    ([│ ├└─]*)(\w+)", line)
+        match = re.match(r"    ([│ ├└─]*)(\w+) +([a-z-]+) ", line)
         if not match:
             continue
         depth = len(match[1]) // 4
         path[depth:] = [match[2]]
-        if depth:
-            parents[match[2]] = path[depth - 1]
+        parents[match[2]] = (path[depth - 1] if depth else "Exception", match[3])
     return parents
 
 
-def defined() -> dict[str, str]:
+def defined() -> dict[str, tuple[str, str]]:
     found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
-    return {cls.__name__: cls.__bases__[0].__name__ for cls in found if cls is not errors.WormholeError}
+    return {cls.__name__: (cls.__bases__[0].__name__, vars(cls)["code"]) for cls in found}
 
 
 def test_the_drawing_is_the_tree() -> None:
     assert drawn() == defined()
-    assert set(errors.__all__) == defined().keys() | {"WormholeError"}
+    assert set(errors.__all__) == defined().keys()
 
 
 def test_every_error_is_a_move_of_exactly_one_side() -> None:
-    for name in defined():
+    for name in defined().keys() - {"WormholeError"}:
         cls = getattr(errors, name)
         assert sum(issubclass(cls, side) for side in (errors.Retryable, errors.Fatal, errors.UsageError)) == 1
 
 
-def test_text_has_place_and_next_step() -> None:
+def test_text_has_place_code_and_next_step() -> None:
     error = errors.DecodeError("record is cut", shard="log", position="1/2/3", hint="look at the disk")
-    assert str(error) == "record is cut (shard log, position 1/2/3). Next: look at the disk"
-    assert str(errors.DecodeError("record is cut")) == "record is cut"
+    assert str(error) == "record is cut (shard log, position 1/2/3) [log-undecodable]. Next: look at the disk"
+    assert str(errors.DecodeError("record is cut", code="log-damaged")) == "record is cut [log-damaged]"
+    assert error.problem == Problem("record is cut (shard log, position 1/2/3)", "look at the disk", "log-undecodable")
     assert error.args == ("record is cut",)
 
 
@@ -57,7 +58,7 @@ def test_a_place_that_the_message_names_is_not_named_twice() -> None:
 def test_a_layer_that_knows_more_adds_to_it_and_overwrites_nothing() -> None:
     error = errors.SourceUnavailable("no answer", position="1/1/1")
     assert error.at(flow="app/log", position="9/9/9") is error
-    assert str(error) == "no answer (flow app/log, position 1/1/1)"
+    assert error.text == "no answer (flow app/log, position 1/1/1)"
 
 
 def test_a_purged_place_carries_its_range() -> None:

@@ -131,7 +131,7 @@ def test_a_refusal_of_the_publisher_is_one_message(admin: FakeAdmin) -> None:
     admin.refusal = Fatal("a backfill of it runs", hint="wormholectl backfill cancel cache")
     code, out, err = run("backfill", "start", "cache", "--yes", *AT)
     assert (code, out) == (1, "")
-    assert err == "error: a backfill of it runs\n  next: wormholectl backfill cancel cache\n"
+    assert err == "error [needs-operator]: a backfill of it runs\n  next: wormholectl backfill cancel cache\n"
 
 
 def test_a_publisher_that_does_not_answer_keeps_a_backfill_from_beginning_in_part(admin: FakeAdmin) -> None:
@@ -154,7 +154,7 @@ def test_an_error_after_the_first_flow_says_what_was_changed(admin: FakeAdmin, m
 
     monkeypatch.setattr("wormhole.admin.admin_service.change", fail_later)
     code, _, err = run("backfill", "start", "cache", "--yes", *AT)
-    assert (code, err) == (1, "error: it is held (cache/db2; 1 other flow changed before it)\n")
+    assert (code, err) == (1, "error [needs-operator]: it is held (cache/db2; 1 other flow changed before it)\n")
 
 
 @pytest.mark.parametrize(("verb", "after"), [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")])

@@ -101,7 +101,7 @@ def test_a_driver_that_is_missing_is_named_with_the_way_to_install_it(without_dr
     done = run(without_driver, *command)
     assert done.returncode == WRONG
     assert done.stderr.splitlines() == [
-        "error: this command needs pymysql, which is not installed",
+        "error [extra-missing]: this command needs pymysql, which is not installed",
         "  next: pip install 'wormhole-pubsub[publisher,mysql]'",
     ]
 

@@ -117,7 +117,10 @@ def test_an_application_has_its_tables_and_password(server: Server, tmp_path: Pa
     assert server.asked[1:] == server.asked[:1]
     code, out, err = run("models", "--check", str(file))
     assert (code, out) == (2, "")
-    assert f"error: {file} was made for the application cache\n  next: give its configuration with -c FILE.toml" in err
+    assert (
+        f"error [wrong-request]: {file} was made for the application cache\n  next: give its configuration with -c FILE.toml"
+        in err
+    )
     file.write_text(file.read_text().replace("# application: cache\n", ""))
     assert f"{file} was made for no application" in run("models", "--check", str(file), "-c", str(config))[2]
     assert run("models", "--check", str(file), "cache", "-c", str(config))[0] == 0
@@ -195,7 +198,7 @@ def test_a_wrong_request_has_one_message(words: list[str], reason: str, server: 
     code, out, err = run("models", *words)
     assert (code, out) == (2, "")
     assert reason in err
-    assert err.count("error: ") <= 1
+    assert err.count("error [") <= 1
 
 
 def test_a_pattern_without_a_database_has_its_own_next_step(server: Server) -> None:
@@ -216,5 +219,5 @@ def test_a_server_that_is_away_is_one_message(server: Server, tmp_path: Path, mo
     assert run("models", "--check", str(file)) == (
         3,
         "",
-        "error: db1:3306: Connection refused\n  next: check that the server runs\n",
+        "error [source-unavailable]: db1:3306: Connection refused\n  next: check that the server runs\n",
     )

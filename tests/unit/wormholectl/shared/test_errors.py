@@ -40,15 +40,19 @@ def app_raising(error: BaseException) -> typer.Typer:
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [
-        (FilterError("no", hint="do this"), WRONG, "error: no\n  next: do this\n"),
-        (UsageError("no", hint="GRANT x TO y;"), WRONG, "error: no\n  next:\n    GRANT x TO y;\n"),
-        (SourceUnavailable("gone", position="1/2/3"), UNREACHABLE, "error: gone (position 1/2/3)\n"),
-        (CoordinationLost("away"), UNREACHABLE, "error: away\n"),
-        (DecodeError("bad"), BROKEN, "error: bad\n"),
-        (ValueError("oops"), BROKEN, "error: unexpected ValueError: oops\n"),
-        (RuntimeError("oops"), BROKEN, "error: unexpected RuntimeError: oops\n"),
-        (BrokenPipeError("oops"), BROKEN, "error: unexpected BrokenPipeError: oops\n"),
-        (ConnectionResetError("oops"), BROKEN, "error: unexpected ConnectionResetError: oops\n"),
+        (FilterError("no", hint="do this"), WRONG, "error [filter-invalid]: no\n  next: do this\n"),
+        (UsageError("no", hint="GRANT x TO y;"), WRONG, "error [wrong-request]: no\n  next:\n    GRANT x TO y;\n"),
+        (
+            SourceUnavailable("gone", position="1/2/3"),
+            UNREACHABLE,
+            "error [source-unavailable]: gone (position 1/2/3)\n",
+        ),
+        (CoordinationLost("away"), UNREACHABLE, "error [coordination-lost]: away\n"),
+        (DecodeError("bad"), BROKEN, "error [log-undecodable]: bad\n"),
+        (ValueError("oops"), BROKEN, "error [internal-error]: unexpected ValueError: oops\n"),
+        (RuntimeError("oops"), BROKEN, "error [internal-error]: unexpected RuntimeError: oops\n"),
+        (BrokenPipeError("oops"), BROKEN, "error [internal-error]: unexpected BrokenPipeError: oops\n"),
+        (ConnectionResetError("oops"), BROKEN, "error [internal-error]: unexpected ConnectionResetError: oops\n"),
         (KeyboardInterrupt(), 130, ""),
         (typer.Exit(7), 7, ""),
     ],
@@ -84,7 +88,7 @@ def test_the_place_of_an_error_is_shown_on_demand(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(DEBUG, "1")
     result = CliRunner().invoke(app_raising(UsageError("no")), ["fail"])
     assert "Traceback" in result.stderr
-    assert result.stderr.endswith("error: no\n")
+    assert result.stderr.endswith("error [wrong-request]: no\n")
 
 
 def test_wrong_options_are_the_callers_move() -> None:
@@ -95,7 +99,7 @@ def test_wrong_options_are_the_callers_move() -> None:
 
 def test_the_hint_stays_in_the_error() -> None:
     error = WormholeError("no", hint="do this")
-    assert message(error) == "error: no\n  next: do this"
+    assert message(error) == "error [failed]: no\n  next: do this"
     assert error.hint == "do this"
     assert exit_code(error) == BROKEN
 
@@ -119,5 +123,7 @@ def test_output_of_the_options_that_nobody_takes(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
         unwritten = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert unwritten.returncode == BROKEN
-    assert unwritten.stderr.startswith("error: nothing more can be written: No space left on device\n  next: make room")
+    assert unwritten.stderr.startswith(
+        "error [disk-full]: nothing more can be written: No space left on device\n  next: make room"
+    )
     assert "Traceback" not in unwritten.stderr
