@@ -37,6 +37,7 @@ class FolderLock:
             raise ConfigError(
                 f"{self.path} cannot be created: {error.strerror}",
                 hint="name a folder that this user may write to: state_dir under [monitor] or [publisher]",
+                code="state-unwritable",
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,6 +47,7 @@ class FolderLock:
             raise ConfigError(
                 f"{self._what} runs already in {self.path.parent}: process {holder}",
                 hint=self._hint,
+                code="already-running",
             ) from None
         self._handle = handle
         with contextlib.suppress(OSError):  # the lock works on a full disk too

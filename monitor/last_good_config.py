@@ -81,4 +81,5 @@ class LastGoodConfig:
             raise WormholeError(
                 f"{path} cannot be used: {error}",
                 hint="it is written again as soon as ZooKeeper answers; until then nothing is started",
+                code="state-unwritable",
             ) from error

@@ -22,6 +22,7 @@ from spark_replay.selected import ALL, COLUMNS, TYPES, Piece, Wanted, piece_rows
 from spark_replay.spark.portions import portions, taken
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, UsageError
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -128,8 +129,9 @@ def reading() -> Iterator[None]:
         if not found:
             raise
         kind, text = found[-1]  # what led to it stands before it
-        message, _, hint = text.partition(". Next: ")  # Spark hands on the text of an exception, nothing else
-        raise _KINDS[kind](message, hint=hint or (_VERIFY if kind == "ArchiveError" else None)) from error
+        problem = Problem.parsed(text)  # Spark hands on the text of an exception, nothing else
+        hint = problem.hint or (_VERIFY if kind == "ArchiveError" else None)
+        raise _KINDS[kind](problem.text, hint=hint, code=problem.code or None) from error
 
 
 def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, Schema]:

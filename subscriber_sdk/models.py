@@ -112,7 +112,9 @@ def _decoder(value_format: str) -> JsonDecoder | MsgpackDecoder:
         return MsgpackDecoder()
     except ModuleNotFoundError:
         raise UsageError(
-            'decode: value_format="msgpack" needs msgpack, which is not installed', hint="pip install msgpack"
+            'decode: value_format="msgpack" needs msgpack, which is not installed',
+            hint="pip install msgpack",
+            code="extra-missing",
         ) from None
 
 

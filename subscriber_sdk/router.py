@@ -55,16 +55,20 @@ class Router(Subscriber):
         function that does not take one argument.
         """
         if not tables or not all(isinstance(table, str) and table for table in tables):
-            raise UsageError("on() takes the names of tables", hint='write @router.on("shop.users")')
+            raise UsageError(
+                "on() takes the names of tables", hint='write @router.on("shop.users")', code="callback-wrong"
+            )
 
         def register(handler: _H) -> _H:
             try:
                 inspect.signature(handler).bind(None)
             except TypeError as error:
-                raise UsageError(f"{_name(handler)} is no handler: it has to take one argument, the update") from error
+                raise UsageError(
+                    f"{_name(handler)} is no handler: it has to take one argument, the update", code="callback-wrong"
+                ) from error
             for table in tables:
                 if (other := self._handlers.get(table)) is not None:
-                    raise UsageError(f'table "{table}" has a handler already: {_name(other)}')
+                    raise UsageError(f'table "{table}" has a handler already: {_name(other)}', code="callback-wrong")
                 self._handlers[table] = handler
             self._route.cache_clear()
             return handler
@@ -80,7 +84,11 @@ class Router(Subscriber):
     def check(self) -> None:
         """Raise :class:`~wormhole.model.errors.UsageError` when there is no handler."""
         if not self._handlers:
-            raise UsageError("the router has no handlers", hint='decorate a function with @router.on("shop.users")')
+            raise UsageError(
+                "the router has no handlers",
+                hint='decorate a function with @router.on("shop.users")',
+                code="callback-wrong",
+            )
 
     def blocks(self, update: Update) -> bool:
         """Whether the handler of ``update`` is a plain ``def``."""

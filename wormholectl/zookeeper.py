@@ -40,7 +40,9 @@ def credentials(
     try:
         to.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise UsageError(f"{to} cannot be made: {error.strerror}", hint="name another folder with --to") from error
+        raise UsageError(
+            f"{to} cannot be made: {error.strerror}", hint="name another folder with --to", code="output-unwritable"
+        ) from error
     files = make_identities(settings, to)
     closed = access_state(settings.model_copy(update={"auth_file": files["operator"]})).closed
     print_table(("IDENTITY", "FILE"), [(who, str(file)) for who, file in files.items()], "")

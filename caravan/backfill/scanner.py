@@ -182,11 +182,15 @@ class Scanner:
             return
         except OSError as error:
             hint = "look at the disk and the rights of the state folder"
-            await self._fail(Problem(f"where chunks end cannot be stored: {error}", hint))
+            await self._fail(Problem(f"where chunks end cannot be stored: {error}", hint, code="state-unwritable"))
             return
         except Exception as error:  # noqa: BLE001 - ours: it must cost time only, and be seen
             _log.exception("the reader of existing rows broke")
-            await self._fail(Problem(f"internal error: {error!r}", "report this with the log of the publisher"))
+            await self._fail(
+                Problem(
+                    f"internal error: {error!r}", "report this with the log of the publisher", code="internal-error"
+                )
+            )
             return
         self._failures = 0
         if waits is None:
@@ -200,34 +204,40 @@ class Scanner:
         if not wanting:
             return NO_PROBLEM
         if not self._settings.rate:
-            return Problem("the rate is 0", "set a rate to go on")
+            return Problem("the rate is 0", "set a rate to go on", code="backfill-waiting")
         now = self._clock.monotonic()
         backfills = [flow.backfill for flow in wanting if flow.backfill is not None]
         if now - self._described_at > _DESCRIBED_S or not all(one.offered for one in backfills):
             await self._describe(wanting)
         lead = self._fleet.lead
         if lead is None:
-            return Problem(self._fleet.trouble or "no caravan reads the log yet")
+            return Problem(self._fleet.trouble or "no caravan reads the log yet", code="backfill-waiting")
         takers = [taker for flow in wanting if (taker := self._taker(lead, flow)) is not None]
         if not takers:
-            return Problem("no flow can take rows now: they are paused, behind the lead, or have no credit")
+            return Problem(
+                "no flow can take rows now: they are paused, behind the lead, or have no credit",
+                code="backfill-waiting",
+            )
         work = next_work(takers, self._catalog.lists, self._table, self._number, failed=self._in_vain)
         if work is None:
-            return Problem("the last rows are on their way to their flows")
+            return Problem("the last rows are on their way to their flows", code="backfill-waiting")
         if self._passes is not None:
             incarnation, high = self._passes
             if incarnation == lead.buffer.place.incarnation and not await self._call(
                 self._tables.reached, high, lead.marker
             ):
-                return Problem("more changed while rows were read than fits in memory; the log is read past that now")
+                return Problem(
+                    "more changed while rows were read than fits in memory; the log is read past that now",
+                    code="backfill-waiting",
+                )
             self._passes = None
             return None  # a lead may have ended meanwhile
         if lead.buffer.inside:
-            return Problem("the lead reads a long transaction")
+            return Problem("the lead reads a long transaction", code="backfill-waiting")
         budget = self._fleet.budget(lead)
         lead.trim(budget)
         if lead.buffer.size > budget:
-            return Problem("the change buffer is full: a flow takes less than the lead reads")
+            return Problem("the change buffer is full: a flow takes less than the lead reads", code="backfill-waiting")
         limits = self._limits()
         delay = self._delay(limits.bytes, now)
         if delay > 0:
@@ -279,7 +289,9 @@ class Scanner:
             for name in backfill.request.tables:
                 missing = name not in self._catalog.tables and not any(sign in name for sign in "*?[")
                 if missing and wanted(name):  # what is in no shard of the flow was not looked up
-                    backfill.refuse(name, Problem(f"there is no table {name}", "correct the name"))
+                    backfill.refuse(
+                        name, Problem(f"there is no table {name}", "correct the name", code="table-unknown")
+                    )
             backfill.offer(
                 (name, known)
                 for name, known in self._catalog.lists.items()
@@ -437,7 +449,7 @@ class Scanner:
                         return ""
             tries += entering.reached
             if not entering.reached:
-                waits = Problem("the log is read up to the place that the rows were read at")
+                waits = Problem("the log is read up to the place that the rows were read at", code="backfill-waiting")
                 self._status = replace(self._status, waits=waits)
             await wait_at_most(self._changed, _TICK_S)
 

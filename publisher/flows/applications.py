@@ -141,6 +141,7 @@ class Applications:
         why = Problem(
             f"it names the copy {config.from_copy}, which serves the dataset in turn with others",
             "take `copy` out of it: whichever copy serves the log serves the application",
+            code="application-unserved",
         )
         refused = Unserved(config, why, retry=False)
         if self.unserved.get(name) != refused:

@@ -290,6 +290,7 @@ class Assigner:
                 f"{len(flow.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
                 "no parking",
                 "install a newer release of wormhole-pubsub there, or discard them",
+                code="subscriber-too-old",
             )
         elif flow.parked and (lacking := stream.lacking(flow)):
             problem = Problem(
@@ -298,6 +299,7 @@ class Assigner:
                 f"raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not "
                 f"more), or mend the handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` "
                 "instead of `retry`",
+                code="frame-too-small",
             )
         else:
             return True

@@ -175,6 +175,7 @@ class Backfills:
             self._problems[flow.key] = Problem(
                 f"subscriber {stream.info.id} speaks protocol version {stream.version}, and existing rows need 3",
                 f"install wormhole-pubsub {_RELEASE} or later there; changes are delivered meanwhile",
+                code="subscriber-too-old",
             )
             _log.warning("%s gets no existing rows: %s", flow.name, self._problems[flow.key], extra=flow.about)
             return None
@@ -504,6 +505,7 @@ class Backfills:
                 f"there is no table {few(missing)}",
                 flow=flow.name,
                 hint=f"`wormholectl backfill start {flow.application}` without tables and --yes lists them",
+                code="table-unknown",
             )
         excluded = [name for name in tables if flow.filter.wants_none_of(name)]
         if excluded:
@@ -660,4 +662,5 @@ def _unlogged_problem(flow: PublisherFlow, tables: Sequence[str]) -> Problem:
         f"rows of {few(list(tables))} changed, and the log does not have them: what the application holds may differ",
         f"`wormholectl backfill start {flow.application} --tables {shlex.quote(','.join(tables))}` sends them, and "
         "`wormholectl verify` shows whether they differ",
+        code="rows-not-logged",
     )

@@ -71,7 +71,7 @@ class Candidacy:
 
     def __init__(self, coordinator: Coordinator, candidate: Candidate, clock: Clock = SYSTEM_CLOCK) -> None:
         self.candidate = candidate
-        self.waits = Problem("not announced yet")
+        self.waits = Problem("not announced yet", code="starting")
         self.owners = LogOwners(None, (), (), None)
         self._coordinator = coordinator
         self._clock = clock
@@ -166,7 +166,7 @@ class Candidacy:
                 continue
             if vacant_since is not None:
                 found = attempt(me, self.owners, self.candidate.patience_s)
-                self._explain(found.why or Problem("nobody owns the log; it is about to try"))
+                self._explain(found.why or Problem("nobody owns the log; it is about to try", code="starting"))
                 wait = min(vacant_since + found.after_s - now, _WAITING_S)
                 if wait <= 0:
                     claim = await self._try(me, info, served=served)
@@ -241,7 +241,7 @@ class Candidacy:
     def _standing_by(self, me: CandidateInfo) -> Problem:
         owner = self.owners.owner
         if owner is None:
-            return Problem("who owns the log is not known yet")
+            return Problem("who owns the log is not known yet", code="starting")
         term = self.owners.terms[-1].number if self.owners.terms else 0
         text = f"stands by: {owner.copy}@{owner.host} (process {owner.pid}) owns the log, in term {term}"
         if not me.ready:

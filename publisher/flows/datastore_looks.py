@@ -50,7 +50,9 @@ class Looks:
         finally:
             patience.cancel()
         if not asked.done():
-            silent = Problem(f"no answer within {_ANSWERS_S:g} s", "check the server's load and its network")
+            silent = Problem(
+                f"no answer within {_ANSWERS_S:g} s", "check the server's load and its network", code="source-silent"
+            )
             return Standing("", ready=False, problem=silent)
         self._asked = None
         try:

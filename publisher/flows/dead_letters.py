@@ -383,6 +383,7 @@ class DeadLetterOffice:
                 flow=flow.name,
                 hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow.name}`: it is lost "
                 "to the application then",
+                code="marker-damaged",
             ) from error
         return projected(update, flow.filter.projection) if flow.filter.projection else parcel
 
@@ -436,6 +437,7 @@ def _chosen(flow: PublisherFlow, letters: tuple[DeadLetter, ...], key: str) -> l
             f"no update of {key} is parked" if key else "no update is parked",
             flow=flow.name,
             hint=f"parked are {known}" if rows else None,
+            code="change-refused",
         )
     return chosen
 

@@ -62,6 +62,7 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
     waits = Problem(
         f"it lacks {me.lacking}, which was delivered; it waits {patience_s:g} s for a copy that has it",
         "let its replication catch up",
+        code="copy-behind",
     )
     return Attempt(max(delay, patience_s), waits)
 
@@ -99,4 +100,5 @@ def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
     return Problem(
         f"{me.name} reads the server {me.server}, and {named} reads {last} under the same copy {me.copy}",
         f"correct the source on one of the two hosts, or make a copy of its own of {me.server}",
+        code="copies-mixed",
     )

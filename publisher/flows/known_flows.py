@@ -48,6 +48,7 @@ def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
         f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged",
         f"`wormholectl markers set {flow} PLACE` where it stopped; or `wormholectl flows accept-loss {flow}`, which "
         f"begins at {begin}",
+        code="marker-missing",
     )
 
 

@@ -114,8 +114,8 @@ class Losses:
         gap, resume = flow.loss
         if not proceed:
             step = _next_step(flow.name, flow.repair)
-            flow.decline(Problem(f"held: the application halts at a data loss: {gap.message}", step))
-            _log.error("%s stays held: %s", flow.name, Problem(gap.message, step), extra=flow.about)
+            flow.decline(Problem(f"held: the application halts at a data loss: {gap.message}", step, code="data-lost"))
+            _log.error("%s stays held: %s", flow.name, Problem(gap.message, step, code="data-lost"), extra=flow.about)
             return
         _log.warning(
             "%s goes on at %s after a data loss: %s. Next: `wormholectl repair %s` sends the rows that it lacks",

@@ -203,10 +203,12 @@ class Ownership:
                 f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
                 "the flows",
                 "bring ZooKeeper back; deliveries then go on by themselves",
+                code="lease-over",
             )
         return Problem(
             "another publisher took the log over while contact with ZooKeeper was lost",
             "`wormholectl publishers` names it; stop the one that is not meant to serve the log",
+            code="owner-elsewhere",
         )
 
     def _leased(self) -> bool:

@@ -6,24 +6,32 @@ import grpc
 
 from wormhole.model.errors import PositionPurged, Retryable, UsageError, WormholeError
 
-__all__ = ["RefusedError", "code_of", "one_line"]
+__all__ = ["RefusedError", "one_line", "status_of"]
 
 
 class RefusedError(UsageError):
-    """A change that is not made; ``code`` is the reason for programs."""
+    """A change that is not made. ``status``: the reason, as a status of gRPC."""
+
+    code: str = "change-refused"
 
     def __init__(
-        self, code: grpc.StatusCode, message: str, *, flow: str | None = None, hint: str | None = None
+        self,
+        status: grpc.StatusCode,
+        message: str,
+        *,
+        flow: str | None = None,
+        hint: str | None = None,
+        code: str | None = None,
     ) -> None:
-        super().__init__(message, flow=flow, hint=hint)
-        self.code = code
+        super().__init__(message, flow=flow, hint=hint, code=code)
+        self.status = status
 
 
-def code_of(error: WormholeError) -> grpc.StatusCode:
+def status_of(error: WormholeError) -> grpc.StatusCode:
     """The gRPC status of the error."""
     match error:
         case RefusedError():
-            return error.code
+            return error.status
         case Retryable():
             return grpc.StatusCode.UNAVAILABLE
         case UsageError():

@@ -192,14 +192,18 @@ def cause(flow: str, replay: ReplayControl, run: Run | None) -> Problem:
         return Problem(
             f"{about} was given up, and the log no longer holds its datamarker{f' ({waits})' if waits else ''}",
             f"`wormholectl replay --resume {replay.id}`, or go on without: `wormholectl flows accept-loss {flow}`",
+            code="replay-needed",
         )
     if run is not None and run.trouble:
         return Problem(
-            f"{about} is over, its driver is silent; whether the log holds the datamarker is not known: {run.trouble}"
+            f"{about} is over, its driver is silent; whether the log holds the datamarker is not known: {run.trouble}",
+            code="replay-needed",
         )
     if run is not None and run.epoch:
-        return Problem(f"{about} pushes to {replay.subscriber}")
-    return Problem(f"held for {about}{f': {waits}' if waits else ''}", "" if run is None else run.waits.hint)
+        return Problem(f"{about} pushes to {replay.subscriber}", code="flow-replaying")
+    return Problem(
+        f"held for {about}{f': {waits}' if waits else ''}", "" if run is None else run.waits.hint, code="flow-replaying"
+    )
 
 
 def parked(number: int) -> Problem:
@@ -208,6 +212,7 @@ def parked(number: int) -> Problem:
         f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake "
         "them",
         "bring what runs `wormholectl replay`, and Spark's executors, up to date",
+        code="subscriber-too-old",
     )
 
 

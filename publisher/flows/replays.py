@@ -227,7 +227,7 @@ class Replays:
             await self._record((flow,))  # the subscriber refuses an epoch that is not recorded
             if flow.epoch != epoch or flow.control.paused:
                 paused = f"paused by {flow.control.paused}" if flow.control.paused else ""
-                run.waits = Problem(paused or "its datamarker was set")
+                run.waits = Problem(paused or "its datamarker was set", code="flow-replaying")
                 return run.waits
             _check_projects(flow, projects=projects)  # again: the configuration may have changed
             run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
@@ -428,7 +428,7 @@ class Replays:
             return
         await self._change(flow, now, lambda present: replace(present, state=ReplayState.NEEDS_REPLAY))
         run = self._known(flow, now)
-        run.waits, run.trouble = Problem(gap.message), ""
+        run.waits, run.trouble = Problem(gap.message, code="data-lost"), ""
         _log.error("%s needs a replay: %s %s, %s", flow.name, now.id, why, gap, extra=flow.about)
 
     def _goes_live(self, flow: PublisherFlow, now: ReplayControl, gap: Gap | None) -> None:
@@ -535,6 +535,7 @@ class Replays:
                     "have its shard"
                 ),
                 hint="`wormholectl flows` lists those that there are",
+                code="flow-unknown",
             )
         return flow
 
@@ -560,6 +561,7 @@ def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:
             "the application has columns or a mask, and the release of the replay would send every value",
             flow=flow.name,
             hint="replay with the release of the publisher",
+            code="subscriber-too-old",
         )
 
 
@@ -578,4 +580,5 @@ def _recorded(flow: PublisherFlow) -> Iterator[None]:
             grpc.StatusCode.NOT_FOUND,
             f"the datamarker of {flow.name} is missing in the marker store",
             hint="restore the store, or restart the publisher to begin anew",
+            code="marker-missing",
         ) from None

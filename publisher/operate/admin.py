@@ -20,7 +20,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
-from publisher.flows.refused_error import RefusedError, code_of, one_line
+from publisher.flows.refused_error import RefusedError, one_line, status_of
 from publisher.operate.admin_access import Access, host_token
 from publisher.operate.control import Control
 from publisher.operate.relay_trim import trim_relay
@@ -196,7 +196,7 @@ async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes
     try:
         return (await answer()).SerializeToString()
     except WormholeError as error:
-        code, text, hint = code_of(error), one_line(error), error.hint
+        code, text, hint = status_of(error), one_line(error), error.hint
     except Exception as error:  # noqa: BLE001 - the client gets a line, the log has the rest
         _log.exception("a request of an operator failed inside the publisher")
         code, hint = grpc.StatusCode.INTERNAL, None
@@ -290,4 +290,5 @@ def _own_folder(path: Path) -> int:
         raise ConfigError(
             f"{path}, where operators of this host find the publisher, cannot be opened: {error.strerror}",
             hint="publisher.state_dir must be a folder that this process may write to",
+            code="state-unwritable",
         ) from error

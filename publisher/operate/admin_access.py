@@ -50,14 +50,18 @@ def host_token(state_dir: Path) -> str:
                 "publisher.state_dir must be a folder that this process may write to; remove the file if it is "
                 "another user's"
             ),
+            code="state-unwritable",
         ) from error
     if mode & 0o077:
         raise ConfigError(
             f"the token that permits changes, {path}, can be read by other users (mode {mode:03o})",
             hint="remove the file: the next start makes another one",
+            code="credentials-exposed",
         )
     if not _TOKEN.fullmatch(found):
-        raise ConfigError(f"{path} holds no token", hint="remove the file: the next start makes another one")
+        raise ConfigError(
+            f"{path} holds no token", hint="remove the file: the next start makes another one", code="record-invalid"
+        )
     return found.strip()
 
 
@@ -99,12 +103,14 @@ class Access:
                 grpc.StatusCode.UNAUTHENTICATED,
                 "that is not this host's token",
                 hint="read it again: it is `admin.token` in the publisher's state_dir",
+                code="not-permitted",
             )
         if names is None:
             raise RefusedError(
                 grpc.StatusCode.UNAUTHENTICATED,
                 "a change needs the host's token",
                 hint="run the command on the publisher's host as the publisher's user",
+                code="not-permitted",
             )
         known = sorted(set(names))
         permitted = [name for name in known if name in self.admins]
@@ -114,4 +120,5 @@ class Access:
             grpc.StatusCode.PERMISSION_DENIED,
             f"the certificate of {', '.join(known) or 'nobody'} may not change anything here",
             hint="list one of its names in `admins` under [publisher], or use the host's token",
+            code="not-permitted",
         )

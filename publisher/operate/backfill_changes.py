@@ -50,6 +50,7 @@ class BackfillChanges:
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"verify {wanted.verify} is a mode that this release does not know",
                 hint="update the publisher, or use the wormholectl of its release",
+                code="release-too-old",
             )
         stream = self._publisher.assigner.stream_of(flow)
         present = stream is not None and stream.connected

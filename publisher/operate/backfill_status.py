@@ -103,29 +103,34 @@ def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
     """Why no rows are read for the flow just now; empty when they are."""
     replay, caravan_flow = flow.control.replay, flow.caravan_flow
     if replay is not None:
-        return Problem(f"replay {replay.id} has the flow", "it begins anew when the replay is through")
+        return Problem(
+            f"replay {replay.id} has the flow", "it begins anew when the replay is through", code="flow-replaying"
+        )
     if own := publisher.backfills.problem(flow):
         return own
     if caravan_flow is None:
-        return flow.problem if flow.cause else Problem("no subscriber has the flow")
+        return flow.problem if flow.cause else Problem("no subscriber has the flow", code="flow-replaying")
     if caravan_flow.backfill is not None and caravan_flow.backfill.renewal is not None:
-        return Problem(f"it begins anew: {caravan_flow.backfill.renewal.cause}")
+        return Problem(f"it begins anew: {caravan_flow.backfill.renewal.cause}", code="backfill-waiting")
     lead, stream = publisher.fleet.lead, publisher.assigner.stream_of(flow)
     if lead is None or caravan_flow not in lead.flows:
         return Problem(
             "the flow is behind the lead caravan, where rows enter the log",
             f"they follow when it has caught up; `wormholectl why-lag {flow.name}`",
+            code="backfill-waiting",
         )
     if stream is not None and not stream.takes_rows(flow):
         return Problem(
             f"no credit: {flow.subscriber} has not processed what it received",
             f"`wormholectl why-lag {flow.name}` shows how its handler does",
+            code="backfill-waiting",
         )
     progress = caravan_flow.backfill
     if progress is not None and progress.request.verify and progress.finished:
         return Problem(
             f"{flow.subscriber} lists the keys that its application holds",
             f"`wormholectl why-lag {flow.name}` shows how its callbacks do",
+            code="backfill-waiting",
         )
     return publisher.scans.problem or publisher.scans.status.waits
 

@@ -121,7 +121,9 @@ class Control:
                 step = await self._backfills.step(request, flow, who)
             case _:
                 raise RefusedError(
-                    grpc.StatusCode.INVALID_ARGUMENT, "the request names no change that this release knows"
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    "the request names no change that this release knows",
+                    code="release-too-old",
                 )
         return step, before
 
@@ -334,6 +336,7 @@ class Control:
                 f"{request.flow} is not served: its application is not configured here, or the log does not "
                 "have its shard",
                 hint=f"configure the application, or `wormholectl markers forget {request.flow}`",
+                code="flow-unknown",
             )
         if key[0] not in self._publisher.applications:
             there = [info.id for info in await self._publisher.coordinator.subscribers() if info.application == key[0]]

@@ -35,13 +35,17 @@ def check_serving(publisher: Publisher) -> None:
     """
     if not publisher.applications.known.is_set():
         raise RefusedError(
-            grpc.StatusCode.UNAVAILABLE, "the publisher does not know its applications yet", hint="try again soon"
+            grpc.StatusCode.UNAVAILABLE,
+            "the publisher does not know its applications yet",
+            hint="try again soon",
+            code="starting",
         )
     if not publisher.ownership.ours():
         raise RefusedError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "another publisher has taken this log over",
             hint="ask that one: `wormholectl publishers` lists them",
+            code="owner-elsewhere",
         )
 
 
@@ -53,7 +57,10 @@ def flow_key(text: str) -> FlowKey:
     application, slash, shard = text.partition("/")
     if not (application and slash and shard) or len(text) > _LONGEST_FLOW:
         raise RefusedError(
-            grpc.StatusCode.INVALID_ARGUMENT, f"{text[:_LONGEST_NAME]!r} is no name of a flow", hint="write APP/SHARD"
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{text[:_LONGEST_NAME]!r} is no name of a flow",
+            hint="write APP/SHARD",
+            code="flow-unknown",
         )
     return application, shard
 
@@ -64,7 +71,9 @@ def no_flow(publisher: Publisher, key: FlowKey, more: list[str] | None = None) -
     names = sorted({*(flow.name for flow in publisher.assigner.flows.values()), *(more or ())})
     close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "`wormholectl flows` lists those that there are"
-    return RefusedError(grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint)
+    return RefusedError(
+        grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint, code="flow-unknown"
+    )
 
 
 def not_now(flow: PublisherFlow, why: str, hint: str | None = None) -> RefusedError:

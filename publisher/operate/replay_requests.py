@@ -102,6 +102,7 @@ class ReplayRequests:
             f"application {key[0]} is not served yet, it is tried again",
             flow=flow_name(*key),
             hint="the publisher's log says why",
+            code="application-unserved",
         )
 
     async def _begin(

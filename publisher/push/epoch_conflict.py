@@ -69,10 +69,12 @@ def explained(conflict: EpochConflict, epoch: int, marker: Datamarker, subscribe
             f"another publisher, {conflict.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch "
             f"{conflict.held_epoch}",
             "stop the one of the two that is not meant to serve the log; the other one then gets the flow by itself",
+            code="owner-elsewhere",
         )
     return Problem(
         f"{subscriber} has seen epoch {conflict.held_epoch} (assigned by {conflict.by or 'an unknown publisher'}), the "
         f"marker store gave {epoch}: the store was set back, or another publisher served the flow meanwhile. It goes "
         f"on above that epoch, from the stored datamarker {marker}: what was delivered after that datamarker comes "
-        "again"
+        "again",
+        code="owner-elsewhere",
     )

@@ -38,7 +38,7 @@ def hold_at_bad_value(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFl
     """Hold the flow before the segment that has an update with a bad value."""
     text = f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}"
     hint = 'declare the format that it has, or set on_bad_value = "deliver"'
-    _hold(fleet, flow, caravan_flow, Problem(text, hint))
+    _hold(fleet, flow, caravan_flow, Problem(text, hint, code="value-undecodable"))
 
 
 def ask_about_gap(

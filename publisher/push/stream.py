@@ -119,7 +119,7 @@ class SubscriberStream:
         self.leaving = False
         self.vacant = False
         self.life = object()
-        self.problem = Problem("dialling")
+        self.problem = Problem("dialling", code="starting")
         self.traffic = Traffic()
         self._dialer = dialer
         self._clock = dialer.clock
@@ -361,7 +361,7 @@ class SubscriberStream:
                 await self._clock.sleep(wait * random.uniform(0.5, 1.0))
         finally:
             self._dialer.reading.streams -= 1
-            self._lose(self.problem or Problem("the stream was closed"))
+            self._lose(self.problem or Problem("the stream was closed", code="stream-broken"))
 
     async def _connect(self, connection: Connection) -> Problem:
         """One connection from dialling to its end; returns why it ended."""
@@ -373,7 +373,7 @@ class SubscriberStream:
         except Exception as error:  # noqa: BLE001 - see below
             # Ours, not the subscriber's: it must cost this connection only, and be seen.
             _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
-            return Problem(f"internal error: {error!r}")
+            return Problem(f"internal error: {error!r}", code="internal-error")
         return self.problem
 
     def _lose(self, problem: Problem) -> None:

@@ -106,7 +106,7 @@ class Cursor:
             handle = self._open()
             footer = read_footer(handle, handle.size())
             if footer is None:
-                raise DecodeError("the index is damaged")
+                raise DecodeError("the index is damaged", code="relay-damaged")
             return footer.blocks
 
     def _is_proven_behind(self, known: list[Block], at: int) -> bool:
@@ -160,7 +160,9 @@ class Cursor:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise SourceUnavailable(
-                    f"{path} cannot be read: {error.strerror}", hint="the publisher must be able to read its own files"
+                    f"{path} cannot be read: {error.strerror}",
+                    hint="the publisher must be able to read its own files",
+                    code="relay-unwritable",
                 ) from error
             why = f"offset {offset}: {error.strerror}"
         else:

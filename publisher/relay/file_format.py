@@ -131,18 +131,18 @@ def read_header(file: DiskFile) -> Header:
     """
     start = file.read(0, _HEADER.size)
     if len(start) < _HEADER.size or not start.startswith(_MAGIC):
-        raise DecodeError("the file does not begin as a relay file")
+        raise DecodeError("the file does not begin as a relay file", code="relay-damaged")
     _, version, size, checksum = _HEADER.unpack(start)
     if version != VERSION:
         raise OtherFileError(f"format version {version} instead of {VERSION}")
     content = file.read(_HEADER.size, size) if size <= _MOST_HEADER else b""
     if len(content) != size or google_crc32c.value(content) != checksum:
-        raise DecodeError("the header is torn or damaged")
+        raise DecodeError("the header is torn or damaged", code="relay-damaged")
     try:
         identity = read_json(content)
         begin = marker_from_bytes(bytes.fromhex(identity.pop("begin")))
     except (ValueError, KeyError, TypeError, AttributeError, ProtocolError) as error:
-        raise DecodeError(f"the header is damaged: {error}") from error
+        raise DecodeError(f"the header is damaged: {error}", code="relay-damaged") from error
     return Header(begin, identity, _HEADER.size + size)
 
 
@@ -213,26 +213,26 @@ def block_at(offset: int, head: bytes, limit: int) -> Block:
     :class:`~wormhole.model.errors.DecodeError`.
     """
     if len(head) < BLOCK_SIZE or not head.startswith(_BLOCK_MAGIC):
-        raise DecodeError("no record begins there")
+        raise DecodeError("no record begins there", code="relay-damaged")
     if google_crc32c.value(head[: _BLOCK.size]) != _CRC.unpack_from(head, _BLOCK.size)[0]:
-        raise DecodeError("the head of the record there is damaged")
+        raise DecodeError("the head of the record there is damaged", code="relay-damaged")
     block = _block(offset, _BLOCK.unpack_from(head)[1:])
     if block.after > limit or block.size > _MOST_RECORD:
-        raise DecodeError(f"the record there has {block.stored} bytes, more than the file")
+        raise DecodeError(f"the record there has {block.stored} bytes, more than the file", code="relay-damaged")
     return block
 
 
 def record_of(block: Block, data: bytes) -> Record:
     """The record of a block, of its stored bytes. Raises :class:`~wormhole.model.errors.DecodeError`."""
     if len(data) != block.stored or google_crc32c.value(data) != block.checksum:
-        raise DecodeError("the checksum of the record there is wrong")
+        raise DecodeError("the checksum of the record there is wrong", code="relay-damaged")
     if block.flags & _PACKED:
         try:
             if zstandard.frame_content_size(data) != block.size:
-                raise DecodeError("the record there does not have the size that it says")
+                raise DecodeError("the record there does not have the size that it says", code="relay-damaged")
             data = zstandard.ZstdDecompressor().decompress(data)
         except zstandard.ZstdError as error:
-            raise DecodeError(f"the record there cannot be decompressed: {error}") from error
+            raise DecodeError(f"the record there cannot be decompressed: {error}", code="relay-damaged") from error
     return decode(data)
 
 
@@ -247,7 +247,7 @@ def blocks(file: DiskFile, offset: int, limit: int) -> Iterator[Block]:
         block = block_at(offset, head, limit)
         data = file.read(offset + BLOCK_SIZE, block.stored)
         if len(data) != block.stored or google_crc32c.value(data) != block.checksum:
-            raise DecodeError("the checksum of the record there is wrong")
+            raise DecodeError("the checksum of the record there is wrong", code="relay-damaged")
         yield block
         offset = block.after
 

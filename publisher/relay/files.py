@@ -125,6 +125,7 @@ class RelayFiles:
             raise SourceUnavailable(
                 f"the relay folder {self._folder} cannot be opened: {error.strerror}",
                 hint="relay_folder must be a folder on a working disk that the publisher alone may write to",
+                code="relay-unwritable",
             ) from error
 
     def _take_lock(self) -> DiskFile:
@@ -134,6 +135,7 @@ class RelayFiles:
             raise UsageError(
                 f"the relay folder {self._folder} is in use by another process",
                 hint="one publisher writes a relay: end the other process, or set another relay_folder or state_dir",
+                code="already-running",
             ) from None
 
     def _load(self) -> None:
@@ -177,6 +179,7 @@ class RelayFiles:
                 f"{path} and {len(foreign) - 1} more relay files were written with other settings: {what}",
                 hint="set this back until all flows have passed what these files hold, or give them up: "
                 "`wormholectl relay trim --all`",
+                code="relay-settings",
             )
         _log.warning("%d relay files in %s are removed: %s", len(foreign), self._folder, what)
         for path, _ in foreign:

@@ -101,7 +101,7 @@ def _unreadable(path: Path, error: OSError) -> SourceUnavailable:
     hint = "run this as the publisher's user, on its host"
     if not isinstance(error, PermissionError):
         hint = "the relay's place must be a folder on a working disk"
-    return SourceUnavailable(f"{path} cannot be read: {error.strerror}", hint=hint)
+    return SourceUnavailable(f"{path} cannot be read: {error.strerror}", hint=hint, code="relay-unwritable")
 
 
 def _size(path: Path, disk: Disk) -> int:

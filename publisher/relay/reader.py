@@ -113,7 +113,9 @@ class RelayedReader:
             assert cursor is not None
             if self._generation != self._recorder.generation:
                 raise SourceUnavailable(
-                    "the relay turned out to be of another log", hint="the datastore's log is opened instead"
+                    "the relay turned out to be of another log",
+                    hint="the datastore's log is opened instead",
+                    code="relay-damaged",
                 )
             version = self._recorder.version
             try:
@@ -166,6 +168,7 @@ class RelayedReader:
             raise SourceUnavailable(
                 f"the relay cannot be read at {self._marker}: {error.strerror or error}",
                 hint="the datastore's log is opened instead",
+                code="relay-unwritable",
             ) from error
 
     def _look_up_again(self, cursor: Cursor, error: Gone) -> Segment | None:

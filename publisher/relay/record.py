@@ -142,7 +142,7 @@ class _Input:
     def take(self, size: int) -> memoryview:
         begin, self._at = self._at, self._at + size
         if self._at > len(self._view):
-            raise DecodeError(f"a record of {len(self._view)} bytes ends before byte {self._at}")
+            raise DecodeError(f"a record of {len(self._view)} bytes ends before byte {self._at}", code="relay-damaged")
         return self._view[begin : self._at]
 
     def bytes(self) -> bytes:
@@ -165,7 +165,9 @@ class _Input:
 
     def end(self) -> None:
         if self._at != len(self._view):
-            raise DecodeError(f"a record of {len(self._view)} bytes has {len(self._view) - self._at} too many")
+            raise DecodeError(
+                f"a record of {len(self._view)} bytes has {len(self._view) - self._at} too many", code="relay-damaged"
+            )
 
 
 def decode(data: bytes) -> Record:
@@ -173,7 +175,7 @@ def decode(data: bytes) -> Record:
     try:
         return _decode(_Input(data))
     except (ValueError, IndexError, ProtobufDecodeError, ProtocolError, OverflowError) as error:
-        raise DecodeError(f"these bytes are no record of a relay: {error}") from error
+        raise DecodeError(f"these bytes are no record of a relay: {error}", code="relay-damaged") from error
 
 
 def _decode(data: _Input) -> Record:
@@ -210,7 +212,7 @@ def _take_run(data: _Input, schemas: Sequence[Schema], sources: Sequence[str]) -
     counts = _RUN.unpack(data.take(_RUN.size))
     own_schemas, own_sources, updates, schema_index, indexes, transactions, ended, tx_source, first_index, size = counts
     if schema_index not in (0, updates) or indexes not in (0, updates) or tx_source not in (0, transactions):
-        raise DecodeError(f"the columns of shard {shard} are of different lengths")
+        raise DecodeError(f"the columns of shard {shard} are of different lengths", code="relay-damaged")
     named = tuple(schemas[ordinal] for ordinal in data.numbers("I", own_schemas))
     left = tuple(sources[ordinal] for ordinal in data.numbers("I", own_sources))
     ends, schema_of, index_of = data.numbers("I", updates), data.numbers("I", schema_index), data.numbers("I", indexes)
@@ -218,7 +220,7 @@ def _take_run(data: _Input, schemas: Sequence[Schema], sources: Sequence[str]) -
     tx_committed_at_us = data.numbers("q", transactions)
     tx_end, source_of = data.numbers("I", ended), data.numbers("I", tx_source)
     if ended > transactions or size != (ends[-1] if ends else 0):
-        raise DecodeError(f"the updates of shard {shard} do not end where their bytes end")
+        raise DecodeError(f"the updates of shard {shard} do not end where their bytes end", code="relay-damaged")
     run = Run(
         bytes(data.take(size)),
         ends,

@@ -322,7 +322,11 @@ class Recorder:
             self._work.notify_all()
             self._news.wait_for(lambda: self._stopping or self._trim_to is None)
             if self._trim_failed:
-                raise SourceUnavailable(f"the relay cannot be trimmed: {self._trim_failed}", hint=self._problem.hint)
+                raise SourceUnavailable(
+                    f"the relay cannot be trimmed: {self._trim_failed}",
+                    hint=self._problem.hint,
+                    code="relay-unwritable",
+                )
 
     # -- state
 
@@ -335,6 +339,7 @@ class Recorder:
             return Problem(
                 "the relay is full of what flows still need: the datastore keeps its log instead",
                 "see which flow is furthest behind (`wormholectl flows`), or raise relay_budget",
+                code="relay-full",
             )
         return NO_PROBLEM
 
@@ -465,6 +470,7 @@ class Recorder:
             f"the relay cannot be written: {why}",
             "make room on its disk and see that this user may write there; until then flows that are behind read the "
             "datastore, which keeps its log",
+            code="relay-unwritable",
         )
         with self._work:
             if problem != self._problem:

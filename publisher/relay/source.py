@@ -36,6 +36,7 @@ _GIVEN_UP: Final = Problem(
     "the relay cannot take the log as it grows, and the datastore gives it up beyond slot_budget: flows that are "
     "behind lose it (on_relay_full)",
     'see why the relay\'s disk fails or is slow; `on_relay_full = "keep_slot"` has the datastore keep its log',
+    code="relay-unwritable",
 )
 _LEAST_FILES: Final = 8  # that a full relay has: what goes at once is a small part of it
 

@@ -208,6 +208,7 @@ class GuardedClient:
         return MarkerStoreError(
             f"ZooKeeper {self._settings.zookeeper} refuses to {what}: {type(error).__name__} {error}".rstrip(),
             hint=after_refusal(self._settings, error),
+            code="coordination-refused",
         )
 
     def too_many_races(self, what: str) -> MarkerStoreError:
@@ -215,6 +216,7 @@ class GuardedClient:
         return MarkerStoreError(
             f"somebody else keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
             hint="two publishers serve the same log with the same epoch: end one of them",
+            code="already-running",
         )
 
     def _answer(self, what: str, asked: Any) -> Any:
@@ -295,6 +297,7 @@ def _claim_gone() -> CoordinationLost:
     return CoordinationLost(
         "this publisher's claim on the log is gone: another one may own it",
         hint="nothing is to be done: it serves the log again once it owns it; `wormholectl publishers` names the owner",
+        code="owner-elsewhere",
     )
 
 
@@ -302,6 +305,7 @@ def _older(reason: str) -> CoordinationLost:
     return CoordinationLost(
         f"ZooKeeper was put back to an older state: {reason}",
         hint="nothing is to be done: everything is read again, and what came after that state is delivered again",
+        code="coordination-restored",
     )
 
 

@@ -69,6 +69,7 @@ class ZooKeeperSourceState:
                 f"{path} holds nothing that a publisher wrote: {error}",
                 hint="restore ZooKeeper from a backup, or delete the node: the source then finds out anew which server "
                 "it reads, as with a state folder that was lost",
+                code="record-invalid",
             ) from error
 
     def names(self) -> Collection[str]:
@@ -259,7 +260,9 @@ class CopiedState:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Raises :class:`~wormhole.model.errors.UsageError`."""
-        raise UsageError(f"{name} cannot be written: this is {self}", hint="report this as a bug")
+        raise UsageError(
+            f"{name} cannot be written: this is {self}", hint="report this as a bug", code="internal-error"
+        )
 
 
 def _packed(path: str, content: dict[str, Any]) -> bytes:
@@ -270,6 +273,7 @@ def _packed(path: str, content: dict[str, Any]) -> bytes:
             f"{path}: what the source knows of its servers takes {len(data):,} bytes ({len(text):,} before it is "
             f"compressed); a node of ZooKeeper holds {_MOST_STORED:,} at most",
             hint='use publisher.markers = "local" for this log, on one host, and report this as a bug',
+            code="record-too-large",
         )
     return data
 

@@ -62,6 +62,7 @@ def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
             hint=f"if it is right, add --archive {shlex.quote(to)} (WORMHOLE_ARCHIVE), or give -c FILE, a "
             "configuration "
             f"with [datasets.{dataset.name}.archive]",
+            code="untrusted-setting",
         )
 
 
@@ -73,6 +74,7 @@ def check_formats(dataset: str, specs: Iterable[FormatSpec | None]) -> None:
                 f"the values of dataset {dataset} are described by the descriptor set {spec.descriptor_set}: "
                 "only ZooKeeper says that, and others may write there",
                 hint=f"give -c FILE, a configuration with [datasets.{dataset}] and its value_format",
+                code="untrusted-setting",
             )
 
 

@@ -66,6 +66,7 @@ def check_format(version: object, where: str, newest: int = FORMAT) -> None:
         raise ArchiveError(
             f"{where} was written by a newer release: its format is {version}, this release reads up to {newest}",
             hint="install the release that wrote it, or a later one",
+            code="release-too-old",
         )
 
 

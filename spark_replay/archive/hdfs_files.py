@@ -39,7 +39,9 @@ def connect(url: str) -> fs.FileSystem:
         from hdfs_native import Client
     except ModuleNotFoundError as error:
         raise UsageError(
-            "an archive in HDFS needs hdfs-native, which is not installed", hint="pip install 'wormhole-pubsub[hdfs]'"
+            "an archive in HDFS needs hdfs-native, which is not installed",
+            hint="pip install 'wormhole-pubsub[hdfs]'",
+            code="extra-missing",
         ) from error
     with _os_errors(url):
         return fs.PyFileSystem(HdfsFiles(Client(url, dict(_WAITS)), url))

@@ -158,6 +158,7 @@ class Manifest:
                 shard=self.shard,
                 hint="nothing where the shard was just assigned: the publisher assigns it again in a later epoch; "
                 "else see which other archiver writes here",
+                code="owner-elsewhere",
             )
         return replace(self, version=self.version + 1, epoch=epoch)
 

@@ -56,16 +56,20 @@ class S3Storage(Storage):
                 raise ArchiveError(
                     f"the service does not know the condition If-None-Match: {where} cannot be committed safely",
                     hint="use a service with conditional writes: Amazon S3, MinIO, Ceph (Squid or later)",
+                    code="storage-unfit",
                 ) from error
             if status in {401, 403, 404}:
                 raise ArchiveError(
-                    f"cannot write {where}: {code}", hint="look at the bucket's name and at who may put objects there"
+                    f"cannot write {where}: {code}",
+                    hint="look at the bucket's name and at who may put objects there",
+                    code="archive-refused",
                 ) from error
             raise ArchiveUnavailable(f"cannot write {where}: {code} ({status})", hint="try again later") from error
         except failures.NoCredentialsError as error:
             raise ArchiveError(
                 f"cannot write {where}: nothing says who asks",
                 hint="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or an instance role",
+                code="archive-refused",
             ) from error
         except failures.BotoCoreError as error:
             raise ArchiveUnavailable(f"cannot write {where}: {error}", hint="see whether it can be reached") from error
@@ -81,6 +85,7 @@ class S3Storage(Storage):
                 raise UsageError(
                     "writing an archive to S3 needs botocore, which is not installed",
                     hint="pip install 'wormhole-pubsub[s3]'",
+                    code="extra-missing",
                 ) from error
             given = parse_qs(urlsplit(self._to).query)
             endpoint = given.get("endpoint_override", [""])[0]

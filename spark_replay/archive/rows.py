@@ -113,6 +113,7 @@ class Rows:
             raise DecodeError(
                 f"an update has the operation {unknown[0]}, which this release does not know",
                 hint="install the release of the publisher here too",
+                code="release-too-old",
             )
         self._add_schemas(body, schema_of, count)
         self._add_places(body, count)

@@ -217,6 +217,7 @@ class ShardWriter:
                     "nothing is lost; see which other archivers run: if a publisher's state was restored from a "
                     "backup, epochs came twice"
                 ),
+                code="archive-conflict",
             )
         return present
 
@@ -269,6 +270,7 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
                 "see whether the disk is mounted, and whether something else removes files there; put them back, or "
                 "start the archiver again: it then begins anew"
             ),
+            code="archive-restored",
         )
     return ArchiveError(
         (
@@ -280,6 +282,7 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
             "put the newer manifests back; or start the archiver again: it goes on where the archive ends now, if "
             "the log still has that, and else says what is lost"
         ),
+        code="archive-restored",
     )
 
 

@@ -143,7 +143,7 @@ class ArchiveStore:
         known = self.shards()
         if unknown := sorted(set(shards) - set(known)):
             hint = f"choose one of: {', '.join(known) or 'none yet'}"
-            raise UsageError(f"nothing is archived of shard {unknown[0]}", hint=hint)
+            raise UsageError(f"nothing is archived of shard {unknown[0]}", hint=hint, code="archive-missing")
         return sorted(set(shards)) or known
 
     def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
@@ -200,7 +200,9 @@ class ArchiveStore:
             if not versions:
                 if self.storage.read(ABOUT) is None:
                     raise ArchiveUnavailable(
-                        f"the archive in {self.to} is gone", hint="see whether the disk is mounted"
+                        f"the archive in {self.to} is gone",
+                        hint="see whether the disk is mounted",
+                        code="archive-missing",
                     )
                 return 0, None
             path = manifest_path(shard, versions[-1])
@@ -220,6 +222,7 @@ class ArchiveStore:
             f"{self._manifest_path(shard, version)} is of another place: it says dataset {manifest.dataset}, "
             f"copy {manifest.copy}, shard {manifest.shard}, version {manifest.version}",
             hint="somebody copied it here: remove it, or restore the folder from a backup",
+            code="archive-elsewhere",
         )
 
     def commit(self, manifest: Manifest) -> None:
@@ -430,6 +433,7 @@ def open_store(
         raise UsageError(
             f"there is no archive in {to}",
             hint="`wormholectl archive run` begins one; or see whether the disk is mounted",
+            code="archive-missing",
         )
     about = about_from_json(data, storage.path(ABOUT))
     if about.dataset != dataset or (copy and about.copy not in {copy, *earlier}):
@@ -437,6 +441,7 @@ def open_store(
             f"{to} is the archive of dataset {about.dataset}, copy {about.copy}; what is wanted is {dataset}"
             + (f", copy {copy}" if copy else ""),
             hint=f"give every copy that is archived a folder of its own in [datasets.{dataset}.archive] to",
+            code="archive-elsewhere",
         )
     if create and storage.create_if_absent(ABOUT, data):
         raise ArchiveError(
@@ -445,6 +450,7 @@ def open_store(
                 "other's work"
             ),
             hint="use a storage with conditional writes: Amazon S3, MinIO, Ceph (Squid or later), a local disk, HDFS",
+            code="storage-unfit",
         )
     return ArchiveStore(storage, to, about)
 
@@ -459,6 +465,7 @@ def _refuse_foreign(storage: Storage, to: str) -> None:
         raise ArchiveError(
             f"{to} is no archive and not empty: it holds {', '.join(found[:3])}{', …' if len(found) > 3 else ''}",
             hint=f"name an empty folder; if this was an archive, restore its {ABOUT} from a backup",
+            code="archive-elsewhere",
         )
 
 
@@ -473,7 +480,9 @@ def store_of(config: Config, dataset: str, *, create: bool = False) -> ArchiveSt
         raise ConfigError(f"no dataset {dataset!r} is configured", hint=f"choose one of: {names}")
     if settings.archive is None:
         raise ConfigError(
-            f"dataset {dataset} has no archive", hint=f'add [datasets.{dataset}.archive] with to = "/folder/of/its/own"'
+            f"dataset {dataset} has no archive",
+            hint=f'add [datasets.{dataset}.archive] with to = "/folder/of/its/own"',
+            code="archive-missing",
         )
     application = config.applications.get(settings.archive.application)
     copy = application.from_copy if application and application.from_copy else ""

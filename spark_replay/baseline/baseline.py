@@ -152,7 +152,9 @@ class _Baseline:
         every = [table for tables in listed.values() for table in tables]
         if missing := sorted(set(asked) - {table.name for table in every}):
             raise UsageError(
-                f"there is no table {', '.join(missing)}, or the account may not see it", hint="correct the name"
+                f"there is no table {', '.join(missing)}, or the account may not see it",
+                hint="correct the name",
+                code="table-unknown",
             )
         readable = {table.name for table in every if not table.refused}
         for table in every:
@@ -165,7 +167,9 @@ class _Baseline:
             if not table.refused and (not asked or table.name in asked)
         ]
         if not wanted:
-            raise UsageError("there is no table to read", hint="see that the account has SELECT on the tables")
+            raise UsageError(
+                "there is no table to read", hint="see that the account has SELECT on the tables", code="table-unknown"
+            )
         self._check_archiver(*wanted[0])
         size = self._pace.range_rows or self._range_rows(table for _, table in wanted)
         fingerprints: dict[str, dict[str, str]] = {log: {} for log in self._logs}

@@ -55,6 +55,7 @@ class LogArchives:
             raise UsageError(
                 f"nothing of the log {log} is archived yet: rows that are read now could not be completed",
                 hint="run `wormholectl archive run`, and begin when `wormholectl archive show` lists its shards",
+                code="archive-missing",
             )
         return end
 

@@ -152,6 +152,7 @@ def expire(
             "others may write there",
             hint=f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: deleted updates "
             "cannot be restored",
+            code="untrusted-setting",
         )
     noted, needed = (None, {}) if ignore_snapshot else needed_from(store)
     found = retention.expire(store, settings.keep, int(now()), shard or [], dry_run, needed)

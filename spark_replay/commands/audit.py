@@ -61,7 +61,9 @@ def audit(
     selecting = Selecting(setting.application.where or "", tuple(setting.application.tables), setting.formats, {})
     answers = admin_service.ask(where)
     if silent := [one.problem for one in answers if one.may_have(application)]:
-        raise StreamBroken("; ".join(silent), hint="start that publisher: its delivery counts are needed too")
+        raise StreamBroken(
+            "; ".join(silent), hint="start that publisher: its delivery counts are needed too", code="publisher-silent"
+        )
     admin_service.check_application(answers, application)
     statuses = [one.status for one in answers if one.status is not None]
     flows = [flow.flow for status in statuses for flow in status.flows if flow.flow.partition("/")[0] == application]
@@ -93,7 +95,9 @@ def audit(
             auditor.write_parquet(audited, parquet)
         except OSError as error:
             raise Fatal(
-                f"{parquet} cannot be written: {error}", hint="name a file in a folder that is there"
+                f"{parquet} cannot be written: {error}",
+                hint="name a file in a folder that is there",
+                code="output-unwritable",
             ) from error
     if as_json:
         print_json(audit_object(application, audited))

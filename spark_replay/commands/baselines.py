@@ -69,6 +69,7 @@ def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog
             f"which databases dataset {dataset} has, and how they are reached, only ZooKeeper says, and others may "
             "write there",
             hint="give -c FILE, the configuration of the publisher's host",
+            code="untrusted-setting",
         )
     if config.datasets[dataset].failover is not None:
         raise UsageError(

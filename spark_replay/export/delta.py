@@ -119,6 +119,7 @@ class OpenDeltaTable:
             raise ReplayError(
                 f"{self.name} is no Delta table, and not empty: {', '.join(strangers[:3])}",
                 hint="name another folder with --to; nothing was changed",
+                code="export-conflict",
             )
 
     def _check_catalogue(self, table: DeltaTable) -> None:
@@ -126,7 +127,9 @@ class OpenDeltaTable:
         known = [*(protocol.writer_features or ()), *settings]
         if found := [name for name in known if any(word in name for word in _CATALOGUED)]:
             raise ReplayError(
-                f"{self.name} is in another catalogue's hands: {found[0]}: only that catalogue commits to it", hint=ANEW
+                f"{self.name} is in another catalogue's hands: {found[0]}: only that catalogue commits to it",
+                hint=ANEW,
+                code="export-conflict",
             )
 
     def _state(self, version: int) -> Exported:
@@ -146,11 +149,13 @@ class OpenDeltaTable:
                     f"{said.get('engineInfo', 'unknown')}) changed its rows",
                     hint=f"stop that writer, then restore the version before (RESTORE is a commit of that kind too: "
                     f"{ANEW})",
+                    code="export-conflict",
                 )
         raise ReplayError(
             f"{self.name} is not of this export: none of its versions says up to which place of the log it is",
             hint=f"name another place with --to; if it was exported here once, its log does not reach back to the last "
             f"commit of ours: {ANEW}",
+            code="export-conflict",
         )
 
     def _was_ours(self, below: int) -> bool:
@@ -174,7 +179,11 @@ class OpenDeltaTable:
         given, ours = _types(table.schema()), _types(_schema(state.columns))
         if given != ours:
             changed = sorted({name for name, _ in set(given) ^ set(ours)})
-            raise ReplayError(f"somebody else changed the columns of {self.name}: {', '.join(changed)}", hint=ANEW)
+            raise ReplayError(
+                f"somebody else changed the columns of {self.name}: {', '.join(changed)}",
+                hint=ANEW,
+                code="export-conflict",
+            )
 
     def _files(self, table: DeltaTable) -> Iterator[DataFile]:
         actions = pa.table(table.get_add_actions())

@@ -209,6 +209,7 @@ class OpenIcebergTable:
                 f"{self.name} is in another catalogue's hands: {_location(table)} has the metadata of an "
                 f"Iceberg table ({others[0]}) that this catalogue does not know",
                 hint="export through that catalogue, or give this one another warehouse; nothing was changed",
+                code="export-conflict",
             )
 
     def _state(self, table: Table) -> Exported:
@@ -226,19 +227,25 @@ class OpenIcebergTable:
                     f"somebody else wrote to {self.name}: snapshot {snapshot.snapshot_id} "
                     f"({done.value if done else 'unknown'}) changed its rows",
                     hint="stop that writer, then set the table back to the snapshot before (rollback_to_snapshot)",
+                    code="export-conflict",
                 )
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else table.snapshot_by_id(parent)
         raise ReplayError(
             f"{self.name} is not of this export: none of its snapshots says up to which place of the log it is",
             hint=f"name another catalogue; if it was exported here once, our last snapshot is expired: {ANEW}",
+            code="export-conflict",
         )
 
     def _check_schema(self, table: Table, state: Exported) -> None:
         given = {(field.name, str(_plain(field.type))) for field in schema_to_pyarrow(table.schema())}
         ours = {(field.name, str(_plain(field.type))) for field in table_shape(state.columns)}
         if changed := sorted({name for name, _ in given ^ ours}):
-            raise ReplayError(f"somebody else changed the columns of {self.name}: {', '.join(changed)}", hint=ANEW)
+            raise ReplayError(
+                f"somebody else changed the columns of {self.name}: {', '.join(changed)}",
+                hint=ANEW,
+                code="export-conflict",
+            )
 
     def _files(self, table: Table) -> Iterator[DataFile]:
         root, prefix = _place(table)[1], _location(table)

@@ -106,6 +106,7 @@ class Selector:
                     f"{first.why}"
                 ),
                 hint='declare the format that it has, or set on_bad_value = "deliver"',
+                code="value-undecodable",
             )
         return body
 

@@ -182,7 +182,9 @@ def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Dat
         why = held(manifest)
     else:
         return manifest
-    raise ReplayError(f"{begin.order} to {until.order} is not held: {why}", shard=shard, hint=hint)
+    raise ReplayError(
+        f"{begin.order} to {until.order} is not held: {why}", shard=shard, hint=hint, code="archive-lacks-range"
+    )
 
 
 def _utc(us: int) -> str:
@@ -229,6 +231,7 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
                     "there is nothing to replay; if the archive should be further, look at the archiver: "
                     "`wormholectl why-lag`"
                 ),
+                code="archive-lacks-range",
             )
         raise UsageError(
             f"--until {stop.text} lies before the beginning of the range, {begin.order}",
@@ -269,6 +272,7 @@ def _begin(manifest: Manifest, stored: Datamarker, start: Asked, markers: Marker
         hint="no replay fills what it lacks: `--from earliest` is refused unless the flow has what lies before it; to "
         "go on without "
         "it, `wormholectl flows accept-loss`",
+        code="archive-lacks-range",
     )
 
 
@@ -281,6 +285,7 @@ def _until(manifest: Manifest, stop: Asked, markers: Markers) -> Datamarker:
                 f"the archive does not reach up to --until {stop.text}: {held(manifest)}",
                 shard=manifest.shard,
                 hint="leave out --until for all that it holds, or wait for the archiver",
+                code="archive-lacks-range",
             )
         return _first(manifest, lambda marker: marker.order >= place, markers)
     if stop.at_us is not None:

@@ -207,11 +207,15 @@ def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> W
                 f"the publisher at {address} is of a release that knows no replay",
                 flow=flow,
                 hint="bring it up to date",
+                code="release-too-old",
             )
         case "FAILED_PRECONDITION" | "INTERNAL" | "UNKNOWN":
             return ReplayError(message or name, flow=flow, hint=hint or None)
         case _:
             said = certificates or f"{name.lower().replace('_', ' ')} ({why_unreachable(message)})"
             return StreamBroken(
-                f"the publisher at {address} does not answer: {said}", flow=flow, hint=hint or "check that it runs"
+                f"the publisher at {address} does not answer: {said}",
+                flow=flow,
+                hint=hint or "check that it runs",
+                code="publisher-silent",
             )

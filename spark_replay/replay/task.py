@@ -311,6 +311,7 @@ class _Attempts:
                         "start a subscriber of the application if none is connected; `wormholectl flows` says what "
                         "else it waits for"
                     ),
+                    code="no-subscriber",
                 )
             await self._clock.sleep(_ASK_S)
 

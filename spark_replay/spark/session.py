@@ -85,12 +85,15 @@ def check_spark() -> None:
         import pyspark  # noqa: F401
     except ModuleNotFoundError as error:
         raise UsageError(
-            "this command needs pyspark, which is not installed", hint="pip install 'wormhole-pubsub[spark]'"
+            "this command needs pyspark, which is not installed",
+            hint="pip install 'wormhole-pubsub[spark]'",
+            code="extra-missing",
         ) from error
     if remote := os.environ.get("SPARK_REMOTE"):
         raise UsageError(
             f"SPARK_REMOTE is {remote}: Spark Connect runs no jobs of this kind",
             hint="unset SPARK_REMOTE, and name a master with --master or spark-submit; nothing was changed",
+            code="spark-unavailable",
         )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit started us: its Java runs
@@ -101,12 +104,15 @@ def check_spark() -> None:
         raise UsageError(
             f"Spark needs Java {_LEAST_JAVA} or newer: {where}",
             hint=f"install a Java runtime (openjdk-{_LEAST_JAVA}-jre-headless) or set JAVA_HOME; nothing was changed",
+            code="spark-unavailable",
         )
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
-            f"{java} does not run: {error}", hint="mend the Java installation; nothing was changed"
+            f"{java} does not run: {error}",
+            hint="mend the Java installation; nothing was changed",
+            code="spark-unavailable",
         ) from error
     found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     major = int(found[2] if found[1] == "1" and found[2] else found[1]) if found else 0
@@ -115,6 +121,7 @@ def check_spark() -> None:
         raise UsageError(
             f"Spark needs Java {_LEAST_JAVA} or newer; {java} says {version}",
             hint="install a newer one, or name it with JAVA_HOME; nothing was changed",
+            code="spark-unavailable",
         )
 
 
@@ -210,6 +217,7 @@ def spark_session(
                 hint=(
                     "check --master, and Spark's settings in spark-defaults.conf or SPARK_CONF_DIR; nothing was changed"
                 ),
+                code="spark-unavailable",
             ) from error
     session.sparkContext.setLogLevel("ERROR")
     if not local:
@@ -249,6 +257,7 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
     raise UsageError(
         f"no {what} answers at {at}: {'; '.join(problems)}",
         hint=f"{then}, or name another one with --master; nothing was changed",
+        code="spark-unavailable",
     )
 
 
@@ -302,12 +311,13 @@ def _await_executor(session: SparkSession, master: str) -> None:
         if timer.is_alive():
             if found is None:
                 raise
-            raise UsageError(found[0], hint=f"{found[1]}; nothing was changed") from error
+            raise UsageError(found[0], hint=f"{found[1]}; nothing was changed", code="spark-unavailable") from error
         where = next((then for kind, then in _NO_ROOM.items() if master.startswith(kind)), _NO_ROOM["spark"])
         raise UsageError(
             f"no executor ran on {master} within {wait_s:g} s",
             hint=f"{where.format(application)}, free some, or wait longer with the Spark setting {_WAIT}; nothing was "
             "changed",
+            code="spark-unavailable",
         ) from error
     finally:
         timer.cancel()

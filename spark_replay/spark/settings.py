@@ -156,6 +156,7 @@ def check_settings(given: Mapping[str, str], *, pushing: bool) -> Iterator[str]:
         raise UsageError(
             f"this job does not run with Spark's settings: {named}",
             hint=f"spark-submit {wanted}, or change spark-defaults.conf; nothing was changed",
+            code="spark-unavailable",
         )
     return (f"{rule.name} is {given[rule.name]}: {rule.why}. Better: {rule.wanted}" for rule in found)
 

@@ -87,7 +87,11 @@ class Folder:
             plan = f"{self._work}.json"
             there = [name for name in there if name not in (self._work, plan) and not name.startswith(f".{plan}.")]
         if there:
-            raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
+            raise UsageError(
+                f"{self.to} is not empty: {', '.join(there[:3])}",
+                hint="name a new folder, or empty it",
+                code="output-exists",
+            )
         self.storage.make_root()
 
     def write(
@@ -141,6 +145,7 @@ class Folder:
             raise ReplayError(
                 f"{self.to}/{self._about} is of a newer release: its format is {given['format']}",
                 hint="install the release that wrote it, or a later one",
+                code="release-too-old",
             )
         return given
 

@@ -32,9 +32,15 @@ def select_since(
     the previous one is not complete, is of other shards, ends after ``stop``, or the archive does not go on from it.
     """
     if not previous.continues:
-        raise ReplayError(f"{named} is of an earlier release, which did not store what the next one needs", hint=hint)
+        raise ReplayError(
+            f"{named} is of an earlier release, which did not store what the next one needs",
+            hint=hint,
+            code="snapshot-unusable",
+        )
     if previous.general:
-        raise ReplayError(f"{named} is not complete: {'; '.join(previous.general)}", hint=hint)
+        raise ReplayError(
+            f"{named} is not complete: {'; '.join(previous.general)}", hint=hint, code="snapshot-unusable"
+        )
     manifests = store.manifests()
     gone = sorted(previous.shards.keys() - manifests.keys())
     problems = [f"the archive has no shard {shard}, which {named} has" for shard in gone]

@@ -382,7 +382,7 @@ def _cells(updates: pa.Array, layout: Layout) -> Cells:
     try:
         cells = Cells(bytes(data[first : ends[-1]]), spans, 0, len(updates), layout, falls_back=False)
         if cells.ops.translate(None, _KNOWN):
-            raise DecodeError("it has an operation that this release does not know")
+            raise DecodeError("it has an operation that this release does not know", code="release-too-old")
     except DecodeError as error:
         raise ArchiveError(
             f"an archived update is no valid row: {error}",

@@ -68,7 +68,11 @@ def _planned(store: ArchiveStore, tables: Collection[str], until: Asked, previou
     selection = select_since(store, before, f"the snapshot in {previous}", until)
     if missing := sorted({*tables} & {*before.left_out, *before.others}):
         why = "; ".join(before.problems_of(table)[0] for table in missing)
-        raise UsageError(f"the snapshot in {previous} cannot be continued for all of these tables: {why}", hint=ANEW)
+        raise UsageError(
+            f"the snapshot in {previous} cannot be continued for all of these tables: {why}",
+            hint=ANEW,
+            code="snapshot-unusable",
+        )
     excluded = {*before.left_out, *before.others}
     names, left_out = select_tables([one for one in selection.schemas if one.table not in excluded], tables)
     left_out = {**before.left_out, **left_out}

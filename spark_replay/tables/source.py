@@ -328,6 +328,7 @@ class ArchiveReader(DataSourceReader):
                     f"{begin.order} to {until.order} is not held any more: the archive changed since it was loaded",
                     shard=shard,
                     hint="load it again",
+                    code="archive-lacks-range",
                 )
             bounds = after(begin), upto(until)
             every = (Piece(shard, entry, *bounds) for entry in files_between(manifest, begin, until))
@@ -475,6 +476,7 @@ def _refuse_gaps(manifest: Manifest, after: LogPosition, until: LogPosition) -> 
                 'start the query with a new checkpoint, or with gaps="skip" to go on behind; a longer `keep` '
                 "prevents it"
             ),
+            code="archive-lacks-range",
         )
     for loss in manifest.losses:
         if after < loss.resume.order <= until:
@@ -482,4 +484,5 @@ def _refuse_gaps(manifest: Manifest, after: LogPosition, until: LogPosition) -> 
                 f"updates before {loss.resume.order} never came into the archive: {loss.message}",
                 shard=manifest.shard,
                 hint='start the query with gaps="skip" to go on behind',
+                code="archive-lacks-range",
             )

@@ -74,6 +74,7 @@ def about_start(to: str, dataset: str, copy: str = "", wants: Callable[[str], bo
             f"the snapshot in {to} is no start for a replay: {why}",
             hint="a start has every row and value of the tables that the application wants; a table that is not "
             "complete can be left out of its `tables`",
+            code="snapshot-unusable",
         )
     return about
 
@@ -85,10 +86,15 @@ def read_about(to: str, dataset: str, copy: str = "") -> SnapshotAbout:
     """
     about = about_from_json(Folder(to, ABOUT).about(), f"{to}/{ABOUT}")
     if about.dataset != dataset:
-        raise ReplayError(f"the snapshot in {to} is of {about.dataset}, not of {dataset}", hint="name another folder")
+        raise ReplayError(
+            f"the snapshot in {to} is of {about.dataset}, not of {dataset}",
+            hint="name another folder",
+            code="snapshot-unusable",
+        )
     if copy and about.copy != copy:
         raise ReplayError(
             f"the snapshot in {to} is of copy {about.copy}, not of {copy}: their places do not compare",
             hint="name another folder",
+            code="snapshot-unusable",
         )
     return about

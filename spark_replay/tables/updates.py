@@ -192,6 +192,7 @@ def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.R
             raise ArchiveError(
                 f"{path} cannot be read as a part of the snapshot: {error}",
                 hint="write the snapshot anew (`wormholectl snapshot`), or replay without --snapshot",
+                code="snapshot-unusable",
             ) from error
 
 

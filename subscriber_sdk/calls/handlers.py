@@ -143,6 +143,7 @@ def _import_arrow(subscriber: str) -> ModuleType:
         raise UsageError(
             f"{subscriber} overrides on_arrow, which needs the package pyarrow: it is not installed",
             hint="pip install 'wormhole-pubsub[arrow]'",
+            code="extra-missing",
         ) from error
 
 

@@ -77,12 +77,14 @@ def checked_key(table: str, key: object, columns: int) -> Key:
             f"on_verify_keys gave {key!r:.100} for table {table}, which is no key: a tuple of {columns} "
             f"value{'s' * (columns != 1)} was expected",
             hint="return keys as Update.key has them",
+            code="callback-wrong",
         )
     for value in key:
         if not _is_key_value(value):
             raise UsageError(
                 f"on_verify_keys gave {key!r:.100} for table {table}: a {type(value).__name__} is in no key",
                 hint="return keys as Update.key has them: of int, str, bytes, Decimal, float and bool",
+                code="callback-wrong",
             )
     return key
 
@@ -102,17 +104,20 @@ def checked_answer(table: str, answer: object, asked: Iterable[Key]) -> Answer:
         raise UsageError(
             f"on_verify returned {answer!r:.100} for table {table}",
             hint="return a mapping: for each of the given keys that you hold, the values of its columns by name",
+            code="callback-wrong",
         )
     if others := answer.keys() - set(asked):
         raise UsageError(
             f"on_verify returned the key {next(iter(others))!r:.100} for table {table}, which it was not asked for",
             hint="use the keys that were given, each a tuple as Update.key",
+            code="callback-wrong",
         )
     for key, row in answer.items():
         if not isinstance(row, Mapping):
             raise UsageError(
                 f"on_verify returned {row!r:.100} for {table}:{key!r:.100}",
                 hint="return a mapping of column names to values for each key, and leave out keys that you do not hold",
+                code="callback-wrong",
             )
     return answer
 
@@ -161,6 +166,7 @@ def _of_key(update: Update, key: Key, name: str, row: Mapping[str, Value]) -> Va
     raise UsageError(
         f"on_verify returned column {name!r:.100} for table {update.table}, whose rows have {listed}",
         hint="return only columns of the table, under the names that update.after has",
+        code="callback-wrong",
     )
 
 

@@ -304,6 +304,7 @@ class Verifying:
             raise UsageError(
                 f"on_verify_keys returned {listed!r:.100} for table {table}",
                 hint="return the keys of the table that the application holds",
+                code="callback-wrong",
             )
 
     def _end(self, findings: Findings, extra: _Extra) -> None:

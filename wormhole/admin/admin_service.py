@@ -106,7 +106,7 @@ def check_answered(answers: Sequence[Answer], where: Where) -> None:
             hint = f"`{undo}` when the maintenance is over"
         if (unowned := answers[0].unowned) is not None:
             hint = unowned.hint
-        raise StreamBroken("; ".join(answer.problem for answer in answers), hint=hint)
+        raise StreamBroken("; ".join(answer.problem for answer in answers), hint=hint, code="publisher-silent")
 
 
 def ask_each(where: Where) -> list[Answer]:
@@ -165,6 +165,7 @@ def describe(
         raise StreamBroken(
             f"the publisher at {address} does not answer: {_reason(answer, error)}",
             hint="check that it runs, and that its admin address can be dialled from here",
+            code="publisher-silent",
         ) from error
 
 
@@ -186,10 +187,14 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
         problems = "; ".join(answer.problem for answer in silent)
         hints = (answer.unowned.hint for answer in silent if answer.unowned is not None)
         raise StreamBroken(
-            f"no publisher that answers has a flow {flow!r}; {problems}", hint=next(hints, "start that publisher")
+            f"no publisher that answers has a flow {flow!r}; {problems}",
+            hint=next(hints, "start that publisher"),
+            code="publisher-silent",
         )
     _check_known(answers, f"whether there is a flow {flow!r}")
-    raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
+    raise UsageError(
+        f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"), code="flow-unknown"
+    )
 
 
 def _check_known(answers: Sequence[Answer], what: str) -> None:
@@ -217,6 +222,7 @@ def check_application(answers: Sequence[Answer], application: str) -> None:
         raise UsageError(
             f"no publisher has a flow of application {application!r}",
             hint=nearest(application, names, "application", "wormholectl flows"),
+            code="flow-unknown",
         )
 
 
@@ -332,6 +338,7 @@ def _no_proof(answer: Answer, why: UsageError) -> UsageError:
         hint="run this on the publisher's host as its user, with -c FILE or --state-dir DIR for its state "
         f"folder{named}; "
         "or dial with a certificate that its `admins` lists (--tls-cert, --tls-key, --tls-ca)",
+        code="not-permitted",
     )
 
 
@@ -349,6 +356,7 @@ def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
     raise StreamBroken(
         f"the publisher at {answer.address} does not answer: {said}",
         hint=hint or "`wormholectl flows` tells what holds now",
+        code="publisher-silent",
     ) from error
 
 

@@ -59,7 +59,11 @@ class Admin:
         """The state of every publisher, with its flows, but for drained hosts. One that does not answer is an error."""
         answers = admin_service.ask(self.where)
         if silent := [answer.problem for answer in answers if answer.silent]:
-            raise StreamBroken("; ".join(silent), hint="start that publisher, or name one with Where(publisher=...)")
+            raise StreamBroken(
+                "; ".join(silent),
+                hint="start that publisher, or name one with Where(publisher=...)",
+                code="publisher-silent",
+            )
         return [answer.status for answer in answers if answer.status is not None]
 
     def flows(self, application: str = "") -> list[admin_pb2.FlowStatus]:

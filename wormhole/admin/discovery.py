@@ -264,6 +264,7 @@ def _of_files(file: str, config: Config, served: Mapping[str, ReadyFile]) -> lis
     raise Retryable(
         f"no publisher of {file} runs on this host: there is no ready file in {config.publisher.state_dir}",
         hint="start it (`wormholectl up`, `monitor run` or `publisher run`), or give --publisher HOST:PORT",
+        code="no-publisher",
     )
 
 
@@ -272,8 +273,13 @@ def _of_infos(infos: Sequence[PublisherInfo]) -> list[str]:
         raise Retryable(
             "no publisher is registered",
             hint="start one with `wormholectl up`, `monitor run` or `publisher run`, or name it: --publisher",
+            code="no-publisher",
         )
     found = [info.address for info in infos if info.address]
     if not found:
-        raise Retryable("the registered publishers have no admin service", hint="set admin_listen under [publisher]")
+        raise Retryable(
+            "the registered publishers have no admin service",
+            hint="set admin_listen under [publisher]",
+            code="no-publisher",
+        )
     return sorted(found)

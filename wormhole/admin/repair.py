@@ -30,16 +30,17 @@ def check_repairable(flow: admin_pb2.FlowStatus) -> None:
             step = (
                 f"`wormholectl replay --resume {replay.replay}`; or `wormholectl flows accept-loss {name}`, then this"
             )
-        raise Fatal(f"{name}: replay {replay.replay} has the flow", hint=step)
+        raise Fatal(f"{name}: replay {replay.replay} has the flow", hint=step, code="flow-replaying")
     if flow.subscriber:
         return
     if flow.loss_pending:
         step = f"`wormholectl flows accept-loss {name}`, which says where it begins; then this"
-        raise Fatal(f"{name} has no datamarker: {flow.problem.text}", hint=step)
+        raise Fatal(f"{name} has no datamarker: {flow.problem.text}", hint=step, code="marker-missing")
     application = name.partition("/")[0]
     raise Fatal(
         f"{name} has no subscriber, which alone can say whether its rows can be compared",
         hint=f"start a subscriber of {application}, then repeat this",
+        code="no-subscriber",
     )
 
 

@@ -35,7 +35,9 @@ def read_mask_key(path: Path | None) -> MaskKey:
     make = "`openssl rand -hex 32` writes one; every host that publishes or replays needs the same"
     if path is None:
         raise ConfigError(
-            'publisher.mask_key_file is not set, and a mask is "hash"', hint=f"name a file with a secret there: {make}"
+            'publisher.mask_key_file is not set, and a mask is "hash"',
+            hint=f"name a file with a secret there: {make}",
+            code="config-invalid",
         )
     try:
         with path.open("rb") as file:
@@ -47,9 +49,10 @@ def read_mask_key(path: Path | None) -> MaskKey:
         raise ConfigError(
             f"publisher.mask_key_file: {path} cannot be read: {error.strerror}",
             hint="check the path and its permissions",
+            code="config-invalid",
         ) from None
     except ValueError as error:
-        raise ConfigError(f"publisher.mask_key_file: {path} {error}", hint=make) from None
+        raise ConfigError(f"publisher.mask_key_file: {path} {error}", hint=make, code="config-invalid") from None
 
 
 def mask_key_exposure(path: Path) -> str:

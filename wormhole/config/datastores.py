@@ -44,7 +44,9 @@ def datastore(scheme: str) -> Datastore:
     claimed = claims(GROUP).get(scheme, ())
     if not claimed:
         raise UsageError(
-            f"no installed package reads {scheme}://" if scheme else "it has no scheme", hint=f"write {forms()}"
+            f"no installed package reads {scheme}://" if scheme else "it has no scheme",
+            hint=f"write {forms()}",
+            code="extra-missing",
         )
     return _load(claimed)
 

@@ -68,6 +68,7 @@ class Access:
             raise ConfigError(
                 f"{where}: no valid record of who may do what: {error}",
                 hint="an operator writes it anew with `wormholectl zookeeper credentials`",
+                code="record-invalid",
             ) from error
         return cls(operator, publisher, subscribers, closed)
 

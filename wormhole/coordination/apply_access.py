@@ -139,6 +139,7 @@ def close_to_others(settings: CoordinatorConfig) -> None:
                     "operator"
                 ),
                 hint="`wormholectl zookeeper credentials --to FOLDER` makes them: FOLDER/operator",
+                code="coordination-refused",
             )
         # First, so that processes that run make no more open nodes; then what there is.
         client.access = replace(access, closed=True)

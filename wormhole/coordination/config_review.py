@@ -49,7 +49,9 @@ def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> No
                 "give the application that reads it a name of its own"
             )
     if problems:
-        raise ConfigError("\n  ".join(["the change would break what is there; nothing was written", *problems]))
+        raise ConfigError(
+            "\n  ".join(["the change would break what is there; nothing was written", *problems]), code="config-changed"
+        )
 
 
 def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fleet) -> tuple[str, ...]:

@@ -154,7 +154,10 @@ class ConfigStore:
             if left < 0:
                 text = f"{parent}: holds more than {MOST_BYTES >> 20} MiB of settings; the rest is left out"
                 self._nodes.report(
-                    parent, ConfigError(text, hint="find out who makes them, and remove what nobody needs")
+                    parent,
+                    ConfigError(
+                        text, hint="find out who makes them, and remove what nobody needs", code="too-many-nodes"
+                    ),
                 )
                 return good.get(name)
             settings = self._nodes.parsed(path, data, lambda raw: parse(name, raw.decode(errors="replace"), path))
@@ -197,4 +200,5 @@ def _check_size(writes: dict[str, bytes], record: int) -> None:
             f"is {largest} with "
             f"{sizes[largest]:,}",
             hint="apply it in parts: files with some of the applications each; what a file lacks stays as it is",
+            code="too-many-nodes",
         )

@@ -34,7 +34,9 @@ def make_credentials(path: Path, user: str) -> str:
             with contextlib.suppress(FileExistsError):  # somebody was faster, whose file it is then
                 os.link(made, path)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}", hint="make its folder writable") from error
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}", hint="make its folder writable", code="state-unwritable"
+        ) from error
     finally:
         made.unlink(missing_ok=True)
     return read_credentials(path)
@@ -69,6 +71,7 @@ def read_credentials(path: Path) -> str:
             hint="put back the file that `wormholectl zookeeper credentials` wrote; in the data folder of "
             "`wormholectl up` remove it, "
             "and the next `up` makes another",
+            code="coordination-refused",
         )
     return text
 
@@ -78,4 +81,5 @@ def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
     return ConfigError(
         f'coordinator.auth_file = "{path}": cannot be read: {why}',
         hint=f"run this as the owner of that file, or name credentials of your own in {VARIABLE}",
+        code="coordination-refused",
     )

@@ -189,6 +189,7 @@ class EmbeddedZooKeeper:
         raise CoordinationLost(
             f"the embedded ZooKeeper cannot listen on 127.0.0.1:{port}: the port is taken",
             hint="end the program that listens there, or start again to get another port",
+            code="embedded-zookeeper-failed",
         )
 
     def stop(self) -> None:
@@ -290,10 +291,12 @@ class EmbeddedZooKeeper:
                         "configuration that "
                         "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, "
                         "flows with markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
+                        code="embedded-zookeeper-failed",
                     )
                 raise CoordinationLost(
                     f"the embedded ZooKeeper {what}; its log ends: {self._log()[-_LOG_TAIL:].strip() or '(empty)'}",
                     hint=f"see {self._folder}/zookeeper.log; `java -version` must say 11 or newer",
+                    code="embedded-zookeeper-failed",
                 )
             time.sleep(0.02)
 
@@ -341,6 +344,7 @@ def _java() -> str:
             hint=(
                 "on Debian, as root: apt-get install default-jre-headless; or name a running ZooKeeper in [coordinator]"
             ),
+            code="embedded-zookeeper-failed",
         )
     return java
 

@@ -46,7 +46,7 @@ class HostFiles:
         except FileNotFoundError:
             return HostRequest()
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error}") from error
+            raise ConfigError(f"{path}: cannot be read: {error}", code="record-invalid") from error
 
     def set_request(self, host: str, request: HostRequest) -> None:
         """Store what is requested of the host."""
@@ -82,7 +82,7 @@ class HostFiles:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ConfigError(f"{self._history}: cannot be read: {error}") from error
+            raise ConfigError(f"{self._history}: cannot be read: {error}", code="record-invalid") from error
 
     @contextmanager
     def _history_lock(self) -> Iterator[None]:
@@ -124,4 +124,5 @@ def _write_errors(path: Path) -> Iterator[None]:
         raise ConfigError(
             f"{path}: cannot be written: {error.strerror or error}",
             hint="check publisher.state_dir: its owner, its disk",
+            code="state-unwritable",
         ) from error

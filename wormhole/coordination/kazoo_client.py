@@ -295,6 +295,7 @@ def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
             f"127.0.0.1:{port} is served by user {min(others)}, not by user {owner}, who owns {auth_file}: "
             "the credentials are not sent there",
             hint="find out what listens there, and start `wormholectl up` again",
+            code="address-taken",
         )
 
 
@@ -346,11 +347,13 @@ def _not_admitted(settings: CoordinatorConfig) -> ConfigError:
             f"ZooKeeper {settings.zookeeper} is closed to processes without credentials, and this one has none",
             hint="name the credentials file that its operator made for this identity as auth_file in [coordinator] or "
             f"in {VARIABLE}; one that `wormholectl up` embeds is reached through its configuration file",
+            code="coordination-refused",
         )
     return ConfigError(
         f"ZooKeeper {settings.zookeeper} does not know the credentials in {settings.auth_file}",
         hint="ask its operator for the file that `wormholectl zookeeper credentials` made for this identity, "
         f"and correct coordinator.auth_file or {VARIABLE}",
+        code="coordination-refused",
     )
 
 
@@ -377,6 +380,7 @@ def refused(what: str, settings: CoordinatorConfig, cause: BaseException) -> Wor
     return ConfigError(
         f"ZooKeeper {settings.zookeeper} refuses to {what}: {type(cause).__name__}",
         hint=after_refusal(settings, cause),
+        code="coordination-refused",
     )
 
 

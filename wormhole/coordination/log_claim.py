@@ -400,4 +400,5 @@ async def ensure_below_logs(nodes: Nodes, paths: Paths, path: str) -> None:
             f"{paths.logs} is missing in ZooKeeper, and only an operator may make it",
             hint="run any command with the operator's credentials once, such as `wormholectl config show`; "
             "credentials of an earlier release did not include this node",
+            code="coordination-refused",
         ) from error

@@ -80,7 +80,8 @@ class LogOwnersReader:
             text = f"{folder}: has more than {MOST_CANDIDATES} nodes below it, or some with names of more than "
             text += f"{_LONGEST_NAME} characters; the first {MOST_CANDIDATES} others by name are read"
             self._nodes.report(
-                f"{folder}/", ConfigError(text, hint="find out who makes them, and remove what nobody needs")
+                f"{folder}/",
+                ConfigError(text, hint="find out who makes them, and remove what nobody needs", code="too-many-nodes"),
             )
         self._nodes.forget_below(folder, names if len(names) == len(listed) else (*names, ""))
         return tuple(sorted(await self._nodes.each(names, one), key=lambda info: (info.rank, info.name)))

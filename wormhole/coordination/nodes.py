@@ -56,6 +56,7 @@ class Nodes:
                 ConfigError(
                     f"{path}: has {len(names):,} nodes below it, of which the first {MOST_CHILDREN:,} by name are read",
                     hint="find out who makes them, and remove what nobody needs",
+                    code="too-many-nodes",
                 ),
             )
             return sorted(names)[:MOST_CHILDREN]
@@ -253,7 +254,14 @@ class Nodes:
         """Report a node that its maker closed to us. Raises ``error`` if it is another one."""
         if not isinstance(error.__cause__, NoAuthError):
             raise error
-        self.report(path, ConfigError(f"{path}: may not be read by us, as its maker decided", hint=next_step or None))
+        self.report(
+            path,
+            ConfigError(
+                f"{path}: may not be read by us, as its maker decided",
+                hint=next_step or None,
+                code="coordination-refused",
+            ),
+        )
 
     def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T], next_step: str = "") -> _T | None:
         """What ``parse`` makes of the node; ``None`` if it is missing or not valid (see :attr:`problems`).
@@ -327,7 +335,7 @@ class Nodes:
 
 def _check_size(path: str, data: bytes) -> None:
     if len(data) > LARGEST_NODE:
-        raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
+        raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node", code="too-many-nodes")
 
 
 def _getting(path: str) -> Callable[[Any], Any]:

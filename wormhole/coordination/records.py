@@ -283,10 +283,10 @@ def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
     given = _load(data, where)
     copy, at, host = name.partition("@")
     if not at:
-        raise ConfigError(f"{where}: a candidate is called COPY@HOST")
+        raise ConfigError(f"{where}: a candidate is called COPY@HOST", code="record-invalid")
     ready = given.get("ready")
     if not isinstance(ready, bool):
-        raise ConfigError(f"{where}: ready must be true or false, not {str(ready)[:_SHOWN]!r}")
+        raise ConfigError(f"{where}: ready must be true or false, not {str(ready)[:_SHOWN]!r}", code="record-invalid")
     return CandidateInfo(
         copy,
         host,
@@ -326,7 +326,7 @@ def term_from_json(data: bytes, where: str) -> TermRecord:
     given = _load(data, where)
     terms = given.get("terms")
     if not isinstance(terms, list) or len(terms) > _MOST_TERMS or not all(isinstance(term, dict) for term in terms):
-        raise ConfigError(f"{where}: terms must be a list of at most {_MOST_TERMS:,} objects")
+        raise ConfigError(f"{where}: terms must be a list of at most {_MOST_TERMS:,} objects", code="record-invalid")
     known = tuple(_term(term, where) for term in terms[-TERMS_KEPT:])
     return TermRecord(_term_number(given, where), _text(given, "claim", where), known)
 
@@ -369,7 +369,9 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
         or len(phases) > _MOST_LOGS
         or not all(isinstance(phase, str) for phase in phases.values())
     ):
-        raise ConfigError(f"{where}: publishers must be an object of at most {_MOST_LOGS:,} texts")
+        raise ConfigError(
+            f"{where}: publishers must be an object of at most {_MOST_LOGS:,} texts", code="record-invalid"
+        )
     pid, page = _pid(given, where), _page(given, where)
     return MonitorInfo(host, pid, page, _number(given, "started", where), phases)
 
@@ -389,7 +391,7 @@ def host_from_json(data: bytes, where: str) -> HostRequest:
     given = _load(data, where)
     drained = given.get("drained")
     if not isinstance(drained, bool):
-        raise ConfigError(f"{where}: drained must be true or false, not {drained!r}")
+        raise ConfigError(f"{where}: drained must be true or false, not {drained!r}", code="record-invalid")
     return HostRequest(drained, _text(given, "by", where), _number(given, "at", where))
 
 
@@ -440,13 +442,15 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 def _load(data: bytes, where: str) -> dict[str, Any]:
     if len(data) > _LARGEST:
-        raise ConfigError(f"{where}: has {len(data):,} bytes; such a record has at most {_LARGEST:,}")
+        raise ConfigError(
+            f"{where}: has {len(data):,} bytes; such a record has at most {_LARGEST:,}", code="record-invalid"
+        )
     try:
         value = read_json(data)
     except ValueError as error:
-        raise ConfigError(f"{where}: no valid JSON: {error}") from error
+        raise ConfigError(f"{where}: no valid JSON: {error}", code="record-invalid") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must hold a JSON object")
+        raise ConfigError(f"{where}: must hold a JSON object", code="record-invalid")
     return value
 
 
@@ -455,7 +459,8 @@ def _text(given: dict[str, Any], key: str, where: str) -> str:
     longest = _LONGEST.get(key, _LONGEST_TEXT)
     if not isinstance(value, str) or len(value) > longest:
         raise ConfigError(
-            f"{where}: {key} must be a text of at most {longest:,} characters, not {str(value)[:_SHOWN]!r}"
+            f"{where}: {key} must be a text of at most {longest:,} characters, not {str(value)[:_SHOWN]!r}",
+            code="record-invalid",
         )
     return value
 
@@ -467,7 +472,7 @@ def _address(given: dict[str, Any], where: str, *, may_be_hidden: bool = False) 
         try:
             check_address(value)
         except ValueError as error:
-            raise ConfigError(f"{where}: address {error}") from None
+            raise ConfigError(f"{where}: address {error}", code="record-invalid") from None
     return value
 
 
@@ -479,7 +484,8 @@ def _page(given: dict[str, Any], where: str) -> str:
             check_address(page_address(value))
     except ValueError:
         raise ConfigError(
-            f'{where}: address must be a page "http://host:port/" or "https://host:port/", not {value[:_SHOWN]!r}'
+            f'{where}: address must be a page "http://host:port/" or "https://host:port/", not {value[:_SHOWN]!r}',
+            code="record-invalid",
         ) from None
     return value
 
@@ -495,12 +501,18 @@ def _term_number(given: dict[str, Any], where: str) -> int:
 def _whole(given: dict[str, Any], key: str, where: str, least: int, most: int) -> int:
     value = given.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{where}: {key} must be a whole number from {least} to {most}, not {str(value)[:_SHOWN]!r}")
+        raise ConfigError(
+            f"{where}: {key} must be a whole number from {least} to {most}, not {str(value)[:_SHOWN]!r}",
+            code="record-invalid",
+        )
     return value
 
 
 def _number(given: dict[str, Any], key: str, where: str) -> float:
     value, (least, most) = given.get(key, _NUMBERS[key]), _BOUNDS[key]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{where}: {key} must be a number from {least:g} to {most:g}, not {str(value)[:_SHOWN]}")
+        raise ConfigError(
+            f"{where}: {key} must be a number from {least:g} to {most:g}, not {str(value)[:_SHOWN]}",
+            code="record-invalid",
+        )
     return float(value)

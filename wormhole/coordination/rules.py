@@ -65,6 +65,7 @@ def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, se
         raise ConfigError(
             f"subscriber {info.id!r} is not in the allow list of application {info.application}",
             hint=f"add it to applications.{info.application}.allow, now {', '.join(application.allow)}",
+            code="not-permitted",
         )
     if is_loopback(info.address) and not service_on_loopback:
         raise ConfigError(
@@ -112,6 +113,7 @@ def log_taken(info: PublisherInfo, by: str) -> Retryable:
             "stop the one that is not meant to serve it; if the other one was killed, its entry goes when its "
             "session times out"
         ),
+        code="already-running",
     )
 
 
@@ -128,6 +130,7 @@ def candidate_taken(group: LogGroup, info: CandidateInfo, by: str) -> Retryable:
             "one publisher of a log on each host is enough, stop the other one; if it was killed, its entry goes when "
             "its session times out"
         ),
+        code="already-running",
     )
 
 
@@ -136,6 +139,7 @@ def not_owned(what: str) -> CoordinationLost:
     return CoordinationLost(
         f"this process does not own the log any more, or not yet again: {what} was refused",
         hint="it goes on by itself if nobody else took the log; `wormholectl publishers` names the owner",
+        code="owner-elsewhere",
     )
 
 
@@ -160,6 +164,7 @@ def subscriber_taken(info: SubscriberInfo, by: str) -> ConfigError:
     return ConfigError(
         f"application {info.application} has another live subscriber {info.id!r}: {by}",
         hint="give each subscriber an id of its own",
+        code="already-running",
     )
 
 
@@ -170,6 +175,7 @@ def host_taken(info: MonitorInfo, by: str) -> ConfigError:
         hint="stop that one first, or give this one another `host` under [monitor]; if it was killed, its entry goes "
         "when its "
         "session times out",
+        code="already-running",
     )
 
 
@@ -183,6 +189,7 @@ def changed_meanwhile(seen: int) -> ConfigError:
     return ConfigError(
         f"somebody else changed the configuration since it was read (version {seen}): nothing was written",
         hint="look at `wormholectl config history`, then at the difference again: `wormholectl config diff FILE`",
+        code="config-changed",
     )
 
 

@@ -34,6 +34,7 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
             raise ConfigError(
                 f"{path} belongs to user {owner}, and everybody can write to {path.parent}: it is not used",
                 hint=f"move {file} to a folder that only you can write to, or name a data folder of yours with --data",
+                code="credentials-exposed",
             )
     return folder
 

@@ -155,10 +155,14 @@ class ZooKeeperCoordinator:
                 "and datamarkers"
             )
             hint = "`wormholectl zookeeper credentials --to FOLDER`, see docs/zookeeper.md"
-            found.append(Problem(unsafe, hint))
+            found.append(Problem(unsafe, hint, code="credentials-exposed"))
         file = settings.auth_file
         if file is not None and await asyncio.to_thread(readable_by_others, file):
-            found.append(Problem(f"other users can read the credentials in {file}", f"chmod 600 {file}"))
+            found.append(
+                Problem(
+                    f"other users can read the credentials in {file}", f"chmod 600 {file}", code="credentials-exposed"
+                )
+            )
         return tuple(found)
 
     @property

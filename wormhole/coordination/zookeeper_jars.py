@@ -63,6 +63,7 @@ def zookeeper_jars(folder: Path | None) -> list[Path]:
         raise ConfigError(
             f'coordinator.zookeeper_jars = "{folder}": no zookeeper-*.jar is there',
             hint="name the folder `lib` of a ZooKeeper release, or leave the setting out",
+            code="embedded-zookeeper-failed",
         )
     # The first one is what a checkout is prepared with.
     places: list[tuple[Path, tuple[str, ...]]] = [(Path(sys.prefix, "share", "wormhole", "zookeeper"), ("*.jar",))]
@@ -77,6 +78,7 @@ def zookeeper_jars(folder: Path | None) -> list[Path]:
         "the embedded ZooKeeper needs the jars of a ZooKeeper, and none are installed",
         hint="pip install 'wormhole-pubsub[spark]', whose PySpark has them; or on Debian, as root: apt-get install "
         "libzookeeper-java; or name a folder that has them as zookeeper_jars in [coordinator]",
+        code="embedded-zookeeper-failed",
     )
 
 

@@ -41,6 +41,7 @@ def _open(spec: FormatSpec) -> Decoder | None:
                 raise ConfigError(
                     "value_format: values in MessagePack need the package msgpack",
                     hint="pip install 'wormhole-pubsub[publisher]'",
+                    code="extra-missing",
                 ) from error
         case "protobuf":
             return _open_protobuf(spec)

@@ -29,7 +29,7 @@ def cannot_listen(listen: str, error: OSError, *, setting: str) -> ConfigError:
     number = error.errno or 0
     why = os.strerror(number) if number > 0 else str(error.strerror or error)  # asyncio's has the address in it again
     hint = _HINTS.get(number, "name an address of this machine, with a free port or port 0")
-    return ConfigError(f'{setting} = "{listen}" cannot be taken: {why}', hint=hint)
+    return ConfigError(f'{setting} = "{listen}" cannot be taken: {why}', hint=hint, code="address-taken")
 
 
 async def add_port(server: grpc.aio.Server, listen: str, trust: Trust | None, *, setting: str = "listen") -> int:

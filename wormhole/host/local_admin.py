@@ -64,14 +64,18 @@ class LocalAdmin:
         try:
             handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise UsageError(f"{folder} cannot be opened: {error.strerror}") from error
+            raise UsageError(f"{folder} cannot be opened: {error.strerror}", code="not-permitted") from error
         try:
             found = os.fstat(handle)
             if found.st_uid != owner or found.st_mode & _OTHERS_WRITE:
-                raise UsageError(f"{folder} is not only the token's owner's (user {owner}) to write to")
+                raise UsageError(
+                    f"{folder} is not only the token's owner's (user {owner}) to write to", code="not-permitted"
+                )
             peer = _peer(handle, folder)
             if peer != owner:
-                raise UsageError(f"at {folder / _NAME} listens user {peer}, and the token is user {owner}'s")
+                raise UsageError(
+                    f"at {folder / _NAME} listens user {peer}, and the token is user {owner}'s", code="not-permitted"
+                )
             yield socket_target(handle), token
         finally:
             os.close(handle)
@@ -92,11 +96,11 @@ def _read_token(path: Path) -> tuple[str, int]:
             found = os.fstat(handle)
             text = file.read(100).decode("ascii", "replace") if stat.S_ISREG(found.st_mode) else ""
     except OSError as error:
-        raise UsageError(f"the token {path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"the token {path} cannot be read: {error.strerror}", code="not-permitted") from error
     if not _TOKEN.fullmatch(text):
-        raise UsageError(f"{path} holds no token")
+        raise UsageError(f"{path} holds no token", code="not-permitted")
     if found.st_mode & _OTHERS_READ:
-        raise UsageError(f"the token {path} can be read by other users")
+        raise UsageError(f"the token {path} can be read by other users", code="not-permitted")
     return text.strip(), found.st_uid
 
 
@@ -111,8 +115,11 @@ def _peer(folder: int, shown: Path) -> int:
             raise UsageError(
                 f"there is no socket {shown / _NAME}: the publisher does not run in this folder, or it is of an "
                 "earlier release, "
-                "which has to be replaced first"
+                "which has to be replaced first",
+                code="publisher-silent",
             ) from error
         except OSError as error:
-            raise UsageError(f"nobody answers at {shown / _NAME}: {error.strerror or error}") from error
+            raise UsageError(
+                f"nobody answers at {shown / _NAME}: {error.strerror or error}", code="publisher-silent"
+            ) from error
     return int(_PEER.unpack(credentials)[1])

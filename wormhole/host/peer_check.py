@@ -52,9 +52,13 @@ async def examine(address: str, trust: Trust) -> Certificate:
             await _first_byte(address, reader, trust)
             return peer
     except PeerRefusedError as error:
-        raise StreamBroken(f"{address} is refused: {error.strerror}", hint=_REPLY) from error
+        raise StreamBroken(
+            f"{address} is refused: {error.strerror}", hint=_REPLY, code="certificate-refused"
+        ) from error
     except ssl.SSLCertVerificationError as error:
-        raise StreamBroken(f"{address} is refused: {await _why(address, trust, error)}", hint=_REPLY) from error
+        raise StreamBroken(
+            f"{address} is refused: {await _why(address, trust, error)}", hint=_REPLY, code="certificate-refused"
+        ) from error
     except TimeoutError as error:
         raise StreamBroken(
             f"{address} cannot be reached (no answer within {_TIMEOUT_S:g} s)", hint="check that the address is right"
@@ -140,7 +144,9 @@ async def _first_byte(address: str, reader: asyncio.StreamReader, trust: Trust) 
     faults = trust.faults() or [
         f"{own}, issued by {own.issuer}, until {day(own.not_after)}: compare with tls.ca and tls.crl there"
     ]
-    raise StreamBroken(f"{address} refuses our certificate{reason}: {'; '.join(faults)}", hint=_REPLY)
+    raise StreamBroken(
+        f"{address} refuses our certificate{reason}: {'; '.join(faults)}", hint=_REPLY, code="certificate-refused"
+    )
 
 
 def _reason(error: OSError) -> str:

@@ -79,7 +79,7 @@ class Trust:
         try:
             self._held = Trusted(_read(files))
         except ValueError as error:
-            raise ConfigError(str(error), hint=_NEXT) from error
+            raise ConfigError(str(error), hint=_NEXT, code="certificate-refused") from error
 
     @property
     def held(self) -> Trusted:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 __all__ = ["NO_PROBLEM", "Problem"]
+
+
+_LINE: Final = re.compile(r"(?P<text>.*?)(?: \[(?P<code>[a-z]+(?:-[a-z]+)*)\])?(?:\. Next: (?P<hint>.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,12 @@ class Problem:
     text: str = ""
     hint: str = ""
     code: str = ""
+
+    @classmethod
+    def parsed(cls, line: str) -> Problem:
+        """What ``str`` made a line of: for what reaches this process as text alone."""
+        found = _LINE.fullmatch(line)
+        return cls(line) if found is None else cls(found["text"], found["hint"] or "", found["code"] or "")
 
     def __bool__(self) -> bool:
         return bool(self.text)

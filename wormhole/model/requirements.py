@@ -20,6 +20,7 @@ def need(distribution: str, installed: str) -> None:
         raise UsageError(
             f"wormhole-pubsub needs {distribution} {oldest} or later, and {installed} is installed",
             hint=f"pip install '{distribution}>={oldest}'; `pip check` names the package that wants an older one",
+            code="extra-missing",
         )
 
 

@@ -343,4 +343,4 @@ class Connection:
 
 
 async def _until_revoked(trust: Trust, peer: Certificate) -> None:
-    raise StreamBroken(await trust.until_revoked(peer))
+    raise StreamBroken(await trust.until_revoked(peer), code="certificate-refused")

@@ -140,6 +140,7 @@ def check_user(peer: Peer) -> None:
                 "find out what listens there (`ss -ltnp` names it), end it, and start the subscriber again; or use "
                 "`tls`"
             ),
+            code="address-taken",
         )
 
 
@@ -152,7 +153,7 @@ async def why_not_reached(error: BaseException, peer: Peer, subscriber: str) -> 
         from wormhole.host.peer_check import explain
 
         if why := await explain(peer.address, subscriber, peer.trust):
-            return StreamBroken(why, hint=_CERTIFICATE)
+            return StreamBroken(why, hint=_CERTIFICATE, code="certificate-refused")
     return broken(error, peer, subscriber)
 
 
@@ -174,10 +175,13 @@ def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | 
                 "check that the subscriber runs and that its `advertise` address can be dialled from "
                 f"{peer.here}{certificates if peer.trust is not None else ''}"
             ),
+            code="subscriber-unreachable",
         )
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ProtocolError(
-            f"{peer.address} is no Wormhole subscriber", hint=f"check the `advertise` address of {subscriber!r}"
+            f"{peer.address} is no Wormhole subscriber",
+            hint=f"check the `advertise` address of {subscriber!r}",
+            code="address-taken",
         )
     name = code.name.lower().replace("_", " ") if code else "error"
     return StreamBroken(

@@ -74,7 +74,11 @@ def _check_readable(planned: Sequence[FlowBackfill]) -> None:
     refused = [table for status in statuses for table in refused_tables(status)]
     if refused and len(refused) == sum(len(status.progress) for status in statuses):
         first = refused[0]
-        raise UsageError(f"the rows of {first.table} cannot be read: {first.refused.text}", hint=first.refused.hint)
+        raise UsageError(
+            f"the rows of {first.table} cannot be read: {first.refused.text}",
+            hint=first.refused.hint,
+            code="table-unreadable",
+        )
 
 
 def change_each(

@@ -53,6 +53,7 @@ def flows_of(answers: Sequence[Answer], application: str) -> list[str]:
         raise StreamBroken(
             f"not every publisher answers: {'; '.join(silent)}",
             hint="start that publisher, or name the one whose flows are meant with --publisher",
+            code="publisher-silent",
         )
     return [one.flow for one in backfills_of(answers, application)]
 
@@ -94,6 +95,7 @@ def tables_of(names: Sequence[str], planned: Sequence[FlowBackfill]) -> dict[str
             raise UsageError(
                 f"--tables {name}: no such table is among those that the application may receive",
                 hint=f"{like}; if the server has it, GRANT SELECT on it to the publisher's account",
+                code="table-unknown",
             )
         if not tables and _PATTERN.search(name):
             raise UsageError(
@@ -173,4 +175,5 @@ def _given_up(application: str, stopped: Sequence[str], first: str) -> Fatal:
         f"nothing is read, and the command does not wait any longer: {stopped[0]}{more}",
         hint=f"`wormholectl why-lag {first}` says what to do; what was begun goes on when the flow does, and "
         f"`wormholectl backfill show {application}` has the result",
+        code="backfill-waiting",
     )

@@ -46,6 +46,7 @@ def differences_from_running(file: Path) -> tuple[tuple[Difference, ...], tuple[
         raise Retryable(
             f"no publisher of {file} runs on this host, so there is nothing to compare it with",
             hint="start it (`wormholectl up`, `monitor run` or `publisher run`): it then runs what the file says",
+            code="no-publisher",
         )
     both = [(before[log], after[log]) for log in sorted(before.keys() & after.keys())]
     settings, risks = _between(before, after), dict.fromkeys(risk for pair in both for risk in _risks(*pair))

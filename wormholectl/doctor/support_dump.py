@@ -106,7 +106,9 @@ def _write(target: Path, entries: dict[str, str], made: float) -> None:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UsageError(
-            f"{target} cannot be made: {error.strerror}", hint="name another file with --output"
+            f"{target} cannot be made: {error.strerror}",
+            hint="name another file with --output",
+            code="output-unwritable",
         ) from error
     folder = target.name.removesuffix(".tar.gz")
     with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:

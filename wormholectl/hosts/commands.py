@@ -85,7 +85,9 @@ def drain(
     known = {one.name: one for one in hosts_of(where)}
     if host not in known:
         raise UsageError(
-            f"no monitor runs on {host!r} and no log names it", hint=nearest(host, known, "host", "wormholectl hosts")
+            f"no monitor runs on {host!r} and no log names it",
+            hint=nearest(host, known, "host", "wormholectl hosts"),
+            code="flow-unknown",
         )
     before = known[host]
     after = replace(before, request=HostRequest(not undo, current_user(), now()))

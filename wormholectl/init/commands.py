@@ -281,5 +281,7 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
                 draft.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{folder} cannot be written to: {error.strerror or error}", hint="name another folder with --dir"
+            f"{folder} cannot be written to: {error.strerror or error}",
+            hint="name another folder with --dir",
+            code="output-unwritable",
         ) from None

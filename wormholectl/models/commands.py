@@ -111,6 +111,7 @@ def models(
         raise UsageError(
             f"{without_password(chosen.url)} has no table that matches {', '.join(patterns) or 'anything'}",
             hint=_to_find(patterns),
+            code="table-unknown",
         )
     options = [word for pattern in tables or () for word in ("--table", pattern)]
     options += ["--style", style.value] * (style is not Style.DATACLASS) + ["--text-dates"] * text_dates
@@ -218,4 +219,8 @@ def _write(file: Path, text: str) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror or error}", hint="name another with -o") from None
+        raise UsageError(
+            f"{file} cannot be written: {error.strerror or error}",
+            hint="name another with -o",
+            code="output-unwritable",
+        ) from None

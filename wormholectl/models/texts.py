@@ -117,6 +117,7 @@ def made_from(text: str, name: str) -> Made:
         raise UsageError(
             f"{name} was not written by `wormholectl models`, or its first lines were changed",
             hint="name another file, or make it again",
+            code="output-exists",
         )
     return Made(command, source, application, tables)
 

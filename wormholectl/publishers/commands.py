@@ -159,6 +159,7 @@ async def _move(
                     raise Fatal(
                         f"{owner_name(owners)} took {group} instead of {request.to}",
                         hint="`wormholectl publishers` shows why; then repeat it",
+                        code="owner-elsewhere",
                     )
     except TimeoutError:
         pass
@@ -169,6 +170,7 @@ async def _move(
         f"{request.to} does not own {group} after {timeout_s:g} s; {owner_name(owners) or 'nobody'} does",
         hint="the request was withdrawn; `wormholectl publishers` shows who owns the log, and the publishers' logs say "
         "why",
+        code="log-unowned",
     )
 
 

@@ -44,7 +44,11 @@ def planned_move(
     owners = known[group]
     candidate = _candidate_named(to, group, owners, expected_candidates(group, datasets))
     if why := refusal(candidate, owners):
-        raise Fatal(f"{candidate.name} cannot take {group} over: {why.text}", hint=why.hint or f"`{_LISTED}`")
+        raise Fatal(
+            f"{candidate.name} cannot take {group} over: {why.text}",
+            hint=why.hint or f"`{_LISTED}`",
+            code="copy-not-ready",
+        )
     if not candidate.lacking:
         return Planned(group, owners, candidate)
     lacks = (
@@ -65,6 +69,7 @@ def _group_named(log: str, known: Mapping[LogGroup, LogOwners], datasets: Mappin
         raise UsageError(
             "no log has an owner or a publisher that stands by",
             hint='only logs with datamarkers in ZooKeeper have (markers = "zookeeper"): see docs/failover.md',
+            code="flow-unknown",
         )
     if len(parts) == 3:
         group = group_of(datasets, log)
@@ -78,7 +83,9 @@ def _group_named(log: str, known: Mapping[LogGroup, LogOwners], datasets: Mappin
             raise UsageError(f"{log} is a log of several copies", hint=f"name one: {' or '.join(map(str, found))}")
     names = [str(one) if len(parts) == 3 else f"{one.dataset}/{one.log}" for one in known]
     raise UsageError(
-        f"no log {log!r} has an owner or a publisher that stands by", hint=nearest(log, names, "log", _LISTED)
+        f"no log {log!r} has an owner or a publisher that stands by",
+        hint=nearest(log, names, "log", _LISTED),
+        code="flow-unknown",
     )
 
 
@@ -121,5 +128,8 @@ def _candidate_named(to: str, group: LogGroup, owners: LogOwners, expected: Sequ
             hint=f"start `wormholectl monitor run` on {' or '.join(hosts)}"
             if hosts
             else "name a second host in `hosts`, and run a monitor there",
+            code="no-publisher",
         )
-    raise UsageError(f"{to} does not stand by for {group}", hint=nearest(to, names_of, "candidate", _LISTED))
+    raise UsageError(
+        f"{to} does not stand by for {group}", hint=nearest(to, names_of, "candidate", _LISTED), code="flow-unknown"
+    )

@@ -42,7 +42,9 @@ def detached(file: Path, data: Path | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         log = output.open("ab")
     except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}", hint="name a folder with --data") from error
+        raise UsageError(
+            f"{output} cannot be written: {error.strerror}", hint="name a folder with --data", code="state-unwritable"
+        ) from error
     reading, writing = os.pipe()
     with log, os.fdopen(reading) as reports:
         child = subprocess.Popen(
@@ -64,7 +66,9 @@ def detached(file: Path, data: Path | None) -> None:
             raise
     child.returncode = 0  # it is not waited for: it outlives this process
     if report is None:
-        raise Fatal(f"it ended before it was ready: {log_files.last_error(output)}", hint=f"see {output}")
+        raise Fatal(
+            f"it ended before it was ready: {log_files.last_error(output)}", hint=f"see {output}", code="needs-operator"
+        )
     if "failed" in report:
         raise _KINDS[report["code"]](report["failed"], hint=report["hint"])
     print_text(*report["text"].splitlines())

@@ -24,6 +24,7 @@ def confirm(question: str, yes: bool) -> None:
         raise UsageError(
             "nothing was changed: nobody can be asked, since standard input is no terminal",
             hint="repeat it with --yes if the change is meant",
+            code="needs-confirmation",
         )
     print_text(f"{question} [y/N] ", end="", error=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

@@ -71,6 +71,7 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
             f"{where} holds no valid parked update: {type(error).__name__} {error}",
             flow=flow_name(*flow),
             hint="restore it from a backup; without one, delete it: that update is then lost to the application",
+            code="marker-damaged",
         ) from error
     return DeadLetter(
         given["id"],

@@ -176,6 +176,7 @@ def _too_large(flow: FlowKey, letter: DeadLetter, size: int) -> MarkerStoreError
         f"takes {MOST_BYTES:,} at most",
         flow=name,
         hint=f"`wormholectl flows skip {name} --update {letter.id}` passes over it",
+        code="record-too-large",
     )
 
 

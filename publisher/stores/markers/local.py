@@ -194,6 +194,7 @@ class LocalMarkerStore:
             raise MarkerStoreError(
                 f"the marker store {self._folder} cannot be opened: {error.strerror}",
                 hint="publisher.state_dir must be a folder that this process may write to",
+                code="state-unwritable",
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -203,6 +204,7 @@ class LocalMarkerStore:
             raise MarkerStoreError(
                 f"the marker store {self._folder} is in use by process {owner}",
                 hint="one publisher serves a log: end that process first, or give this one another publisher.state_dir",
+                code="already-running",
             ) from error
         # For the message above only; the lock itself says who is alive.
         with contextlib.suppress(OSError):
@@ -238,6 +240,7 @@ class LocalMarkerStore:
                 raise MarkerStoreError(
                     f"the marker store {self._path} has format {found}, this release reads {_FORMAT}",
                     hint="run the release that wrote it, or a later one",
+                    code="release-too-old",
                 )
             if found != _FORMAT:
                 database.execute("BEGIN IMMEDIATE")
@@ -301,6 +304,7 @@ class LocalMarkerStore:
                 f"the marker store {self._path} holds no valid record of this flow: {error}",
                 flow=flow_name(application, shard),
                 hint=written_anew((application, shard)),
+                code="marker-damaged",
             ) from error
 
     def _register(self, database: sqlite3.Connection, flow: FlowKey, wanted: StoredFlow) -> StoredFlow:

@@ -35,7 +35,11 @@ class MemoryMarkerStore:
     def open(self) -> None:
         with self._markers.lock:
             if self._markers.owner not in (None, self):
-                raise MarkerStoreError("the marker store is in use in this process", hint="close the other one first")
+                raise MarkerStoreError(
+                    "the marker store is in use in this process",
+                    hint="close the other one first",
+                    code="already-running",
+                )
             self._markers.owner = self
 
     @property

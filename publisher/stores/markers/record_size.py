@@ -38,6 +38,7 @@ def too_large(flow: FlowKey, stored: StoredFlow, size: int, counts: int = 0) -> 
         f"most; {part:,} bytes are {what}",
         flow=flow_name(*flow),
         hint=hint,
+        code="record-too-large",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from wormhole.model.errors import MarkerStoreError, PositionError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, LogPosition, flow_name
-from wormhole.model.problem import Problem
+from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import (
     BackfillControl,
@@ -122,7 +122,8 @@ def control_from_text(text: str) -> FlowControl:
         raise ValueError("what was asked of the flow is not readable")
     asked = None if replay is None else _replay_from_json(replay)
     backfill = _backfill_from_json(given["backfill"]) if "backfill" in given else None  # earlier releases have none
-    return FlowControl(paused, tuple(skip), asked, Problem(missing, hint), backfill, tuple(map(str, unlogged)))
+    problem = Problem(missing, hint, code="marker-missing") if missing else NO_PROBLEM
+    return FlowControl(paused, tuple(skip), asked, problem, backfill, tuple(map(str, unlogged)))
 
 
 def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:
@@ -274,5 +275,6 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
             f"{where} holds no valid datamarker: {type(error).__name__} {error}",
             flow=flow_name(*flow),
             hint=written_anew(flow),
+            code="marker-damaged",
         ) from error
     return StoredFlow(marker, epoch, start, filter_hash, asked, rewound)

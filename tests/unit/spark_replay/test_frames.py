@@ -108,7 +108,9 @@ def test_queries_of_one_frame_of_the_format_do_not_mix(spark: SparkSession, stor
 def test_what_is_wrong_with_options_is_one_line(spark: SparkSession, store: ArchiveStore) -> None:
     register(spark)
     with (
-        pytest.raises(UsageError, match=r"^the format wormhole has no option dateset\. Next: it has to, ") as caught,
+        pytest.raises(
+            UsageError, match=r"^the format wormhole has no option dateset \[wrong-request\]\. Next: it has to, "
+        ) as caught,
         reading(),
     ):
         spark.read.format("wormhole").options(to=store.to, dateset=store.dataset).load()

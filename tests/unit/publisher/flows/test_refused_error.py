@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from publisher.flows.refused_error import RefusedError, code_of, one_line
+from publisher.flows.refused_error import RefusedError, one_line, status_of
 from wormhole.model import errors
 
 
@@ -20,7 +20,7 @@ from wormhole.model import errors
     ],
 )
 def test_each_kind_has_its_status(error: errors.WormholeError, code: grpc.StatusCode) -> None:
-    assert code_of(error) is code
+    assert status_of(error) is code
 
 
 def test_it_is_one_line_with_the_next_step() -> None:

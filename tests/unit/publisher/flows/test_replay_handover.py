@@ -91,12 +91,12 @@ async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(
     await replay.opens()
     notes = (await control.change(request("pause"))).notes
     assert any("replay r1 waits" in note for note in notes)
-    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert (await refused(replay.advances(first))).status is Status.ABORTED
     assert "paused by maria@ops" in (await replay.tries_to_open()).cause
     await control.change(request("resume"))
     await replay.opens()
     await control.change(request("skip", update_id="mem:1:0"))
-    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert (await refused(replay.advances(first))).status is Status.ABORTED
     assert (await replay.opens()).skip == ["mem:1:0"]
     await replay.advances(first)
     await eventually(lambda: not world.markers.records[KEY].control.skip, "it is behind the datamarker")
@@ -110,7 +110,7 @@ async def test_a_changed_filter_is_reported_to_the_next_task(
     before = flow_of(publisher).filter.hash
     world.application(where="op == 'upsert'")
     await eventually(lambda: flow_of(publisher).filter.hash != before, "configured")
-    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert (await refused(replay.advances(first))).status is Status.ABORTED
     assert "upsert" in (await replay.opens()).filter
     await replay.advances(first)
     assert world.markers.records[KEY].filter_hash == flow_of(publisher).filter.hash
@@ -123,10 +123,10 @@ async def test_operators_do_not_move_what_is_replayed(world: World, publisher: P
     await replay.begin()
     for asked in (request("set_marker", place="latest"), request("forget")):
         error = await refused(control.change(asked))
-        assert error.code is Status.FAILED_PRECONDITION
+        assert error.status is Status.FAILED_PRECONDITION
         assert "wormholectl replay --cancel r1" in str(error)
-    assert (await refused(control.change(request("accept_loss")))).code is Status.FAILED_PRECONDITION
-    assert (await refused(control.change(request("resume")))).code is Status.FAILED_PRECONDITION
+    assert (await refused(control.change(request("accept_loss")))).status is Status.FAILED_PRECONDITION
+    assert (await refused(control.change(request("resume")))).status is Status.FAILED_PRECONDITION
 
 
 @pytest.mark.usefixtures("first")
@@ -184,7 +184,7 @@ async def test_an_application_that_is_removed_and_comes_back_is_replayed_still(
     del world.coordination.applications["app"]
     world.coordination.signal.notify()
     await eventually(lambda: KEY not in publisher.assigner.flows, "forgotten")
-    assert (await refused(replay.renews())).code is Status.NOT_FOUND
+    assert (await refused(replay.renews())).status is Status.NOT_FOUND
     publisher.replays.look(0.0)
     world.application()
     await eventually(lambda: KEY in publisher.assigner.flows, "served again")
@@ -200,9 +200,9 @@ async def test_what_another_publisher_gave_to_a_newer_task_is_left_alone(
     assert record.control.replay is not None
     elsewhere = FlowControl(replay=replace(record.control.replay, attempts=7))
     world.markers.records[KEY] = replace(record, control=elsewhere)
-    assert (await refused(replay.advances(progress=b"old"))).code is Status.ABORTED
+    assert (await refused(replay.advances(progress=b"old"))).status is Status.ABORTED
     assert world.markers.records[KEY].control == elsewhere
-    assert (await refused(replay.finishes(first))).code is Status.ABORTED
+    assert (await refused(replay.finishes(first))).status is Status.ABORTED
 
 
 async def test_a_store_that_fails_leaves_everything_as_it_was(

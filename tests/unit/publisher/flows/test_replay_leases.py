@@ -44,8 +44,8 @@ async def test_a_lease_that_runs_out_gives_the_flow_back(
         assert marker_from_message(assign.marker) == first
         assert assign.epoch > replay.epoch
         assert keys(s1, await s1.hears("batch")) == [b"b"]
-        assert (await refused(replay.advances(first))).code is Status.FAILED_PRECONDITION
-        assert (await refused(replay.renews())).code is Status.FAILED_PRECONDITION
+        assert (await refused(replay.advances(first))).status is Status.FAILED_PRECONDITION
+        assert (await refused(replay.renews())).status is Status.FAILED_PRECONDITION
 
 
 @pytest.mark.usefixtures("first")
@@ -95,8 +95,8 @@ async def test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so(
         found = stored(world)
         assert found is not None
         assert found.state is ReplayState.NEEDS_REPLAY
-        assert (await refused(replay.advances(first))).code is Status.FAILED_PRECONDITION
-        assert (await refused(replay.renews())).code is Status.FAILED_PRECONDITION
+        assert (await refused(replay.advances(first))).status is Status.FAILED_PRECONDITION
+        assert (await refused(replay.renews())).status is Status.FAILED_PRECONDITION
     async with world.publisher() as publisher:  # it is so after a restart too
         await s1.hears_later("hello")
         replay = await client(publisher)
@@ -116,7 +116,7 @@ async def test_another_replay_may_take_over_what_needs_one(
     world.source.purge()
     assert (await one.cancels()).replay.state == "needs_replay"
     assert (await other.begin()).replay.replay == "r2"
-    assert (await refused(one.begin())).code is Status.FAILED_PRECONDITION
+    assert (await refused(one.begin())).status is Status.FAILED_PRECONDITION
     assert not (await other.begin(preview=True)).reaches
     assert first.order == world.source.earliest().order
 
@@ -147,7 +147,7 @@ async def test_the_lease_begins_anew_with_another_publisher_and_the_ticket_stays
         replay = await client(publisher)
         replay.ticket, replay.epoch = ticket, epoch
         assert (await replay.renews()).replay.lease_left_s > 29 * FAST
-        assert (await refused(replay.advances(first))).code is Status.ABORTED  # nothing of this epoch is known here
+        assert (await refused(replay.advances(first))).status is Status.ABORTED  # nothing of this epoch is known here
         told = await replay.opens()
         assert told.epoch > epoch
         assert marker_from_message(told.marker) == first
@@ -182,7 +182,7 @@ async def test_a_replay_whose_lease_ran_out_is_not_taken_up_as_a_new_one(world: 
         lease_runs_out(publisher)
         await eventually(lambda: stored(world) is None, "it is live")
         error = await refused(other.begin(resumes=begun.started_s))
-        assert (error.code, "the flow is live" in str(error)) == (Status.FAILED_PRECONDITION, True)
+        assert (error.status, "the flow is live" in str(error)) == (Status.FAILED_PRECONDITION, True)
         assert stored(world) is None
 
 

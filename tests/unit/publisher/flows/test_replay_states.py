@@ -25,7 +25,7 @@ def test_another_replay_waits_for_the_lease() -> None:
     for state in (ReplayState.HELD, ReplayState.REPLAYING):
         with pytest.raises(RefusedError, match="replay r1 by maria@ops has the flow") as caught:
             taken("app/s", replace(FIRST, state=state), other, leased=True)
-        assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert caught.value.status is grpc.StatusCode.FAILED_PRECONDITION
         assert "--resume r1" in str(caught.value)
     working = opened(FIRST, "s1", "t1")
     assert taken("app/s", working, other, leased=False) == replace(other, subscriber="s1")
@@ -54,7 +54,7 @@ def test_only_the_replay_that_is_meant_is_taken_up() -> None:
     ):
         with pytest.raises(RefusedError, match=text) as caught:
             taken("app/s", now, again, leased=False, resumes=100.0)
-        assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert caught.value.status is grpc.StatusCode.FAILED_PRECONDITION
 
 
 def test_only_the_newest_ticket_of_the_replay_that_has_the_flow_is_good() -> None:
@@ -67,7 +67,7 @@ def test_only_the_newest_ticket_of_the_replay_that_has_the_flow_is_good() -> Non
     ):
         with pytest.raises(RefusedError) as caught:
             permitted("app/s", now, replay, ticket)
-        assert caught.value.code is code
+        assert caught.value.status is code
     assert mine("app/s", FIRST, "r1") == FIRST
 
 
@@ -75,7 +75,7 @@ def test_nobody_works_on_what_was_given_up_until_it_is_taken_up_again() -> None:
     needs = replace(FIRST, state=ReplayState.NEEDS_REPLAY)
     with pytest.raises(RefusedError, match="lease of replay r1 ran out") as caught:
         permitted("app/s", needs, "r1", "t1")
-    assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert caught.value.status is grpc.StatusCode.FAILED_PRECONDITION
     assert permitted("app/s", needs, "r1", "t1", at_work=False) == needs
 
 
@@ -91,7 +91,7 @@ def test_an_id_is_short_and_printable(text: str) -> None:
     assert check_id("r1") == "r1"
     with pytest.raises(RefusedError) as caught:
         check_id(text)
-    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.status is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_the_ticket_itself_is_not_kept() -> None:
@@ -110,4 +110,4 @@ def test_what_an_operator_reads() -> None:
     assert "wormholectl replay --resume r1" in str(needs)
     assert "wormholectl flows accept-loss app/s" in str(needs)
     assert str(parked(2)).startswith("2 updates are parked")
-    assert stale("app/s", "why").code is grpc.StatusCode.ABORTED
+    assert stale("app/s", "why").status is grpc.StatusCode.ABORTED

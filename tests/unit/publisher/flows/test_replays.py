@@ -268,7 +268,7 @@ async def test_of_two_that_begin_at_one_moment_one_is_refused(world: World, publ
     answers = await asyncio.gather(one.begin(), other.begin(), return_exceptions=True)
     assert isinstance(answers[0], admin_pb2.ReplayReply)
     assert isinstance(answers[1], RefusedError)
-    assert answers[1].code is Status.FAILED_PRECONDITION
+    assert answers[1].status is Status.FAILED_PRECONDITION
     assert "replay r1 by maria@ops has the flow" in str(answers[1])
     assert (await other.begin(preview=True)).replay.replay == "r1"
 
@@ -282,7 +282,7 @@ async def test_who_takes_a_replay_up_puts_the_former_driver_out(
     assert (reply.replay.who, reply.replay.mode, reply.replay.state) == ("john@ops", admin_pb2.LOG, "replaying")
     assert marker_from_message(reply.replay.until) == first
     for asked in (one.advances(first), one.renews(), one.tries_to_open(), one.finishes(first), one.cancels()):
-        assert (await refused(asked)).code is Status.UNAUTHENTICATED
+        assert (await refused(asked)).status is Status.UNAUTHENTICATED
     await other.opens()
     await other.advances(first)
     assert world.markers.records[KEY].marker == first
@@ -292,19 +292,19 @@ async def test_what_a_former_task_says_is_refused(
     world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
 ) -> None:
     replay = await held(world, publisher, s1)
-    assert (await refused(replay.advances(first))).code is Status.INVALID_ARGUMENT  # it names no epoch
+    assert (await refused(replay.advances(first))).status is Status.INVALID_ARGUMENT  # it names no epoch
     replay.epoch = 1
-    assert (await refused(replay.finishes(first))).code is Status.FAILED_PRECONDITION  # nothing was opened
+    assert (await refused(replay.finishes(first))).status is Status.FAILED_PRECONDITION  # nothing was opened
     former = (await replay.opens()).epoch
     newest = (await replay.opens()).epoch
     assert newest > former
     replay.epoch = former
-    assert (await refused(replay.advances(first))).code is Status.ABORTED
-    assert (await refused(replay.finishes(first))).code is Status.ABORTED
+    assert (await refused(replay.advances(first))).status is Status.ABORTED
+    assert (await refused(replay.finishes(first))).status is Status.ABORTED
     assert world.markers.records[KEY].marker.order.offset == 0
     world.markers.records[KEY] = _raised(world)  # another publisher
     replay.epoch = newest
-    assert (await refused(replay.advances(first))).code is Status.ABORTED
+    assert (await refused(replay.advances(first))).status is Status.ABORTED
 
 
 def _raised(world: World) -> Any:
@@ -317,7 +317,7 @@ async def test_an_earlier_datamarker_is_not_stored(world: World, s1: ScriptedSub
         replay = await opened(world, publisher, s1)
         await replay.advances(second)
         assert marker_from_message((await replay.advances(first)).flow.marker) == second
-        assert (await refused(replay.finishes(first))).code is Status.INVALID_ARGUMENT
+        assert (await refused(replay.finishes(first))).status is Status.INVALID_ARGUMENT
 
 
 async def test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard(
@@ -335,4 +335,4 @@ async def test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard(
         run.told_at -= 10.0
         assert (await replay.renews(50.0)).replay.rate == 0.0, "its task has died"
         for rate in (-1.0, float("inf"), float("nan")):
-            assert (await refused(replay.renews(rate))).code is Status.INVALID_ARGUMENT
+            assert (await refused(replay.renews(rate))).status is Status.INVALID_ARGUMENT

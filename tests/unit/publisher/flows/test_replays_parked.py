@@ -49,7 +49,7 @@ async def test_what_a_task_hands_over_is_parked_in_its_epoch_and_reported_to_the
         again = await replay.opens()
         assert rows_from_messages(again.parked) == ((told.rows[0], told.place),)
         replay.epoch = former
-        assert (await refused(replay.parks(*letter(6)))).code is Status.ABORTED
+        assert (await refused(replay.parks(*letter(6)))).status is Status.ABORTED
         assert letters(world) == ["test:5:0"]
 
         # An operator's word ends the epoch in which the row is held; a flow of which updates are parked may be begun
@@ -58,7 +58,7 @@ async def test_what_a_task_hands_over_is_parked_in_its_epoch_and_reported_to_the
         discard = admin_pb2.ChangeRequest(who="maria@ops", flow=FLOW)
         discard.discard_dead_letters.SetInParent()
         await Control(publisher).change(discard, "")
-        assert (await refused(replay.parks(*letter(7)))).code is Status.ABORTED
+        assert (await refused(replay.parks(*letter(7)))).status is Status.ABORTED
         await replay.opens()
         assert await replay.parks(*letter(8)) == ""
         await replay.begin()
@@ -98,5 +98,5 @@ async def test_what_cannot_be_read_is_not_parked(world: World, s1: ScriptedSubsc
         replay = await opened(world, publisher, s1)
         told, parcel = letter(5)
         wrong = await refused(replay.parks(told, Parcel(parcel.schema, b"\xff")))
-        assert (wrong.code, "no valid message" in wrong.message) == (Status.INVALID_ARGUMENT, True)
+        assert (wrong.status, "no valid message" in wrong.message) == (Status.INVALID_ARGUMENT, True)
         assert letters(world) == []

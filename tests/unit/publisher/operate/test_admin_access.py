@@ -21,7 +21,7 @@ def refusal(authorization: list[str], names: list[str] | None, *, admins: tuple[
     with pytest.raises(RefusedError) as caught:
         Access(TOKEN, admins).check(authorization, names)
     assert TOKEN not in str(caught.value)
-    return caught.value.code
+    return caught.value.status
 
 
 def test_a_token_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world
     for request in (begin, asked("cancel")):
         with pytest.raises(RefusedError) as caught:
             await requests.replay(request, nobody)
-        assert caught.value.code is Status.UNAUTHENTICATED
+        assert caught.value.status is Status.UNAUTHENTICATED
     assert world.markers.records[KEY].control.replay is None
     reply = await requests.replay(begin, lambda: "ops.example")
     assert reply.replay.who == "maria@ops (certificate ops.example)"
@@ -50,7 +50,7 @@ async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world
     for what in ("open", "renew", "advance", "park", "cancel"):
         with pytest.raises(RefusedError) as caught:
             await requests.replay(asked(what, ticket="wrong"), nobody)
-        assert caught.value.code is Status.UNAUTHENTICATED
+        assert caught.value.status is Status.UNAUTHENTICATED
     stored = str(world.markers.records[KEY].control)
     assert reply.ticket not in stored
     assert (await requests.replay(asked("cancel", ticket=reply.ticket), nobody)).reaches
@@ -96,7 +96,7 @@ async def test_what_is_no_request_is_refused(world: World) -> None:
         for request, code in wrong:
             with pytest.raises(RefusedError) as caught:
                 await ReplayRequests(publisher).replay(request, lambda: "")
-            assert caught.value.code is code, request
+            assert caught.value.status is code, request
         assert world.markers.records[KEY].control.replay is None
 
 
@@ -111,7 +111,7 @@ async def test_a_flow_that_is_not_served_yet_is_no_wrong_request(world: World, p
     for name in ("other", "nobody"):
         with pytest.raises(RefusedError) as caught:
             await requests.replay(asked("renew", flow=FLOW.replace("app", name)), nobody)
-        codes.append(caught.value.code)
+        codes.append(caught.value.status)
     assert codes == [Status.UNAVAILABLE, Status.NOT_FOUND]
 
 
@@ -123,4 +123,4 @@ async def test_a_former_owner_of_the_log_replays_nothing(
     monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
     with pytest.raises(RefusedError, match="another publisher") as caught:
         await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
-    assert caught.value.code is Status.FAILED_PRECONDITION
+    assert caught.value.status is Status.FAILED_PRECONDITION

@@ -105,7 +105,7 @@ def test_the_alarm_and_the_revocation_show_their_line_too(wormhole_kit: Kit, cap
 
 def test_without_a_frame_of_the_application_the_exception_is_shown_alone() -> None:
     assert headline(DecodeError("row 3 ends amid a number")) == (
-        "wormhole.model.errors.DecodeError: row 3 ends amid a number"
+        "wormhole.model.errors.DecodeError: row 3 ends amid a number [log-undecodable]"
     )
 
 

@@ -428,7 +428,9 @@ def test_addresses_in_the_file_and_zookeeper_exclude_each_other() -> None:
 
 def test_another_version_and_no_toml() -> None:
     assert "version = 2: must be 1" in problems("version = 2")
-    assert "no valid TOML: Invalid value (at end of document). Next: correct it there; " in problems("version = ")
+    assert "no valid TOML: Invalid value (at end of document) [config-invalid]. Next: correct it there; " in problems(
+        "version = "
+    )
 
 
 @pytest.mark.parametrize(

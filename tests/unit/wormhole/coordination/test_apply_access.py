@@ -214,7 +214,7 @@ async def test_an_entry_that_is_closed_to_others_is_left_out_by_name(
             client.create(deep, b"", makepath=True)
             assert await publisher.subscribers() == (A,)
             assert await soon(publisher.watch_subscribers("cache")) == (A,)
-            assert "may not be read by us, as its maker decided. Next: " in str(publisher.problems[path])
+            assert publisher.problems[path].code == "coordination-refused"
             assert access_state(closed.named("operator")).locked_out == ()
             make_identities(closed.named("operator"), closed.folder)
             assert f"{path} keeps the rights that its maker gave it" in caplog.text

@@ -67,7 +67,7 @@ def test_the_granted_session_timeout_is_reported(zookeeper_hosts: str, asked: fl
 
 def test_a_lost_answer_says_what_it_was_for() -> None:
     error = lost("read /x", CoordinatorConfig(zookeeper="zk1:1"), TimeoutError())
-    assert str(error).startswith("no contact with ZooKeeper zk1:1 (TimeoutError): read /x. Next: ")
+    assert str(error).startswith("no contact with ZooKeeper zk1:1 (TimeoutError): read /x [coordination-lost]. Next: ")
 
 
 def test_an_answer_that_was_left_out_ends_the_session_alone(

@@ -208,7 +208,9 @@ async def test_a_node_that_its_maker_closed_is_left_out_and_others_are_removed_b
     await made._session.call("close", lambda client: client.create_async(path, b"", acl=nobody))
     assert await made.record(path, len, "ask its maker") is None
     assert await made.live_record(path, len, None, "ask its maker", "delete it") is None
-    assert str(made.problems[path]) == f"{path}: may not be read by us, as its maker decided. Next: ask its maker"
+    found = made.problems[path]
+    assert (found.text, found.hint) == (f"{path}: may not be read by us, as its maker decided", "ask its maker")
+    assert found.code == "coordination-refused"
     await made.put(f"{root}/open", b"x" * 7)
     assert await made.record(f"{root}/open", len) == 7
     made.forget_below(f"{root}/x", ["closed"])

@@ -62,7 +62,7 @@ def test_errors_point_at_the_column(text: str, column: int, problem: str) -> Non
 def test_the_arrow_is_under_the_place_in_its_line() -> None:
     with pytest.raises(FilterError) as caught:
         fail("true and\n\tkey ? 1", 14, "no", "yes")
-    assert str(caught.value).splitlines() == [
+    assert caught.value.text.splitlines() == [
         "filter, line 2, column 6: no",
         "   key ? 1",
         "       ^",

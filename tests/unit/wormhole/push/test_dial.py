@@ -37,7 +37,8 @@ def test_who_cannot_be_reached_is_reported_with_where_it_was_dialled_from(tls: b
 def test_another_server_at_the_address_does_not_pass_by_itself() -> None:
     why = broken(failed(grpc.StatusCode.UNIMPLEMENTED, ""), Peer("h:1"), "s1")
     assert isinstance(why, ProtocolError)
-    assert str(why) == "h:1 is no Wormhole subscriber. Next: check the `advertise` address of 's1'"
+    assert (why.code, why.text) == ("address-taken", "h:1 is no Wormhole subscriber")
+    assert why.hint == "check the `advertise` address of 's1'"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_who_answers_on_this_host_is_the_user_that_registered_or_root(
     address: str, user: int | None, strange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wormhole.push.dial.end_uids", lambda addresses, port: frozenset({0, 8}))
-    told = "is served by user 8, and the subscriber that registered it runs as user 7: it gets nothing. Next: find out"
+    told = "is served by user 8, and the subscriber that registered it runs as user 7: it gets nothing [address-taken]. Next: find"
     with pytest.raises(StreamBroken) if strange else nullcontext() as caught:
         check_user(Peer(address, user=user))
     assert (caught is not None and f"{address} {told}" in str(caught.value)) is strange

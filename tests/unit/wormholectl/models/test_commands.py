@@ -118,8 +118,8 @@ def test_an_application_has_its_tables_and_password(server: Server, tmp_path: Pa
     code, out, err = run("models", "--check", str(file))
     assert (code, out) == (2, "")
     assert (
-        f"error [wrong-request]: {file} was made for the application cache\n  next: give its configuration with -c FILE.toml"
-        in err
+        f"error [wrong-request]: {file} was made for the application cache\n"
+        "  next: give its configuration with -c FILE.toml" in err
     )
     file.write_text(file.read_text().replace("# application: cache\n", ""))
     assert f"{file} was made for no application" in run("models", "--check", str(file), "-c", str(config))[2]
