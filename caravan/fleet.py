@@ -332,7 +332,7 @@ class Fleet:
                 else:
                     for waiting in self._flows.values():
                         if waiting.state is CaravanFlowState.WAITING:
-                            waiting.explain(error.text, error.hint or "")
+                            waiting.explain(error.problem)
             return
         due = self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now)
         for action in sorted(due, key=self._after):
@@ -481,7 +481,7 @@ class Fleet:
                 self._pause(f"no caravan of its own for {flow.name}: {error}", error)
         except WormholeError as error:
             self._pause(f"cannot read the log for {flow.name}: {error}", error)
-            flow.explain(error.text, error.hint or "")
+            flow.explain(error.problem)
         else:
             self._proved(marker)
             return reader
@@ -499,7 +499,7 @@ class Fleet:
         """Nothing is opened for a moment, because of ``error``. Logged once however often it repeats, until the log is
         read again.
         """
-        self._unreadable = Problem(error.text, error.hint or "") if isinstance(error, WormholeError) else Problem(cause)
+        self._unreadable = error.problem if isinstance(error, WormholeError) else Problem(cause, code="internal-error")
         self._not_before = self._clock.monotonic() + _REOPEN_S
         if cause != self._paused_for:
             self._paused_for = cause
@@ -565,10 +565,10 @@ class Fleet:
             self._start_marker = caravan.marker  # it was the lead
         self._changed.set()
         for flow in tuple(caravan.flows):
-            problem = error.problem if isinstance(error, WormholeError) else Problem(str(error))
+            problem = error.problem if isinstance(error, WormholeError) else Problem(str(error), code="internal-error")
             state = CaravanFlowState.HELD if isinstance(error, Fatal) else CaravanFlowState.WAITING
             caravan.leave(flow, state, problem.text)
-            flow.explain(problem.text, problem.hint)
+            flow.explain(problem)
             if isinstance(error, Fatal):
                 self._events.held(flow, error)
         if isinstance(error, Retryable):

@@ -13,7 +13,7 @@ from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
-from wormhole.model.problem import Problem
+from wormhole.model.problem import NO_PROBLEM, Problem, passing
 from wormhole.model.segment import ChunkRange, Segment
 from wormhole.wire.body import Body
 
@@ -97,8 +97,7 @@ class CaravanFlow:
         self.marker = marker
         self.resume_index = 0
         self.state = CaravanFlowState.WAITING
-        self.cause = "newly opened"
-        self.hint = ""
+        self.problem = passing("newly opened")
         self.blocked = False
         self.verified = False
         self._buffer: ChangeBuffer | None = None
@@ -124,23 +123,23 @@ class CaravanFlow:
         """Travel with the caravan that fills ``buffer``, beginning with segment ``cursor``."""
         self._buffer, self._cursor, self._peeked, self._peeked_in = buffer, cursor, None, None
         self.state = CaravanFlowState.TRAVELLING
-        self.explain("")
+        self.explain(NO_PROBLEM)
         self.wake()
 
     def leave(self, state: CaravanFlowState, cause: str) -> None:
         """Travel with no caravan; ``cause`` says why, for the operator."""
         self._buffer = self._peeked = self._peeked_in = None
         self.state = state
-        self.explain(cause)
+        self.explain(passing(cause))
 
     @property
-    def problem(self) -> Problem:
-        """Why it waits, for the operator."""
-        return Problem(self.cause, self.hint)
+    def cause(self) -> str:
+        """Why it waits, without the next step."""
+        return self.problem.text
 
-    def explain(self, cause: str, hint: str = "") -> None:
+    def explain(self, problem: Problem) -> None:
         """Why it waits, and the next step."""
-        self.cause, self.hint = cause, hint
+        self.problem = problem
 
     @property
     def behind_bytes(self) -> int:

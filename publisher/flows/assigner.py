@@ -26,7 +26,7 @@ from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.log_batch import BatchedLog
 from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
-from wormhole.model.problem import Problem
+from wormhole.model.problem import Problem, passing
 from wormhole.ports.marker_store import FlowKey, MarkerStore
 from wormhole.wire.bounds import shortened
 
@@ -233,7 +233,7 @@ class Assigner:
     def go_on(self, flow: PublisherFlow) -> None:
         """Assign the flow again: it was halted, or paused."""
         flow.resume()
-        flow.explain("goes on soon")
+        flow.explain(passing("goes on soon"))
         self.changed()
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
@@ -267,11 +267,11 @@ class Assigner:
         """Whom a replay of the flow may push to; ``None`` while it has to wait: the flow's ``cause`` says for what."""
         app = self._applications.get(flow.application)
         if app is None or self._stopping or not self._permits.may_assign():
-            flow.explain("nothing may be assigned now: coordination is out of contact, or the publisher stops")
+            flow.explain(passing("nothing may be assigned now: coordination is out of contact, or the publisher stops"))
             return None
         for member in app.members.values():
             if any(other.key == flow.key for other in member.stream.flows):
-                flow.explain(f"{member.stream.info.id} finishes what it has begun")
+                flow.explain(passing(f"{member.stream.info.id} finishes what it has begun"))
                 return None
         return self._taker(app, flow, app.wanted.get(flow.shard), self._clock.monotonic())
 
@@ -304,7 +304,7 @@ class Assigner:
         else:
             return True
         if flow.problem != problem:
-            flow.explain(problem.text, problem.hint)
+            flow.explain(problem)
             _log.error("%s waits: %s", flow.name, problem, extra=flow.about)
         return False
 
@@ -451,16 +451,16 @@ class Assigner:
         if (former := self._former.pop(flow.key, None)) is not None:
             flow.was_at(former.subscriber, former.lost_from)
         if flow.control.paused:
-            flow.explain(f"paused by {flow.control.paused}")
+            flow.explain(Problem(f"paused by {flow.control.paused}", code="flow-paused"))
             return None
         if flow.control.missing:
-            flow.explain(flow.control.missing.text, flow.control.missing.hint)
+            flow.explain(flow.control.missing)
             return None
         if flow.conflict is not None and now < flow.conflict.until:
             return None
         if now < flow.spacing.until:
             if not flow.cause:
-                flow.explain("was given away again and again, and nothing of it was acknowledged")
+                flow.explain(passing("was given away again and again, and nothing of it was acknowledged"))
             return None
         member = None if target is None else app.members.get(target)
         holder = None if flow.subscriber is None else app.members.get(flow.subscriber)
@@ -472,19 +472,20 @@ class Assigner:
             elif holder is not None and holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it moves from there as any other: by its release
             else:
-                flow.explain(f"a handler may still run at {flow.subscriber}, where the last publisher had it")
+                flow.explain(passing(f"a handler may still run at {flow.subscriber}, where the last publisher had it"))
                 return None
         if holder is not None and holder is not member and flow.lost_from is holder.stream:
             # Its connection broke while it held the flow, and a handler of it may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it is asked to let go then: only it knows when its handler has ended
             if self._may_work(holder.stream, now):
-                flow.explain(f"a handler may still run at {flow.subscriber}, whose connection broke")
+                flow.explain(passing(f"a handler may still run at {flow.subscriber}, whose connection broke"))
                 return None
         if member is not None and flow.halted_life is member.stream.life:
             return None  # it is halted there; a restart of the subscriber begins a new life
         if member is None or not member.stream.connected:
-            flow.explain("no subscriber is there" if target is None else f"waiting for {target}")
+            text = "no subscriber is there" if target is None else f"waiting for {target}"
+            flow.explain(Problem(text, code="no-subscriber"))
             return None
         return member.stream
 
@@ -502,10 +503,10 @@ class Assigner:
                 for _ in together:
                     waiting.popleft()
         except WormholeError as error:
-            if any(flow.cause != error.message for _, flow in waiting):
+            if any(flow.cause != error.text for _, flow in waiting):
                 _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
             for _, flow in waiting:
-                flow.explain(error.message)
+                flow.explain(error.problem)
 
     async def _give_together(self, given: Sequence[_Given]) -> None:
         raised = await self._raise_epochs(given)
@@ -523,7 +524,7 @@ class Assigner:
 
     def _cannot_give(self, flow: PublisherFlow, error: WormholeError) -> None:
         if flow.problem != error.problem:
-            flow.explain(error.text, error.hint or "")
+            flow.explain(error.problem)
             _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
     async def _each(self, given: Sequence[_Given], step: _Step) -> list[_Given]:

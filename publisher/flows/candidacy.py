@@ -71,7 +71,7 @@ class Candidacy:
 
     def __init__(self, coordinator: Coordinator, candidate: Candidate, clock: Clock = SYSTEM_CLOCK) -> None:
         self.candidate = candidate
-        self.waits = Problem("not announced yet", code="starting")
+        self.waits = Problem("not announced yet", code="in-progress")
         self.owners = LogOwners(None, (), (), None)
         self._coordinator = coordinator
         self._clock = clock
@@ -114,7 +114,9 @@ class Candidacy:
         group = self.candidate.group
 
         def trouble(error: Exception) -> None:
-            self.waits = error.problem if isinstance(error, WormholeError) else Problem(str(error))
+            self.waits = (
+                error.problem if isinstance(error, WormholeError) else Problem(str(error), code="internal-error")
+            )
 
         entry = await retry_during_outage(
             lambda: self._coordinator.register_candidate(group, me), f"candidate {me.name} for {group}", trouble
@@ -166,7 +168,7 @@ class Candidacy:
                 continue
             if vacant_since is not None:
                 found = attempt(me, self.owners, self.candidate.patience_s)
-                self._explain(found.why or Problem("nobody owns the log; it is about to try", code="starting"))
+                self._explain(found.why or Problem("nobody owns the log; it is about to try", code="in-progress"))
                 wait = min(vacant_since + found.after_s - now, _WAITING_S)
                 if wait <= 0:
                     claim = await self._try(me, info, served=served)
@@ -218,7 +220,7 @@ class Candidacy:
             owner = owners.owner
             if owner is not None:
                 text = f"process {owner.pid} on {owner.host} still serves {group}, as configured before"
-                self._explain(Problem(text, "let its monitor restart it, or stop it"))
+                self._explain(Problem(text, "let its monitor restart it, or stop it", code="log-unowned"))
                 return True
         return False
 
@@ -241,15 +243,15 @@ class Candidacy:
     def _standing_by(self, me: CandidateInfo) -> Problem:
         owner = self.owners.owner
         if owner is None:
-            return Problem("who owns the log is not known yet", code="starting")
+            return Problem("who owns the log is not known yet", code="in-progress")
         term = self.owners.terms[-1].number if self.owners.terms else 0
         text = f"stands by: {owner.copy}@{owner.host} (process {owner.pid}) owns the log, in term {term}"
         if not me.ready:
-            return Problem(f"{text}; it could not take over: {me.waits}", me.hint)
+            return Problem(f"{text}; it could not take over: {me.waits}", me.hint, code="copy-not-ready")
         other = attempt(me, self.owners, self.candidate.patience_s)
-        return (
-            Problem(f"{text}; it could not take over: {other.why.text}", other.why.hint) if other.why else Problem(text)
-        )
+        if other.why:
+            return replace(other.why, text=f"{text}; it could not take over: {other.why.text}")
+        return Problem(text, code="stands-by")
 
     def _explain(self, waits: Problem) -> None:
         if waits != self.waits:

@@ -26,6 +26,7 @@ from publisher.push.stream import SubscriberStream
 from wormhole.filters import Projection
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
+from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.dead_letters import (
     DeadLetter,
     DeadLetterStore,
@@ -148,7 +149,7 @@ class DeadLetterOffice:
                 async with self._lock(flow):
                     answer = await self._park(flow, epoch, letter, parcel, max_frame // 2, charge)
                 if trouble and str(flow.problem) == trouble:
-                    flow.explain("")
+                    flow.explain(NO_PROBLEM)
                 return answer
             except EpochRefused as error:
                 _log.error("%s", error)
@@ -158,7 +159,7 @@ class DeadLetterOffice:
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
-                    flow.explain(error.text, error.hint or "")
+                    flow.explain(error.problem)
                     _log.error(
                         "%s waits, for update %s cannot be parked: %s", flow.name, letter.id, error, extra=flow.about
                     )
@@ -404,7 +405,7 @@ class DeadLetterOffice:
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
-                    flow.explain(error.text, error.hint or "")
+                    flow.explain(error.problem)
                     _log.error("%s waits for its parked updates: %s", flow.name, error, extra=flow.about)
             await self._clock.sleep(_RETRY_S)
         return None

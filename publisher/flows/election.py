@@ -55,7 +55,7 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
     if moved is not None and any(one.name == moved.to for one in live):
         delay += _MOVED_S
     if not me.ready:
-        waits = Problem(me.waits or "its datastore cannot be read", me.hint)
+        waits = Problem(me.waits or "its datastore cannot be read", me.hint, code="copy-not-ready")
         return Attempt(delay + patience_s + UNREADY_S, waits)
     if not me.lacking:
         return Attempt(delay)

@@ -140,7 +140,7 @@ class LogWatch:
     @property
     def unreachable(self) -> Problem:
         """The problem that ``end_unknown`` is about; empty while the end is known."""
-        return next((one for one in self.problems if str(one) == self.end_unknown), Problem(self.end_unknown))
+        return next((one for one in self.problems if str(one) == self.end_unknown), Problem.parsed(self.end_unknown))
 
     @staticmethod
     def _written(status: SourceStatus) -> LogPosition:

@@ -66,7 +66,7 @@ class RefusedEpochs:
             log = _log.error if conflict.contested else _log.warning
             log("%s was refused: %s", flow.name, cause, extra=flow.about)
         flow.release("")
-        flow.explain(cause.text, cause.hint)
+        flow.explain(cause)
         flow.refused(conflict)
         return True
 

@@ -33,7 +33,8 @@ from wormhole.host.http_server import MOST_CONNECTIONS
 from wormhole.host.listening import add_port
 from wormhole.host.local_admin import socket_target
 from wormhole.model.errors import ConfigError, WormholeError
-from wormhole.push.refusal import hint_metadata
+from wormhole.model.problem import Problem
+from wormhole.push.refusal import refusal_metadata
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
@@ -76,16 +77,16 @@ class _Places:
     async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
         """The client's request, within its time. ``known``: it has a credential."""
         if not known and self._strangers >= _STRANGERS:
-            await _abort(
-                context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_STRANGERS} requests are being read", "try again soon"
-            )
+            busy = Problem(f"{_STRANGERS} requests are being read", "try again soon", code="change-refused")
+            await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, busy)
         self._strangers += not known
         try:
             async with asyncio.timeout(_REQUEST_S):
                 return await anext(requests)
         except (TimeoutError, StopAsyncIteration):
             text = f"no whole request came within {_REQUEST_S:g} s"
-            await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, text, "use wormholectl")
+            late = Problem(text, "use wormholectl", code="change-refused")
+            await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, late)
         finally:
             self._strangers -= not known
 
@@ -196,17 +197,18 @@ async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes
     try:
         return (await answer()).SerializeToString()
     except WormholeError as error:
-        code, text, hint = status_of(error), one_line(error), error.hint
+        status, text, hint, code = status_of(error), one_line(error), error.hint, error.code
     except Exception as error:  # noqa: BLE001 - the client gets a line, the log has the rest
         _log.exception("a request of an operator failed inside the publisher")
-        code, hint = grpc.StatusCode.INTERNAL, None
+        status, hint, code = grpc.StatusCode.INTERNAL, None, "internal-error"
         text = f"internal error: {type(error).__name__}; the publisher's log has more"
-    await context.abort(code, text, trailing_metadata=hint_metadata(hint))
+    await context.abort(status, text, trailing_metadata=refusal_metadata(hint, code))
     raise AssertionError("abort raises")
 
 
-async def _abort(context: Any, code: grpc.StatusCode, message: str, hint: str) -> NoReturn:
-    await context.abort(code, f"{message}. Next: {hint}", trailing_metadata=hint_metadata(hint))
+async def _abort(context: Any, status: grpc.StatusCode, problem: Problem) -> NoReturn:
+    metadata = refusal_metadata(problem.hint, problem.code)
+    await context.abort(status, str(problem), trailing_metadata=metadata)
     raise AssertionError("abort raises")
 
 
@@ -221,7 +223,8 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
         authenticated = context.auth_context()
         # Of the socket beside the state the folder says who may connect.
         if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
-            await _abort(context, grpc.StatusCode.PERMISSION_DENIED, why, "dial with another certificate")
+            refused = Problem(why, "dial with another certificate", code="certificate-refused")
+            await _abort(context, grpc.StatusCode.PERMISSION_DENIED, refused)
         return await method(request, context)
 
     return answer

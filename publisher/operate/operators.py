@@ -38,7 +38,7 @@ def check_serving(publisher: Publisher) -> None:
             grpc.StatusCode.UNAVAILABLE,
             "the publisher does not know its applications yet",
             hint="try again soon",
-            code="starting",
+            code="in-progress",
         )
     if not publisher.ownership.ours():
         raise RefusedError(

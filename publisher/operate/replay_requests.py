@@ -76,7 +76,7 @@ class ReplayRequests:
                     reply.opened.CopyFrom(self._opened(found))
                 else:
                     reply.cause = str(found)
-                    reply.problem.MergeFrom(admin_pb2.Problem(text=found.text, hint=found.hint))
+                    reply.problem.MergeFrom(admin_pb2.Problem(text=found.text, hint=found.hint, code=found.code))
             case "advance":
                 await self._advance(request, key)
             case "park":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from caravan.caravan import Caravan
@@ -109,7 +110,7 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         if unserved.why == unreadable:
             continue  # one cause, which is reported already
         text = f"application {name} is not served as configured: {unserved.why.text}"
-        _warn(message, Problem(text, unserved.why.hint))
+        _warn(message, replace(unserved.why, text=text))
     limits = publisher.fleet.limits
     message.limits.CopyFrom(
         admin_pb2.CaravanLimits(
@@ -162,7 +163,7 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
 
 def _warn(message: admin_pb2.PublisherStatus, problem: Problem) -> None:
     message.problems.append(str(problem))
-    message.warnings.add(text=problem.text, hint=problem.hint)
+    message.warnings.add(text=problem.text, hint=problem.hint, code=problem.code)
 
 
 def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:

@@ -20,7 +20,7 @@ from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts
 from wormhole.filters import Filter
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
-from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.problem import NO_PROBLEM, Problem, passing
 from wormhole.ports.dead_letters import DeadLetter, ParkedRows, for_receiver, parked_rows
 from wormhole.ports.marker_store import FlowControl, FlowKey, StoredFlow
 from wormhole.wire.body import Body
@@ -96,8 +96,7 @@ class PublisherFlow:
         self.caravan_flow: CaravanFlow | None = None
         self.loss: tuple[LogGap, Datamarker] | None = None
         self.repair = ""
-        self.cause = "no subscriber is there"
-        self.hint = ""
+        self.problem = Problem("no subscriber is there", code="no-subscriber")
         self.updates = 0
         self.bytes = 0
         self.bad_values = 0
@@ -139,9 +138,9 @@ class PublisherFlow:
         return self.control.missing or (self.problem if self.unreadable else NO_PROBLEM)
 
     @property
-    def problem(self) -> Problem:
-        """Its cause, with the next step."""
-        return Problem(self.cause, self.hint)
+    def cause(self) -> str:
+        """Why it is in its stage, without the next step."""
+        return self.problem.text
 
     @property
     def dead_letters(self) -> int:
@@ -225,24 +224,24 @@ class PublisherFlow:
         self.unreadable, self.handler = False, None
         self.spacing.given(now)
         if not self.contested:
-            self.explain("opening")
+            self.explain(passing("opening"))
 
     def redeliver(self) -> None:
         """The subscriber accepted it, and parked updates go first."""
         self._enter(Event.REDELIVER)
         self.rolled_back = ""
-        self.explain("parked updates are delivered again")
+        self.explain(passing("parked updates are delivered again"))
 
     def begin(self, caravan_flow: CaravanFlow) -> None:
         """The log's updates are delivered: ``caravan_flow`` reads them."""
         self._enter(Event.BEGIN)
         self.caravan_flow, self.rolled_back = caravan_flow, ""
-        self.explain("")
+        self.explain(NO_PROBLEM)
 
     def hold(self, problem: Problem) -> None:
         """The log cannot be read on."""
         self._enter(Event.HOLD)
-        self.explain(problem.text, problem.hint)
+        self.explain(problem)
 
     def ask(self, gap: LogGap, resume: Datamarker, repair: str = "") -> None:
         """The application is asked about missing log, behind which the log continues at ``resume``. ``repair``: what a
@@ -255,28 +254,28 @@ class PublisherFlow:
     def decline(self, problem: Problem) -> None:
         """The application halts at the missing log."""
         self._enter(Event.DECLINE)
-        self.explain(problem.text, problem.hint)
+        self.explain(problem)
 
     def accept(self, *, back: bool) -> None:
         """It continues after the missing log. ``back``: before its datamarker, which has to be set back first."""
         self._enter(Event.GO_BACK if back else Event.ACCEPT)
         self.loss, self.repair = None, ""
-        self.explain("")
+        self.explain(NO_PROBLEM)
 
     def recall(self, cause: str, now: float) -> None:
         """Its subscriber is asked to release it."""
         if not self.releasing:
             self.asked_at = now
         self._enter(Event.RECALL)
-        self.explain(cause)
+        self.explain(passing(cause))
 
     def release(self, cause: str) -> None:
         """Nobody receives it any more."""
-        self._leave(Event.RELEASE, cause)
+        self._leave(Event.RELEASE, passing(cause))
 
     def halt(self, cause: str, subscriber: str, life: object, update_id: str) -> None:
         """A handler failed there. It is not assigned to the subscriber until that restarts or the flow is resumed."""
-        self._leave(Event.HALT, cause)
+        self._leave(Event.HALT, Problem(cause, code="handler-failed"))
         self.subscriber, self.halted_life, self.halted_at = subscriber, life, update_id
 
     def resume(self) -> None:
@@ -288,20 +287,20 @@ class PublisherFlow:
     def _enter(self, event: Event) -> None:
         self.stage = after(self.stage, event)
 
-    def _leave(self, event: Event, cause: str) -> None:
+    def _leave(self, event: Event, why: Problem) -> None:
         self._enter(event)
         if self.caravan_flow is not None:
             self.reached(self.caravan_flow.place)
         self.subscriber, self.caravan_flow, self.loss, self.repair = None, None, None, ""
         self.waiting_credit_since, self.progressed_at = 0.0, 0.0
-        self.explain(cause)
+        self.explain(why)
         self.answer_letter(acked=False)
 
     # -- what is known of it
 
-    def explain(self, cause: str, hint: str = "") -> None:
+    def explain(self, problem: Problem) -> None:
         """Why it is in its stage, or stays in it, and the next step."""
-        self.cause, self.hint = cause, hint
+        self.problem = problem
 
     def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0) -> None:
         """It was at the subscriber last; in ``stream`` a handler of it may still run, or ``until`` then one that an

@@ -119,7 +119,7 @@ class SubscriberStream:
         self.leaving = False
         self.vacant = False
         self.life = object()
-        self.problem = Problem("dialling", code="starting")
+        self.problem = Problem("dialling", code="in-progress")
         self.traffic = Traffic()
         self._dialer = dialer
         self._clock = dialer.clock

@@ -194,14 +194,15 @@ def _call(
 
 def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> WormholeError:
     """What the publisher said, as an error that says whose move it is."""
-    name, message, hint = refusal_of(error)
+    name, problem = refusal_of(error)
+    message, hint, code = problem.text, problem.hint or None, problem.code or None
     match name:
         case "ABORTED":
-            return EpochRefused(message, flow=flow, hint=hint or None)
+            return EpochRefused(message, flow=flow, hint=hint, code=code)
         case "UNAUTHENTICATED":
-            return TicketLostError(message, flow=flow, hint=hint or None)
+            return TicketLostError(message, flow=flow, hint=hint, code=code)
         case "NOT_FOUND" | "INVALID_ARGUMENT" | "PERMISSION_DENIED":
-            return UsageError(message, flow=flow, hint=hint or None)
+            return UsageError(message, flow=flow, hint=hint, code=code)
         case "UNIMPLEMENTED":
             return ReplayError(
                 f"the publisher at {address} is of a release that knows no replay",
@@ -210,7 +211,7 @@ def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> W
                 code="release-too-old",
             )
         case "FAILED_PRECONDITION" | "INTERNAL" | "UNKNOWN":
-            return ReplayError(message or name, flow=flow, hint=hint or None)
+            return ReplayError(message or name, flow=flow, hint=hint, code=code)
         case _:
             said = certificates or f"{name.lower().replace('_', ' ')} ({why_unreachable(message)})"
             return StreamBroken(

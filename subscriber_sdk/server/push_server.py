@@ -24,6 +24,7 @@ from wormhole.host.tls import check_listen, open_trust
 from wormhole.model.errors import ProtocolError
 from wormhole.model.problem import Problem
 from wormhole.model.requirements import need
+from wormhole.wire.problems import code_of_goodbye
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
@@ -141,8 +142,8 @@ class PushServer:
         watching: asyncio.Task[None] | None = None
         try:
             if refusal is not None:
-                _, message, hint = refusal
-                self.publishers.refused(context.peer(), Problem(message, hint))
+                reason, message, hint = refusal
+                self.publishers.refused(context.peer(), Problem(message, hint, code_of_goodbye(reason)))
                 stream.connection.session.goodbye(*refusal)
             else:
                 stream.connection.begin()

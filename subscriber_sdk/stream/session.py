@@ -51,6 +51,7 @@ from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.parking import park_frames
 from wormhole.wire.bounds import shortened
 from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.problems import code_of_goodbye
 from wormhole.wire.v1 import push_pb2
 from wormhole.wire.verification import mode_of
 
@@ -280,8 +281,8 @@ class Session:
         refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)
         if refusal is not None:
             self.goodbye(*refusal)
-            _, message, hint = refusal
-            events.append(Closed(message, refusal=Problem(message, hint)))
+            reason, message, hint = refusal
+            events.append(Closed(message, refusal=Problem(message, hint, code_of_goodbye(reason))))
             return
         if not 0 < hello.heartbeat_ms <= 3_600_000:
             raise ProtocolError(f"hello.heartbeat_ms: {hello.heartbeat_ms}; 1 to 3600000 is allowed")

@@ -13,7 +13,7 @@ from tests.support.eventually import patience
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
-from wormhole.push.refusal import hint_metadata
+from wormhole.push.refusal import refusal_metadata
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.problems import problem_to_message
 from wormhole.wire.update import Update
@@ -131,7 +131,7 @@ def replay_publisher(
         try:
             return script.answer(admin_pb2.ReplayRequest.FromString(request)).SerializeToString()
         except Refused as refused:
-            context.set_trailing_metadata(hint_metadata(refused.hint))
+            context.set_trailing_metadata(refusal_metadata(refused.hint))
             context.abort(refused.code, refused.text)
             raise AssertionError("abort raises") from None
 

@@ -343,20 +343,23 @@ def _no_proof(answer: Answer, why: UsageError) -> UsageError:
 
 
 def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
-    code, message, hint = refusal_of(error)
+    code, problem = refusal_of(error)
+    message, hint, known = problem.text, problem.hint, problem.code or None
     if code in {"UNAUTHENTICATED", "PERMISSION_DENIED"} and missing:
         message = f"{message}; {missing}"
     if code in _ASKED_WRONGLY:
-        raise UsageError(message or code, hint=hint or None) from error
+        raise UsageError(message or code, hint=hint or None, code=known) from error
     if code == "UNIMPLEMENTED":
         message, hint = f"the publisher at {answer.address} is of a release that cannot do this", "bring it up to date"
+        known = "release-too-old"
     if code in _NOT_POSSIBLE:
-        raise Fatal(message or code, hint=hint or "look at the publisher's log, then run the command again") from error
+        hint = hint or "look at the publisher's log, then run the command again"
+        raise Fatal(message or code, hint=hint, code=known) from error
     said = _reason(answer, error) if code != "UNAVAILABLE" or not hint else message
     raise StreamBroken(
         f"the publisher at {answer.address} does not answer: {said}",
         hint=hint or "`wormholectl flows` tells what holds now",
-        code="publisher-silent",
+        code=known or "publisher-silent",
     ) from error
 
 
@@ -391,7 +394,8 @@ def _channel(answer: Answer) -> grpc.Channel:
 
 
 def _reason(answer: Answer, error: grpc.RpcError) -> str:
-    code, message, _ = refusal_of(error)
+    code, problem = refusal_of(error)
+    message = problem.text
     if answer.tls is not None and code == "UNAVAILABLE":
         from wormhole.host.peer_check import explain
         from wormhole.host.trust import Trust

@@ -22,7 +22,7 @@ def candidate_of(owners: LogOwners | None, name: str) -> CandidateInfo | None:
 def why_not(candidate: CandidateInfo) -> Problem:
     """What the candidate reports against taking the log over; empty: nothing."""
     if not candidate.ready:
-        return Problem(candidate.waits or "it has not asked its datastore yet", candidate.hint, code="starting")
+        return Problem(candidate.waits or "it has not asked its datastore yet", candidate.hint, code="in-progress")
     if candidate.lacking:
         return Problem(
             f"it lacks {candidate.lacking}, which was delivered", "let its replication catch up", code="copy-behind"

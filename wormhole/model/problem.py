@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["NO_PROBLEM", "Problem"]
+__all__ = ["NO_PROBLEM", "Problem", "passing"]
 
 
 _LINE: Final = re.compile(r"(?P<text>.*?)(?: \[(?P<code>[a-z]+(?:-[a-z]+)*)\])?(?:\. Next: (?P<hint>.*))?", re.DOTALL)
@@ -39,3 +39,8 @@ class Problem:
 
 
 NO_PROBLEM: Final = Problem()
+
+
+def passing(text: str) -> Problem:
+    """What ends by itself within seconds, and no action is needed."""
+    return Problem(text, code="in-progress") if text else NO_PROBLEM

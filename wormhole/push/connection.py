@@ -32,6 +32,7 @@ from wormhole.push.parking import open_letter
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import RoomFullError
 from wormhole.push.session import Event, LetterArrived, ParkWanted, Parted, PushSession, Welcomed
+from wormhole.wire.problems import code_of_goodbye
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Connection:
                         self._owner.received(event)
                     if isinstance(event, Parted):
                         parted = f"subscriber {self._subscriber} parted ({event.reason_name}): {event.message}"
-                        raise StreamBroken(parted, hint=event.hint or None)
+                        raise StreamBroken(parted, hint=event.hint or None, code=code_of_goodbye(event.reason))
                     if session.work - self._began_work >= _SLICE:
                         self._turn_away()
                         await self._rest()

@@ -7,10 +7,13 @@ from typing import Any, Final
 
 import grpc
 
-__all__ = ["hint_metadata", "refusal_of", "why_unreachable"]
+from wormhole.model.problem import Problem
+
+__all__ = ["refusal_metadata", "refusal_of", "why_unreachable"]
 
 _HINT: Final = "wormhole-hint-bin"
-"""Trailing metadata of a refused call: the hint of its error.
+_CODE: Final = "wormhole-code"
+"""Trailing metadata of a refused call: the hint and the code of its error.
 
 Its details are the whole text, for clients of any kind.
 """
@@ -28,19 +31,24 @@ def why_unreachable(details: str) -> str:
     return found[1] if found else details.strip()
 
 
-def hint_metadata(hint: str | None) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata that carries ``hint`` to :func:`refusal_of`; none without one."""
-    return () if hint is None else ((_HINT, hint.encode()),)
+def refusal_metadata(hint: str | None, code: str = "") -> tuple[tuple[str, str | bytes], ...]:
+    """The trailing metadata that carries the hint and the code to :func:`refusal_of`; none without one."""
+    found: list[tuple[str, str | bytes]] = [] if hint is None else [(_HINT, hint.encode())]
+    return (*found, (_CODE, code)) if code else tuple(found)
 
 
-def refusal_of(error: grpc.RpcError) -> tuple[str, str, str]:
-    """The name of the status code, the message and the hint of a failed call; each empty where there is none.
+def refusal_of(error: grpc.RpcError) -> tuple[str, Problem]:
+    """The name of the status of a failed call, and what its server reported; each part empty where there is none.
 
-    A server of an earlier release sends no hint apart: its message then ends with the next step.
+    A server of an earlier release sends no code, and one before that no hint apart: its message then ends with the next
+    step.
     """
     call: Any = error  # what a call raises is one, which the stubs do not say
-    code = call.code().name if hasattr(call, "code") else ""
+    status = call.code().name if hasattr(call, "code") else ""
     details = str(call.details() or "") if hasattr(call, "details") else str(error)
     metadata = dict(call.trailing_metadata() or ()) if hasattr(call, "trailing_metadata") else {}
     hint = bytes(metadata.get(_HINT, b"")).decode(errors="replace")
-    return code, details.removesuffix(f". Next: {' '.join(hint.split())}") if hint else details, hint
+    code = str(metadata.get(_CODE, ""))
+    if hint:
+        details = details.removesuffix(f". Next: {' '.join(hint.split())}")
+    return status, Problem(details.removesuffix(f" [{code}]"), hint, code)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from wormhole.model.problem import NO_PROBLEM, Problem
-from wormhole.wire.problems import is_unowned, problem_of, standby_of, warnings_of
+from wormhole.wire.problems import is_unowned, problem_from, problem_of, standby_of, warnings_of
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = [
@@ -72,12 +72,14 @@ _EXPLAINS_NO_FLOWS: Final = frozenset(
 class Condition:
     """``state``, ``cause`` (empty: nothing is wrong) and the next step (empty: there is none).
 
-    ``shared``: what it has in common with other flows of one cause; empty: the text of the cause.
+    ``code``: that of the cause (:mod:`wormhole.problems`). ``shared``: what it has in common with other flows of one
+    cause; empty: the text of the cause.
     """
 
     state: State
     cause: str = ""
     next_step: str = ""
+    code: str = ""
     shared: str = ""
 
     @property
@@ -92,8 +94,8 @@ class Condition:
 
     @property
     def problem(self) -> Problem:
-        """The cause and the next step."""
-        return Problem(self.cause, self.next_step)
+        """The cause, the next step and the code."""
+        return Problem(self.cause, self.next_step, self.code)
 
     def __str__(self) -> str:
         """On one line, as in a log."""
@@ -105,35 +107,41 @@ def log_condition(status: admin_pb2.PublisherStatus) -> Condition:
     standby = standby_of(status)
     if is_unowned(status):
         step = standby.hint or "`wormholectl publishers` shows which publishers stand by"
-        return Condition(State.UNOWNED, f"no publisher owns the log, and it has not taken over: {standby.text}", step)
+        cause = f"no publisher owns the log, and it has not taken over: {standby.text}"
+        return Condition(State.UNOWNED, cause, step, code=standby.code or "log-unowned")
     if status.owner:
-        return Condition(State.STANDS_BY, standby.text or f"{status.owner} owns the log", standby.hint)
+        cause = standby.text or f"{status.owner} owns the log"
+        return Condition(State.STANDS_BY, cause, standby.hint, code=standby.code or "stands-by")
     if unreadable := _unreadable(status):
         step = unreadable.hint or "see the publisher's log; `wormholectl doctor URL` examines the datastore"
-        return Condition(State.LOG_UNREADABLE, unreadable.text, step)
+        return Condition(State.LOG_UNREADABLE, unreadable.text, step, code=unreadable.code or "source-unavailable")
     if status.HasField("stuck_s") and status.stuck_s >= STUCK_S:
         cause = f"the log grows and nothing of it was read for {status.stuck_s:.0f} s"
         step = "see that its disk or server answers (`wormholectl doctor URL`), then restart the publisher"
-        return Condition(State.LOG_UNREAD, cause, step)
+        return Condition(State.LOG_UNREAD, cause, step, code="log-stuck")
     if status.coordination in {"suspended", "lost"}:
         cause = f"ZooKeeper does not answer (the session is {status.coordination}): flows go on, nothing is assigned"
-        return Condition(State.NO_COORDINATOR, cause, "bring ZooKeeper back; nothing has to be done here")
+        step = "bring ZooKeeper back; nothing has to be done here"
+        return Condition(State.NO_COORDINATOR, cause, step, code="coordination-lost")
     if not status.flows:
         if not status.HasField("log_end"):
-            return Condition(State.STARTING, "it is starting: its log was not measured yet", "wait a moment")
+            return Condition(
+                State.STARTING, "it is starting: its log was not measured yet", "wait a moment", code="in-progress"
+            )
         step = "`wormholectl config show` lists the applications; one of new tables has a shard with their first change"
-        return Condition(State.NO_SHARD, "no flow is there: no application has a shard of this log yet", step)
+        cause = "no flow is there: no application has a shard of this log yet"
+        return Condition(State.NO_SHARD, cause, step, code="no-shard")
     return Condition(State.OK)
 
 
 def _unreadable(status: admin_pb2.PublisherStatus) -> Problem:
     """Why the log cannot be read. A publisher of an earlier release reports it among its warnings."""
     if status.HasField("unreadable"):
-        return Problem(status.unreadable.text, status.unreadable.hint)
+        return problem_from(status.unreadable)
     if not status.end_unknown:
         return NO_PROBLEM
     same = (one for one in warnings_of(status) if str(one) == status.end_unknown)
-    return next(same, Problem(status.end_unknown))
+    return next(same, Problem.parsed(status.end_unknown))
 
 
 def flow_condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Condition:
@@ -148,7 +156,8 @@ def flow_condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus
         cause = problem_of(flow)
         resume = f"wormholectl flows resume {flow.flow}"
         step = f"{cause.hint}; if it is still held then: {resume}" if cause.hint else f"correct that, then {resume}"
-        return Condition(State.HELD, cause.text or "it is held, and its publisher does not say why", step)
+        text = cause.text or "it is held, and its publisher does not say why"
+        return Condition(State.HELD, text, step, code=cause.code or "flow-held")
     return _of_subscriber(status, flow, log)
 
 
@@ -156,15 +165,16 @@ def _of_operators(flow: admin_pb2.FlowStatus) -> Condition | None:
     """What an operator asked for."""
     name, replay = flow.flow, flow.replay
     if flow.paused:
-        return Condition(State.PAUSED, f"it is paused: {flow.paused}", f"wormholectl flows resume {name}")
+        return Condition(
+            State.PAUSED, f"it is paused: {flow.paused}", f"wormholectl flows resume {name}", code="flow-paused"
+        )
     if flow.state == "needs_replay" or replay.state == "needs_replay":
         step = f"wormholectl replay --resume {replay.replay}, or wormholectl flows accept-loss {name}"
-        return Condition(
-            State.NEEDS_REPLAY, "its replay was given up, and the log no longer holds its datamarker", step
-        )
+        cause = "its replay was given up, and the log no longer holds its datamarker"
+        return Condition(State.NEEDS_REPLAY, cause, step, code="replay-needed")
     if flow.state == "replaying" or flow.HasField("replay"):
         step = f"wait for it, or wormholectl replay --cancel {replay.replay}"
-        return Condition(State.REPLAYING, f"replay {replay.replay} by {replay.who} has it", step)
+        return Condition(State.REPLAYING, f"replay {replay.replay} by {replay.who} has it", step, "flow-replaying")
     return None
 
 
@@ -176,7 +186,8 @@ def _of_flow(flow: admin_pb2.FlowStatus) -> Condition | None:
             f"wormholectl repair {name} sends the rows that it lacks{f' ({flow.repair})' if flow.repair else ''}; "
             f"an archive that holds the range can replay it; wormholectl flows accept-loss {name} goes on without it"
         )
-        return Condition(State.LOG_LOST, cause.text or "the log no longer holds what it needs next", step)
+        text = cause.text or "the log no longer holds what it needs next"
+        return Condition(State.LOG_LOST, text, step, code=cause.code or "data-lost")
     if flow.halted_at:
         text = cause.text
         if flow.halted_at not in text:
@@ -186,7 +197,7 @@ def _of_flow(flow: admin_pb2.FlowStatus) -> Condition | None:
             f"or wormholectl flows skip {name} --update {flow.halted_at}"
         )
         # Its text names the shard, the update and perhaps values: that of the same handler at another flow differs.
-        return Condition(State.HANDLER_FAILED, text, step, name.partition("/")[0])
+        return Condition(State.HANDLER_FAILED, text, step, code="handler-failed", shared=name.partition("/")[0])
     return None
 
 
@@ -201,13 +212,16 @@ def _of_subscriber(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus
         step = cause.hint or away.hint or f"start a subscriber of {application}"
         if mine and not (cause.hint or away.hint):
             step = "wormholectl subscribers shows how they are reached"
-        return Condition(State.NO_SUBSCRIBER, cause.text or away.text or "no subscriber is connected", step)
+        found = cause or away
+        text = found.text or "no subscriber is connected"
+        return Condition(State.NO_SUBSCRIBER, text, step, code=found.code or "no-subscriber")
     for one in mine:
         if one.subscriber == flow.subscriber and one.state != "connected":
             cause = problem_of(one)
             text = f"its subscriber {one.subscriber} at {one.address} is {one.state}"
             step = cause.hint or f"check that {one.subscriber} runs and that {one.address} can be reached from here"
-            return Condition(State.SUBSCRIBER_AWAY, f"{text}: {cause.text}" if cause else text, step)
+            text = f"{text}: {cause.text}" if cause else text
+            return Condition(State.SUBSCRIBER_AWAY, text, step, code=cause.code or "subscriber-unreachable")
     return log if log.state is State.NO_COORDINATOR else Condition(State.OK)
 
 

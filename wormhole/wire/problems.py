@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
-from wormhole.model.problem import Problem
-from wormhole.wire.v1 import admin_pb2
+from collections.abc import Mapping
+from typing import Final
 
-__all__ = ["is_unowned", "problem_of", "problem_to_message", "standby_of", "warnings_of"]
+from wormhole.model.problem import Problem
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+__all__ = [
+    "code_of_goodbye",
+    "is_unowned",
+    "problem_from",
+    "problem_of",
+    "problem_to_message",
+    "standby_of",
+    "warnings_of",
+]
+
+_GOODBYE_CODES: Final[Mapping[int, str]] = {
+    push_pb2.Goodbye.LEAVING: "in-progress",
+    push_pb2.Goodbye.VERSION: "protocol-broken",
+    push_pb2.Goodbye.WRONG_ADDRESS: "address-taken",
+    push_pb2.Goodbye.PROTOCOL: "protocol-broken",
+    push_pb2.Goodbye.NOT_ALLOWED: "certificate-refused",
+}
 
 
 def problem_to_message(problem: Problem) -> admin_pb2.Problem | None:
     """The message; none when nothing is wrong."""
-    return admin_pb2.Problem(text=problem.text, hint=problem.hint) if problem else None
+    return admin_pb2.Problem(text=problem.text, hint=problem.hint, code=problem.code) if problem else None
+
+
+def problem_from(message: admin_pb2.Problem) -> Problem:
+    """What the message holds; of an earlier release without a code."""
+    return Problem(message.text, message.hint, message.code)
 
 
 def problem_of(status: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin_pb2.ReplayReply) -> Problem:
     """Why it waits. A publisher of an earlier release sends one text, which may end with the next step."""
     if status.HasField("problem"):
-        return Problem(status.problem.text, status.problem.hint)
+        return problem_from(status.problem)
     return Problem(status.cause)
 
 
 def standby_of(status: admin_pb2.PublisherStatus) -> Problem:
     """Why the publisher does not own its log; empty: it does, or nobody else could."""
-    return Problem(status.standby.text, status.standby.hint)
+    return problem_from(status.standby)
+
+
+def code_of_goodbye(reason: int) -> str:
+    """The code of a stream that the other side ended for this reason."""
+    return _GOODBYE_CODES.get(reason, "stream-broken")
 
 
 def is_unowned(status: admin_pb2.PublisherStatus) -> bool:
@@ -32,4 +61,4 @@ def is_unowned(status: admin_pb2.PublisherStatus) -> bool:
 
 def warnings_of(status: admin_pb2.PublisherStatus) -> list[Problem]:
     """What is wrong with the publisher's log. Of an earlier release as :func:`problem_of`."""
-    return [Problem(one.text, one.hint) for one in status.warnings] or [Problem(text) for text in status.problems]
+    return [problem_from(one) for one in status.warnings] or [Problem(text) for text in status.problems]

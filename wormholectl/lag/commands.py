@@ -31,7 +31,6 @@ def lag(
 ) -> None:
     """Say on one line whether an application's flows are in time: a probe for cron and Nagios."""
     from wormhole.admin import admin_service
-    from wormhole.model.problem import Problem
     from wormholectl.lag.show import show_verdict
     from wormholectl.lag.verdict import Verdict, judge
 
@@ -39,7 +38,7 @@ def lag(
     try:
         verdict = judge(application, most_s, admin_service.ask(where))
     except Retryable as error:
-        verdict = Verdict(application, most_s, (), (str(Problem(error.message, error.hint or "")),))
+        verdict = Verdict(application, most_s, (), (str(error),))
     show_verdict(verdict, as_json)
     raise typer.Exit(verdict.exit_code)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.problem import Problem
 from wormhole.wire.backfills import has_ended, refused_tables
+from wormhole.wire.problems import problem_from
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification_status import is_settled, verifies
 from wormholectl.show.printer import (
@@ -144,9 +145,9 @@ def next_steps(statuses: Iterable[admin_pb2.BackfillStatus]) -> list[str]:
     found: dict[Problem, dict[str, None]] = {}
     for status in statuses:
         if not has_ended(status) and status.waits.text:
-            found.setdefault(Problem(status.waits.text, status.waits.hint), {})["it waits"] = None
+            found.setdefault(problem_from(status.waits), {})["it waits"] = None
         for table in refused_tables(status):
-            refused = Problem(table.refused.text, table.refused.hint)
+            refused = problem_from(table.refused)
             found.setdefault(refused, {})[f"{table.table} is refused"] = None
     return list(_problem_lines(found))
 
@@ -247,7 +248,7 @@ def _table_object(table: admin_pb2.BackfillTable) -> dict[str, Any]:
 
 
 def _problem_object(problem: admin_pb2.Problem) -> dict[str, Any]:
-    return {"text": problem.text, "next": problem.hint or None}
+    return {"code": problem.code, "text": problem.text, "next": problem.hint or None}
 
 
 def _flow_object(one: FlowBackfill) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from wormhole.model.errors import UsageError
-from wormhole.model.problem import Problem
 from wormhole.model.visible import few
 from wormhole.wire.backfills import backfill_text
 from wormhole.wire.conditions import flow_condition, log_condition
@@ -65,7 +64,9 @@ def _cause(status: Status, flow: admin_pb2.FlowStatus) -> str:
     if not condition.cause:
         return flow.cause
     return (
-        str(condition) if condition == log_condition(status) else str(Problem(condition.cause, problem_of(flow).hint))
+        str(condition)
+        if condition == log_condition(status)
+        else str(replace(problem_of(flow), text=condition.cause, code=condition.code))
     )
 
 

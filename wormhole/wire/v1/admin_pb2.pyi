@@ -66,12 +66,14 @@ class DescribeRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class Problem(_message.Message):
-    __slots__ = ("text", "hint")
+    __slots__ = ("text", "hint", "code")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     text: str
     hint: str
-    def __init__(self, text: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
+    code: str
+    def __init__(self, text: _Optional[str] = ..., hint: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class PublisherStatus(_message.Message):
     __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base", "relay", "standby", "term", "candidate", "owner", "unreadable")

@@ -21,6 +21,7 @@ from tests.support.letters import letter
 from tests.support.markers import CACHE, marker
 from wormhole.filters import Filter, Projection
 from wormhole.model.errors import MarkerStoreError, UsageError
+from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.dead_letters import Parcel
 from wormhole.ports.marker_store import FlowKey
 from wormhole.push.peer_threads import PeerThreads
@@ -164,7 +165,7 @@ async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pyt
 
 async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
-    desk.flow.explain("")
+    desk.flow.explain(NO_PROBLEM)
     full = MarkerStoreError("the disk is full")
     park = MemoryDeadLetters.park
     monkeypatch.setattr(MemoryDeadLetters, "park", lambda *given: (_ for _ in ()).throw(full))
@@ -282,7 +283,7 @@ async def test_a_letter_that_cannot_be_read_is_reported_and_holds_the_flow_until
     await desk.assign()
     running = desk.redeliver()
     await eventually(lambda: "test:1:0 cannot be read" in desk.flow.cause, "told")
-    assert "dead-letters discard cache/db1" in desk.flow.hint
+    assert "dead-letters discard cache/db1" in desk.flow.problem.hint
     assert desk.sent == []
     await desk.office.discard(desk.flow, "")
     monkeypatch.undo()

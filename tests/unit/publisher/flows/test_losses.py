@@ -39,7 +39,7 @@ async def test_what_was_written_past_the_log_is_reported_and_decided(
         assert keys(s1, await s1.hears_later("batch")) == [b"d"]
     else:
         await eventually(lambda: "halts at a data loss" in flow.cause, "told")
-        assert flow.hint.startswith(f"`wormholectl repair {flow.name}` sends the rows that it lacks; ")
+        assert flow.problem.hint.startswith(f"`wormholectl repair {flow.name}` sends the rows that it lacks; ")
         assert flow.state(frozenset()) is PublisherFlowState.HELD
 
 

@@ -71,9 +71,10 @@ async def refusal(address: str, message: bytes, method: str = "Change", **how: A
         await ask(address, method, message, **how)
     text = str(caught.value.details())
     assert "\n" not in text
-    _, text_without_hint, hint = refusal_of(caught.value)
-    assert text == (f"{text_without_hint}. Next: {hint}" if hint else text_without_hint)
-    assert "Next:" not in text_without_hint
+    _, problem = refusal_of(caught.value)
+    assert text == str(problem)
+    assert problem.code
+    assert "Next:" not in problem.text
     return caught.value.code(), text
 
 

@@ -177,7 +177,7 @@ def test_what_a_replay_has_is_not_anybodys() -> None:
 def test_a_flow_without_a_record_is_held() -> None:
     one = flow()
     one.found_unreadable(True)
-    one.explain("its record cannot be read")
+    one.explain(Problem("its record cannot be read"))
     assert one.state(frozenset()) is PublisherFlowState.HELD
 
 

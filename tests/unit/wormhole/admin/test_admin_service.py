@@ -12,7 +12,7 @@ from tests.unit.wormhole.admin.test_discovery import info, knows
 from wormhole.admin.admin_service import Answer, ask, change, dead_letters, nearest, owner_of
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import Fatal, StreamBroken, UsageError, WormholeError
-from wormhole.push.refusal import hint_metadata
+from wormhole.push.refusal import refusal_metadata
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.shared.options import Where
 
@@ -159,7 +159,7 @@ def test_a_refusal_says_whose_move_it_is(
     tmp_path: Path,
 ) -> None:
     def refuse(context: grpc.ServicerContext) -> None:
-        context.set_trailing_metadata(hint_metadata(hint))
+        context.set_trailing_metadata(refusal_metadata(hint))
         context.abort(code, message if hint is None else f"{message}. Next: {hint}")
 
     service.refuse = refuse
