@@ -35,13 +35,15 @@ class Level(IntEnum):
 class Concern:
     """``text``: what is wrong. ``who`` has to act (operator, subscriber or database), and ``next``: the next step.
 
-    ``shared``: what concerns of one cause have in common; empty: the text.
+    ``code``: of the problem; empty: it has none. ``shared``: what concerns of one cause have in common; empty: the
+    text.
     """
 
     level: Level
     text: str
     who: str
     next: str
+    code: str = ""
     shared: str = ""
 
 
@@ -54,6 +56,7 @@ def of_host(state: HostState) -> Iterator[Concern]:
             "configuration",
             "operator",
             "restore ZooKeeper; nothing has to be done here",
+            code="coordination-lost",
         )
 
 
@@ -85,6 +88,7 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
             "it runs but does not answer; its data here is old",
             "operator",
             "check the load of the host and the publisher's log",
+            code="publisher-silent",
         )
     if status is None or publisher.phase is not Phase.RUNNING:
         return
@@ -97,12 +101,17 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
             condition.cause,
             "nobody yet" if passes else "operator",
             condition.next_step,
+            condition.code,
         )
     elif condition.state is State.STANDS_BY and condition.next_step:
-        yield Concern(Level.ATTENTION, condition.cause, "operator", condition.next_step)
+        yield Concern(Level.ATTENTION, condition.cause, "operator", condition.next_step, condition.code)
     for problem in other_warnings(status, condition):
         yield Concern(
-            Level.ATTENTION, problem.text, "operator", problem.hint or "`wormholectl doctor` examines the cause"
+            Level.ATTENTION,
+            problem.text,
+            "operator",
+            problem.hint or "`wormholectl doctor` examines the cause",
+            problem.code,
         )
 
 
@@ -116,7 +125,9 @@ def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> It
     own = condition != log_condition(status) and condition.state not in {State.PAUSED, State.REPLAYING}
     who = "subscriber" if condition.state in _OF_SUBSCRIBERS else "operator"
     if own and condition.fault:
-        yield Concern(Level.PROBLEM, condition.cause, who, condition.next_step, " ".join(condition.one_cause))
+        yield Concern(
+            Level.PROBLEM, condition.cause, who, condition.next_step, condition.code, " ".join(condition.one_cause)
+        )
     behind = _share_of_log(flow)
     if behind > _MUCH:
         yield Concern(
@@ -124,9 +135,10 @@ def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> It
             f"in {_span(flow.headroom_s)} the log no longer holds what it needs next",
             "database",
             "keep more log, or make its subscriber catch up before",
+            code="log-kept-short",
         )
     if own and condition.cause and not condition.fault:
-        yield Concern(Level.ATTENTION, condition.cause, who, condition.next_step)
+        yield Concern(Level.ATTENTION, condition.cause, who, condition.next_step, condition.code)
     if flow.progress_s > _NO_PROGRESS_S:
         running = f" (update {flow.handler.running_update})" if flow.handler.running_update else ""
         yield Concern(
@@ -148,6 +160,7 @@ def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> It
             f"the existing rows of {table.table} cannot be sent: {table.refused.text}",
             "operator",
             table.refused.hint or f"`wormholectl backfill show {name.partition('/')[0]}` shows the tables",
+            table.refused.code,
         )
     if flow.dead_letters:
         updates = "update is" if flow.dead_letters == 1 else "updates are"
@@ -156,6 +169,7 @@ def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> It
             f"{flow.dead_letters:,} {updates} parked",
             "subscriber",
             f"correct the handler, then `wormholectl flows dead-letters retry {name}`",
+            code="handler-failed",
         )
 
 

@@ -288,6 +288,7 @@ def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any
             "names": [_text(name) for _, name in found[:_NAMES]],
             "count": len(found),
             "text": _text(found[0][0].text, _SENTENCES),
+            "code": found[0][0].code,
             "who": found[0][0].who,
             "next": _text(step_of_all([concern.next for concern, _ in found]), _SENTENCES),
         }

@@ -564,7 +564,8 @@ class Assigner:
         except KeyError:
             flow.found_unreadable(True)
             missing = "its datamarker is missing in the marker store"
-            raise MarkerStoreError(missing, flow=flow.name, hint=written_anew(flow.key)) from None
+            hint = written_anew(flow.key)
+            raise MarkerStoreError(missing, flow=flow.name, hint=hint, code="marker-missing") from None
         except MarkerStoreError as error:
             flow.found_unreadable(error.flow is not None)
             raise

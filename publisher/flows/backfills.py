@@ -144,7 +144,8 @@ class Backfills:
             await self._load_keys(flow)
         except KeyError:
             missing = "its datamarker is missing in the marker store"
-            raise MarkerStoreError(missing, flow=flow.name, hint=written_anew(flow.key)) from None
+            hint = written_anew(flow.key)
+            raise MarkerStoreError(missing, flow=flow.name, hint=hint, code="marker-missing") from None
 
     async def _load_keys(self, flow: PublisherFlow) -> None:
         """What a backfill of rows that changed in lost log has to read; of whole tables, where that is not known."""

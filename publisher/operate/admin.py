@@ -201,7 +201,7 @@ async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes
     except Exception as error:  # noqa: BLE001 - the client gets a line, the log has the rest
         _log.exception("a request of an operator failed inside the publisher")
         status, hint, code = grpc.StatusCode.INTERNAL, None, "internal-error"
-        text = f"internal error: {type(error).__name__}; the publisher's log has more"
+        text = f"internal error: {type(error).__name__}; the publisher's log has more [{code}]"
     await context.abort(status, text, trailing_metadata=refusal_metadata(hint, code))
     raise AssertionError("abort raises")
 

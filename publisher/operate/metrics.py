@@ -22,6 +22,7 @@ from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
 from wormhole.ports.log_source import RelayStatus
+from wormhole.problems.catalogue import entries
 from wormhole.push.allowance import WORK_PER_S
 from wormhole.push.connection import Refusal
 from wormhole.wire.verification_status import remaining
@@ -136,7 +137,8 @@ def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
         yield c.LOG_SIZE, sum(size for _, size in status.files)
         yield c.LOG_BUDGET, status.budget_bytes or None
         yield c.LOG_PINNED, status.pinned_bytes
-        yield c.LOG_PROBLEMS, len(status.problems)
+        for code, number in Counter(one.code if one.code in entries() else "other" for one in status.problems).items():
+            yield c.LOG_PROBLEMS, number, code
         for slot in status.slots:
             yield c.LOG_SLOT_KEPT, slot.kept_bytes, slot.name
             yield c.LOG_SLOT_LEFT, slot.left_bytes, slot.name

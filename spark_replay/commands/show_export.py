@@ -40,6 +40,7 @@ def show_exported(found: Sequence[Result], dataset: str, dry: bool, as_json: boo
                     "files_added": one.added,
                     "files_removed": one.removed,
                     "shards": [{"shard": shard, "place": place} for shard, place in one.places.items()],
+                    "code": None if one.problem is None else one.problem.code,
                     "problem": None if one.problem is None else one.problem.text,
                     "next": None if one.problem is None else one.problem.hint,
                 }

@@ -496,7 +496,9 @@ BACKFILL: Final = BackfillControl(
     12,
     ((LogPosition(1, 7, 4), LogPosition(1, 7, 90)),),
 )
-CONTROL: Final = FlowControl("eve@host1", ("source:7:0",), REPLAY, Problem("it is missing", "look for it"), BACKFILL)
+CONTROL: Final = FlowControl(
+    "eve@host1", ("source:7:0",), REPLAY, Problem("it is missing", "look for it", "marker-missing"), BACKFILL
+)
 STORED: Final = StoredFlow(at(90), 3, "earliest", FILTER, CONTROL, True)
 LEAST: Final = StoredFlow(
     Datamarker(LogPosition(1, 7, 4), "", LogPosition(1, 7, 4)),

@@ -69,7 +69,9 @@ def test_every_flow_is_as_it_was_stored(store: MarkerStore) -> None:
         opener="task 1 of job 9",
         snapshot=at(15),
     )
-    missing = FlowControl(missing=problem.Problem("its datamarker is missing: the table of known flows has it"))
+    missing = FlowControl(
+        missing=problem.Problem("its datamarker is missing: the table of known flows has it", code="marker-missing")
+    )
     assert store.load() == {
         start_key("cache", "db1"): StoredFlow(at(3), 0, "latest"),
         CACHE: StoredFlow(at(90), 3, "earliest", "0123456789abcdef"),

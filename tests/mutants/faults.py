@@ -353,7 +353,7 @@ FAULTS: list[Fault] = [
         name="changed-filter-applied-in-the-old-epoch",
         file="publisher/flows/applications.py",
         old="                self._assigner.recall(flow, cause)\n",
-        new="                flow.explain(cause)\n",
+        new="                flow.explain(Problem(cause))\n",
         tests=("tests/unit/publisher/flows/test_applications.py",),
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),

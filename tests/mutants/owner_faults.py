@@ -184,8 +184,8 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="taken-over-from-a-running-handler",
         file="publisher/flows/assigner.py",
-        old='where the last publisher had it")\n                return None\n',
-        new='where the last publisher had it")\n',
+        old='where the last publisher had it"))\n                return None\n',
+        new='where the last publisher had it"))\n',
         tests=(f"{_FORMER}::test_one_that_is_not_there_is_waited_for",),
         promise="one shard of one application is at one subscriber at a time, also when its publisher is another one",
     ),

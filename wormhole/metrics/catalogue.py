@@ -137,7 +137,9 @@ LOG_BUDGET = _publisher(
     ("How much log is kept before the oldest is deleted; left out when there is no bound in bytes."),
 )
 LOG_PINNED = _publisher("log_pinned_bytes", _G, "Disk that the publisher itself keeps from deletion.")
-LOG_PROBLEMS = _publisher("log_problems", _G, "Problems that the source reports now; `wormholectl doctor` names them.")
+LOG_PROBLEMS = _publisher(
+    "log_problems", _G, "Problems that the source reports now; `wormholectl explain` explains each code.", "code"
+)
 LOG_SLOT_KEPT = _publisher(
     "log_slot_kept_bytes", _G, "Log that the datastore keeps because of a slot of the publisher.", "slot"
 )

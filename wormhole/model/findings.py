@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from wormhole.problems.catalogue import code_of_check
+
 __all__ = ["Finding", "LogGrowth", "Report", "SeenTable", "Severity"]
 
 
@@ -21,7 +23,8 @@ class Severity(Enum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing looked at. ``check``: its short stable name; ``what``: how it is; ``because``: what follows from it;
-    ``next_step``: what to do; a statement to paste is a line of its own.
+    ``next_step``: what to do; a statement to paste is a line of its own. ``code``: of the problem; empty: as the
+    entries of :mod:`wormhole.problems` say for the check.
     """
 
     check: str
@@ -29,6 +32,12 @@ class Finding:
     what: str
     because: str = ""
     next_step: str = ""
+    code: str = ""
+
+    @property
+    def known_code(self) -> str:
+        """The code of what is wrong; empty: nothing is, or the check is of a package that declares none."""
+        return "" if self.severity is Severity.OK else self.code or code_of_check(self.check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +94,11 @@ class Report:
         found = {finding.severity for finding in self.findings}
         return next((s for s in (Severity.PROBLEM, Severity.WARN) if s in found), Severity.OK)
 
-    def add(self, check: str, severity: Severity, what: str, because: str = "", next_step: str = "") -> None:
+    def add(
+        self, check: str, severity: Severity, what: str, because: str = "", next_step: str = "", code: str = ""
+    ) -> None:
         """Add one finding."""
-        self.findings.append(Finding(check, severity, what, because, next_step))
+        self.findings.append(Finding(check, severity, what, because, next_step, code))
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -98,6 +109,7 @@ class Report:
             "findings": [
                 {
                     "check": f.check,
+                    "code": f.known_code or None,
                     "severity": f.severity.value,
                     "what": f.what,
                     "because": f.because,

@@ -128,7 +128,7 @@ def judge(seen: Seen) -> Report:
         report.add("coordinator", Severity.OK, "it answers")
     for unsafe in seen.unsafe:
         because = "who may do that can make publishers and subscribers do what they like"
-        report.add("coordinator", Severity.WARN, unsafe.text, because, unsafe.hint)
+        report.add("coordinator", Severity.WARN, unsafe.text, because, unsafe.hint, unsafe.code)
     for damaged in seen.damaged:
         because = "it is left out: what ran with its last good form goes on, and nothing new begins with it"
         step = (
@@ -202,7 +202,8 @@ def _publishers(report: Report, seen: Seen) -> None:
     for answer in seen.answers:
         if answer.status is None:
             step = _step_of_silent(seen, answer.address)
-            report.add("publishers", Severity.PROBLEM, answer.problem, "what its flows do is not known", step)
+            what = "what its flows do is not known"
+            report.add("publishers", Severity.PROBLEM, answer.problem, what, step, code="publisher-silent")
     if len(seen.answers) == len(seen.statuses):
         _unserved(report, seen)
     for one in seen.contended:
@@ -216,11 +217,11 @@ def _publishers(report: Report, seen: Seen) -> None:
             if condition.fault:
                 because = "nothing of its log is delivered"
             what = f"{name}: {condition.cause}"
-            report.add("publishers", Severity.PROBLEM, what, because, condition.next_step)
+            report.add("publishers", Severity.PROBLEM, what, because, condition.next_step, condition.code)
             good = False
         for problem in other_warnings(status, condition):
             what, because = f"{name}: {problem.text}", "the publisher reports it"
-            report.add("publishers", Severity.WARN, what, because, problem.hint or "see its log")
+            report.add("publishers", Severity.WARN, what, because, problem.hint or "see its log", problem.code)
             good = False
         if not status.compiled:
             because = "reading and filtering are many times slower"
@@ -268,11 +269,11 @@ def _unserved(report: Report, seen: Seen) -> None:
                     hints.setdefault(why.hint, []).append(name)
             of_whom = [f"{few(names)}: {hint}" for hint, names in hints.items()] if len(hints) > 1 else [*hints]
             step = "; ".join(of_whom) or "`wormholectl publishers` shows who has taken over"
-            report.add("publishers", Severity.PROBLEM, what, f"{because}; {stands_by}", step)
+            report.add("publishers", Severity.PROBLEM, what, f"{because}; {stands_by}", step, code="log-unowned")
         elif one is None or one.owners.owner is None:
             what = f"log {one.group if one is not None and len(logs) > 1 else log} is configured and nobody serves it"
             step = f"start its monitor, or `wormholectl publisher run --log {log}`"
-            report.add("publishers", Severity.PROBLEM, what, because, step)
+            report.add("publishers", Severity.PROBLEM, what, because, step, code="no-publisher")
 
 
 def _standbys(report: Report, seen: Seen, one: Contended) -> None:
@@ -285,7 +286,7 @@ def _standbys(report: Report, seen: Seen, one: Contended) -> None:
         if why := refusal(each, one.owners) or why_not(each):
             what = f"{each.name} could not take {one.group} over: {why.text}"
             does = "be passed over" if refusal(each, one.owners) else "wait for its patience"
-            report.add("standbys", Severity.WARN, what, f"if {owner} ended, it would {does}", why.hint)
+            report.add("standbys", Severity.WARN, what, f"if {owner} ended, it would {does}", why.hint, why.code)
             good = False
     there = {owner, *(each.name for each in one.owners.candidates)}
     drained = {host.name for host in seen.hosts if host.request.drained}
@@ -311,10 +312,10 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
         if explained is None:
             found = log_condition(statuses[0])
             because = "nothing is delivered; ZooKeeper may have lost its data"
-            report.add("flows", Severity.WARN, found.cause, because, found.next_step)
+            report.add("flows", Severity.WARN, found.cause, because, found.next_step, found.code)
         elif not explained[1].fault:  # a fault is a problem of its publisher already
             name, found = explained
-            report.add("flows", Severity.WARN, f"{name}: {found.cause}", "", found.next_step)
+            report.add("flows", Severity.WARN, f"{name}: {found.cause}", "", found.next_step, found.code)
         return
     conditions = {
         flow.flow: (log_condition(status), flow_condition(status, flow)) for status in statuses for flow in status.flows
@@ -329,24 +330,31 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
     for one, names in _by_cause(held):
         what = f"held: {few(names)}: {one.cause}"
-        report.add("flows", Severity.PROBLEM, what, "they deliver nothing", one.next_step)
+        report.add("flows", Severity.PROBLEM, what, "they deliver nothing", one.next_step, one.code)
     if lost:
         because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
         step = f"wormholectl why-lag {lost[0]}"
-        report.add("flows", Severity.PROBLEM, f"in need of a replay: {few(lost)}", because, step)
+        report.add("flows", Severity.PROBLEM, f"in need of a replay: {few(lost)}", because, step, code="replay-needed")
     if short:
         because = f"in less than {span(_LITTLE_HEADROOM_S)} the log no longer holds what they need"
         step = f"wormholectl why-lag {short[0]}; keep more of the log meanwhile"
-        report.add("flows", Severity.PROBLEM, f"little headroom: {few(short)}", because, step)
+        report.add("flows", Severity.PROBLEM, f"little headroom: {few(short)}", because, step, code="log-kept-short")
     if parked:
         step = f"wormholectl flows dead-letters list {parked[0]}"
-        report.add("flows", Severity.WARN, f"with dead letters: {few(parked)}", "these updates wait for somebody", step)
+        report.add(
+            "flows",
+            Severity.WARN,
+            f"with dead letters: {few(parked)}",
+            "these updates wait for somebody",
+            step,
+            code="handler-failed",
+        )
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
-        report.add("flows", Severity.WARN, f"paused: {few(paused)}", "they deliver nothing", step)
+        report.add("flows", Severity.WARN, f"paused: {few(paused)}", "they deliver nothing", step, code="flow-paused")
     for one, names in _by_cause(alone):
         what = f"without a subscriber: {few(names)}: {one.cause}"
-        report.add("flows", Severity.WARN, what, "they deliver nothing", one.next_step)
+        report.add("flows", Severity.WARN, what, "they deliver nothing", one.next_step, one.code)
     if not (
         held or lost or short or parked or paused or alone or any(of_log.fault for of_log, _ in conditions.values())
     ):

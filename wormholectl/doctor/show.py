@@ -23,7 +23,8 @@ def show_report(found: Report, as_json: bool) -> None:
         print_line([(f"  {name}: ", "dim"), (fact, "")])
     for finding in report["findings"]:
         sign, style = _SIGNS[finding["severity"]]
-        print_line([(sign, style), (f"{finding['check']}: {finding['what']}", "")])
+        code = f" [{finding['code']}]" if finding["code"] else ""
+        print_line([(sign, style), (f"{finding['check']}{code}: {finding['what']}", "")])
         if finding["because"]:
             print_line([(f"{'':9}{finding['because']}", "dim")])
         if finding["next_step"]:

@@ -62,6 +62,7 @@ def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis,
                 "stage": found.stage.value,
                 "what": found.what,
                 "because": list(found.because),
+                "code": found.code or None,
                 "next_step": found.next_step or None,
                 "slowest_table": found.slowest_table or None,
                 "slowest_s": found.slowest_s if found.slowest_table else None,
@@ -71,7 +72,8 @@ def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis,
         return
     name = f"{found.stage.value}: " if found.stage is not Stage.NONE else ""
     print_line([(f"{flow.flow}  ", "bold"), (f"{lag_text(lag_of(status, flow))} behind", "")])
-    print_line([(name, "bold yellow"), (found.what, "")])
+    code = f" [{found.code}]" if found.code else ""
+    print_line([(name, "bold yellow"), (f"{found.what}{code}", "")])
     for figure in found.because:
         print_line([(f"  {figure}", "dim")])
     if found.slowest_table:

@@ -50,13 +50,15 @@ class Stage(Enum):
 class Diagnosis:
     """``what`` holds the flow up, the figures that say so, and what to do (empty where nothing is to be done).
 
-    ``slowest_table``: whose callback took longest lately, ``slowest_s`` seconds; empty: not known.
+    ``code``: of the problem that holds it up; empty: there is none, it is only slow. ``slowest_table``: whose callback
+    took longest lately, ``slowest_s`` seconds; empty: not known.
     """
 
     stage: Stage
     what: str
     because: tuple[str, ...] = ()
     next_step: str = ""
+    code: str = ""
     slowest_table: str = ""
     slowest_s: float = 0.0
 
@@ -115,7 +117,7 @@ def _condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) ->
     if found.state is State.REPLAYING:
         left = flow.replay.lease_left_s
         because.insert(0, f"{span(left)} of its lease are left" if left else "its lease has run out")
-    return Diagnosis(_STAGES[found.state], found.cause, tuple(because), found.next_step)
+    return Diagnosis(_STAGES[found.state], found.cause, tuple(because), found.next_step, found.code)
 
 
 def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:

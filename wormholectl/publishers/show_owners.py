@@ -102,6 +102,7 @@ def _candidate_object(candidate: CandidateInfo, owners: LogOwners) -> dict[str, 
         "server": candidate.server or None,
         "takes_over": not why,
         "lacking": candidate.lacking or None,
+        "code": why.code or None,
         "waits": why.text or None,
         "next_step": why.hint or None,
     }

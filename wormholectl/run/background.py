@@ -19,6 +19,7 @@ from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import Fatal, Retryable, UsageError, WormholeError
 from wormhole.model.json_input import read_json
+from wormhole.model.problem import Problem
 from wormholectl.exit_codes import BROKEN, UNREACHABLE, WRONG
 from wormholectl.show.printer import print_text
 
@@ -70,7 +71,8 @@ def detached(file: Path, data: Path | None) -> None:
             f"it ended before it was ready: {log_files.last_error(output)}", hint=f"see {output}", code="needs-operator"
         )
     if "failed" in report:
-        raise _KINDS[report["code"]](report["failed"], hint=report["hint"])
+        problem = Problem(report["failed"], report["hint"] or "", report["code"])
+        raise _KINDS[report["exit_code"]](problem.text, hint=problem.hint or None, code=problem.code)
     print_text(*report["text"].splitlines())
     if not report["ready"]:
         raise Fatal("\n".join(report["waiting"]), hint=report["undo"] or _next_step(report["given_up"], file, output))

@@ -70,7 +70,7 @@ def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_Up(file, data, config, report).run())
     except WormholeError as error:
-        report.tell(failed=error.message, hint=error.hint, code=exit_code(error))
+        report.tell(failed=error.message, hint=error.hint, code=error.code, exit_code=exit_code(error))
         raise
 
 

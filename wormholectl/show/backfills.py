@@ -248,7 +248,7 @@ def _table_object(table: admin_pb2.BackfillTable) -> dict[str, Any]:
 
 
 def _problem_object(problem: admin_pb2.Problem) -> dict[str, Any]:
-    return {"code": problem.code, "text": problem.text, "next": problem.hint or None}
+    return {"code": problem.code or None, "text": problem.text, "next": problem.hint or None}
 
 
 def _flow_object(one: FlowBackfill) -> dict[str, Any]:

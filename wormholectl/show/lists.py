@@ -109,6 +109,7 @@ def condition_object(condition: Condition) -> dict[str, Any]:
     """As an object, for a publisher or a flow (docs/cli-schema.json: ``condition``)."""
     return {
         "state": condition.state.value,
+        "code": condition.code or None,
         "cause": condition.cause or None,
         "next_step": condition.next_step or None,
     }
@@ -117,6 +118,7 @@ def condition_object(condition: Condition) -> dict[str, Any]:
 def _standby(status: Status) -> dict[str, Any]:
     return {
         "owner": status.owner or None,
+        "code": status.standby.code or None,
         "waits": status.standby.text,
         "next_step": status.standby.hint or None,
     }

@@ -72,6 +72,7 @@ def relay_object(status: Status, *, reported: bool = True) -> dict[str, Any] | N
     return {
         "mode": relay.mode or None,
         "recording": relay.mode != "off" and not relay.HasField("problem") if reported else None,
+        "code": relay.problem.code or None,
         "problem": relay.problem.text or None,
         "next": relay.problem.hint or None,
         "bytes": relay.bytes,

@@ -36,7 +36,9 @@ def verified_objects(status: admin_pb2.BackfillStatus) -> list[dict[str, Any]]:
             "repaired": one.repaired,
             "removed": one.removed,
             "ended": one.ended,
-            "trouble": {"text": one.trouble.text, "next": one.trouble.hint or None} if one.trouble.text else None,
+            "trouble": {"code": one.trouble.code or None, "text": one.trouble.text, "next": one.trouble.hint or None}
+            if one.trouble.text
+            else None,
             "differences": [
                 {"kind": found.kind, "key": found.key, "columns": list(found.columns)} for found in one.differences
             ],

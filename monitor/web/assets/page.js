@@ -169,7 +169,7 @@ function renderConcerns() {
       const [names, what, next] = node.children;
       const rest = concern.count - concern.names.length;
       put(names, concern.names.join(", ") + (rest > 0 ? ` and ${rest} more` : ""));
-      prose(what, concern.text);
+      prose(what, concern.code ? `${concern.text} [${concern.code}]` : concern.text);
       put(next.firstElementChild, `${concern.who}:`);
       prose(next.lastElementChild, concern.next);
     },

@@ -43,6 +43,8 @@ _BACKFILL_TEXTS: Final = ("who", "where", "filter_hash", "paused")
 _BACKFILL_ENDS: Final = ("", "done", "cancelled")
 _MOST_ROWS: Final = 1 << 64  # the admin service reports it in an unsigned number
 _MOST_GENERATIONS: Final = 1 << 63  # SQL databases of applications hold it in a signed number
+_MISSING: Final = "marker-missing"
+"""The code of what a record holds without one."""
 
 
 def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
@@ -97,6 +99,8 @@ def control_to_text(control: FlowControl) -> str:
         asked["missing"] = control.missing.text
     if control.missing.hint:
         asked["missing_hint"] = control.missing.hint
+    if control.missing.code not in {"", _MISSING}:
+        asked["missing_code"] = control.missing.code
     if control.replay is not None:
         asked["replay"] = _replay_to_json(control.replay)
     if control.backfill is not None:
@@ -116,13 +120,13 @@ def control_from_text(text: str) -> FlowControl:
         raise ValueError("what was asked of the flow is not readable")
     replay = given.get("replay")  # a record of an earlier release has none
     # Left out where they are empty. An earlier release wrote the hint into the text.
-    missing, hint = given.get("missing", ""), given.get("missing_hint", "")
+    missing, hint, code = given.get("missing", ""), given.get("missing_hint", ""), given.get("missing_code", _MISSING)
     unlogged = given.get("unlogged", [])
-    if not (isinstance(missing, str) and isinstance(hint, str) and isinstance(unlogged, list)):
+    if not (all(isinstance(one, str) for one in (missing, hint, code)) and isinstance(unlogged, list)):
         raise ValueError("what was asked of the flow is not readable")
     asked = None if replay is None else _replay_from_json(replay)
     backfill = _backfill_from_json(given["backfill"]) if "backfill" in given else None  # earlier releases have none
-    problem = Problem(missing, hint, code="marker-missing") if missing else NO_PROBLEM
+    problem = Problem(missing, hint, code) if missing else NO_PROBLEM
     return FlowControl(paused, tuple(skip), asked, problem, backfill, tuple(map(str, unlogged)))
 
 

@@ -519,7 +519,7 @@ async def test_while_a_log_stays_away_it_is_said_once_and_the_flow_tells_why(
         await until(lambda: rider.ids == expected(2))
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert told == [
-        "caravan 1 lost its log and is opened again: the server closed the stream",
+        "caravan 1 lost its log and is opened again: the server closed the stream [source-unavailable]",
         f"the lead cannot be opened: {refused}",
     ]
 

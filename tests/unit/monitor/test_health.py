@@ -62,7 +62,7 @@ def test_one_that_stands_by_is_healthy_as_long_as_another_one_owns_the_log() -> 
     (reason,) = health(state, NOW).reasons
     assert reason == (
         "publisher shop/main/db1 delivers nothing of its log: no publisher owns the log, and it has not taken over: "
-        "it lacks U:5-9, which was delivered. "
+        "it lacks U:5-9, which was delivered [log-unowned]. "
         "Next: let its replication catch up"
     )
     told.coordination = "lost"

@@ -157,7 +157,7 @@ async def test_a_crash_loop_is_given_up_and_reported_until_the_configuration_cha
         await until(host.state, lambda: host.phases() == {A: Phase.GIVEN_UP})
         assert len(host.told("crash_loop")) == 1
         assert host.told("crash_loop")[0].startswith("given up, it ended 3 times within 60 s: ")
-        assert host.of(A).problem.endswith("ended with status 1: it is broken. Next: mend it")
+        assert host.of(A).problem.endswith("ended with status 1: it is broken [needs-operator]. Next: mend it")
         assert len(host.told("start") + host.told("restart")) == 1 + 2 + 2, "one start, two of three ends, two restarts"
         host.behave("serve")
         host.want("a", heartbeat=5)

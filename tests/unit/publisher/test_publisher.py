@@ -87,7 +87,13 @@ async def test_a_log_whose_end_is_not_known_is_asked_again_for_any_reason(
         await world.register(s1)
         await taken(s1)
         assert keys(s1, await s1.hears("batch")) == [b"a"]
-    assert [trouble.rpartition(": ")[2] for trouble in seen[:5]] == ["", "away", "nonsense", "no binlog", "denied"]
+    assert [trouble.rpartition(": ")[2] for trouble in seen[:5]] == [
+        "",
+        "away [source-unavailable]",
+        "nonsense [log-undecodable]",
+        "no binlog [log-unsupported]",
+        "denied [wrong-request]",
+    ]
 
 
 @pytest.mark.usefixtures("first")

@@ -160,7 +160,7 @@ async def test_only_rows_that_changed_are_sent(scene: Scene) -> None:
         control = await served(publisher)
         flow = await declined(publisher)
         assert flow.repair == "8 keys of 1 table, from the relay"
-        assert "(8 keys of 1 table, from the relay)" in flow.hint
+        assert "(8 keys of 1 table, from the relay)" in flow.problem.hint
         assert control._status(flow).repair == flow.repair
         planned = (await control.change(repair(preview=True))).after.backfill
         assert (planned.lost, planned.rows_estimate) == (flow.repair, 8)

@@ -148,6 +148,6 @@ def test_a_publisher_that_serves_has_nothing_to_say() -> None:
 
 def test_what_the_publisher_itself_found_comes_before_what_follows_from_it() -> None:
     seen = reported({"unreadable": admin_pb2.Problem(text=AWAY, hint="start it"), "coordination": "lost"}, ALONE)
-    assert str(log_condition(seen)) == f"{AWAY}. Next: start it"
+    assert str(log_condition(seen)) == f"{AWAY} [source-unavailable]. Next: start it"
     paused = reported({"unreadable": admin_pb2.Problem(text=AWAY)}, {"paused": "ann@desk"})
     assert flow_condition(paused, paused.flows[0]).state is State.PAUSED, "an operator's own decision is no fault"

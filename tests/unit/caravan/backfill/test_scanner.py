@@ -193,7 +193,9 @@ async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on() -> 
         unwanted = world.join(text='table == "t"', tables=("u",))
         await world.finished()
         assert receiver.backfill.refused == {"u": Problem("it has no key", "give it one")}
-        assert named.backfill.refused == {"gone": Problem("there is no table gone", "correct the name")}
+        assert named.backfill.refused == {
+            "gone": Problem("there is no table gone", "correct the name", "table-unknown")
+        }
         assert unwanted.backfill.refused == {}, "of the shard of a table that its filter does not want"
         assert len(receiver.copy.reads) == 2
 
@@ -281,7 +283,9 @@ async def test_a_rate_of_zero_pauses_and_says_so() -> None:
     world.put(1)
     async with running(world):
         receiver = world.join()
-        await world.wait(lambda: world.scanner.status.waits == Problem("the rate is 0", "set a rate to go on"))
+        await world.wait(
+            lambda: world.scanner.status.waits == Problem("the rate is 0", "set a rate to go on", "backfill-waiting")
+        )
         world.scanner.change(SETTINGS)
         await world.finished()
         assert world.matches(receiver)

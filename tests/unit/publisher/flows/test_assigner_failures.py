@@ -147,7 +147,7 @@ async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
     assert desk.stream("s1").flows == [other]
     assert held.state(frozenset()) is PublisherFlowState.HELD
     assert str(held.lost_record).startswith(
-        "its datamarker is missing in the marker store (flow app/a). Next: `wormholectl "
+        "its datamarker is missing in the marker store (flow app/a) [marker-missing]. Next: `wormholectl "
     )
     [record] = caplog.records
     assert "app/a is held" in record.getMessage()

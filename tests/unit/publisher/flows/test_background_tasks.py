@@ -25,7 +25,7 @@ async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptur
     assert len(background) == 2
     await done.wait()
     await eventually(lambda: not len(background), "both have ended")
-    assert caplog.messages == ["the log is away. Next: wait"]
+    assert caplog.messages == ["the log is away [source-unavailable]. Next: wait"]
 
 
 @pytest.mark.allow_error_log("a fault of ours is logged with its traceback")

@@ -121,7 +121,7 @@ async def test_a_task_of_a_replay_learns_what_it_may_send(masked: World, s1: Scr
     async with masked.publisher() as publisher:
         replay = await held(masked, publisher, s1, until=end)
         answer = await refused(replay.tries_to_open(projects=False))
-        assert answer.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert answer.status is grpc.StatusCode.FAILED_PRECONDITION
         assert "would send every value" in str(answer)
         told = (await replay.opens()).projection
         assert (list(told.columns), dict(told.mask)) == (["-notes"], {"email": "hash", "name": "null"})

@@ -25,4 +25,4 @@ def test_each_kind_has_its_status(error: errors.WormholeError, code: grpc.Status
 
 def test_it_is_one_line_with_the_next_step() -> None:
     error = RefusedError(grpc.StatusCode.NOT_FOUND, "there is\nnone", flow="app/log", hint="look  again")
-    assert one_line(error) == "there is none (flow app/log). Next: look again"
+    assert one_line(error) == "there is none (flow app/log) [change-refused]. Next: look again"

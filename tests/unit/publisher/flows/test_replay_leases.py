@@ -217,5 +217,8 @@ async def test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_sti
 async def test_without_a_subscriber_there_is_only_a_cause(world: World, publisher: Publisher) -> None:
     replay = await client(publisher)
     await replay.begin()
-    assert (await replay.tries_to_open()).cause == "no subscriber is there"
-    assert str(publisher.replays.cause(flow_of(publisher))) == "held for replay r1 by maria@ops: no subscriber is there"
+    assert (await replay.tries_to_open()).cause == "no subscriber is there [no-subscriber]"
+    assert (
+        str(publisher.replays.cause(flow_of(publisher)))
+        == "held for replay r1 by maria@ops: no subscriber is there [flow-replaying]"
+    )

@@ -101,10 +101,10 @@ def test_the_ticket_itself_is_not_kept() -> None:
 
 def test_what_an_operator_reads() -> None:
     run = Run("r1", 0.0, waits=Problem("no subscriber is there"))
-    assert str(cause("app/s", FIRST, None)) == "held for replay r1 by maria@ops"
-    assert str(cause("app/s", FIRST, run)) == "held for replay r1 by maria@ops: no subscriber is there"
+    assert str(cause("app/s", FIRST, None)) == "held for replay r1 by maria@ops [flow-replaying]"
+    assert str(cause("app/s", FIRST, run)) == "held for replay r1 by maria@ops: no subscriber is there [flow-replaying]"
     working = opened(FIRST, "s1", "t1")
-    assert str(cause("app/s", working, replace(run, epoch=4))) == "replay r1 by maria@ops pushes to s1"
+    assert str(cause("app/s", working, replace(run, epoch=4))) == "replay r1 by maria@ops pushes to s1 [flow-replaying]"
     assert "is not known: no contact" in str(cause("app/s", working, replace(run, trouble="no contact")))
     needs = cause("app/s", replace(working, state=ReplayState.NEEDS_REPLAY), run)
     assert "wormholectl replay --resume r1" in str(needs)

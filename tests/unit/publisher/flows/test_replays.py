@@ -51,7 +51,7 @@ async def test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended(
         assert begun.flow.state == "releasing"
         waits = await replay.tries_to_open()
         assert not waits.HasField("opened")
-        assert waits.cause == "s1 finishes what it has begun"
+        assert waits.cause == "s1 finishes what it has begun [in-progress]"
         await lets_go(s1, assign)
         opening = await replay.opens()
         assert (opening.epoch, opening.subscriber, opening.address) == (2, "s1", s1.address)
@@ -66,7 +66,7 @@ async def test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended(
         assert world.markers.records[KEY].marker == first
         assert (told.replay.updates, told.replay.bytes, told.replay.attempts) == (1, 10, 1)
         assert told.replay.opener == "task"
-        assert told.flow.cause == "replay r1 by maria@ops pushes to s1"
+        assert told.flow.cause == "replay r1 by maria@ops pushes to s1 [flow-replaying]"
         assert s1.heard_nothing("heartbeat")  # nothing of the log, and no assignment
         done = await replay.finishes(second)
         assert done.reaches

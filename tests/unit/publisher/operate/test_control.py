@@ -51,7 +51,7 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
         await eventually(lambda: world.markers.records[KEY].marker == marker, "acknowledged and stored")
         flow = publisher.assigner.flows[KEY]
         await eventually(lambda: flow.cause.startswith("paused by maria@ops"), "told")
-        assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
+        assert (await refused(control, request("pause"))).status is grpc.StatusCode.FAILED_PRECONDITION
     assert world.markers.records[KEY].control.paused == reply.after.paused
     world.commit("b")
     async with world.publisher() as publisher:
@@ -62,7 +62,7 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
         assert s1.heard_nothing("heartbeat")
         assert (await control.change(request("resume"))).after.paused == ""
         assert keys(s1, await _next_batch(s1)) == [b"b"]
-        assert (await refused(control, request("resume"))).code is grpc.StatusCode.FAILED_PRECONDITION
+        assert (await refused(control, request("resume"))).status is grpc.StatusCode.FAILED_PRECONDITION
     assert history(world) == [("maria@ops", "pause", FLOW), ("maria@ops", "resume", FLOW)]
 
 
@@ -253,18 +253,18 @@ async def served_later(world: World, publisher: Publisher) -> Control:
 async def test_what_is_no_place_is_refused(world: World, control: Control) -> None:
     with pytest.raises(PositionError):
         await control.change(request("set_marker", place="yesterday"))
-    assert (await refused(control, request("set_marker"))).code is grpc.StatusCode.INVALID_ARGUMENT
+    assert (await refused(control, request("set_marker"))).status is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.usefixtures("first")
 @pytest.mark.parametrize("what", ["pause", "set_marker", "forget"])
 async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(world: World, what: str, control: Control) -> None:
     error = await refused(control, request(what, "app/log.x"))
-    assert error.code is grpc.StatusCode.NOT_FOUND
+    assert error.status is grpc.StatusCode.NOT_FOUND
     assert FLOW in str(error.hint)
     error = await refused(control, request(what, start_key("app", "log")[0] + "/log.%start"))
-    assert error.code is grpc.StatusCode.NOT_FOUND
-    assert (await refused(control, request(what, "app"))).code is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.status is grpc.StatusCode.NOT_FOUND
+    assert (await refused(control, request(what, "app"))).status is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.usefixtures("first")
@@ -273,7 +273,7 @@ async def test_a_record_that_somebody_deleted_is_not_found(
 ) -> None:
     del world.markers.records[KEY]
     for asked in (request("pause"), request("set_marker", place="latest")):
-        assert (await refused(control, asked)).code is grpc.StatusCode.NOT_FOUND
+        assert (await refused(control, asked)).status is grpc.StatusCode.NOT_FOUND
     assert not publisher.assigner.flows[KEY].control.paused
     assert not publisher.assigner.flows[KEY].moving
 
@@ -298,13 +298,13 @@ async def test_an_update_is_skipped_until_the_marker_has_passed_it(
     assert list(reply.after.skip) == [update_id]
     assert "goes on behind it" in reply.notes[1]
     assert world.markers.records[KEY].control == FlowControl("", (update_id,))
-    assert (await refused(control, request("skip", update_id=update_id))).code is grpc.StatusCode.FAILED_PRECONDITION
+    assert (await refused(control, request("skip", update_id=update_id))).status is grpc.StatusCode.FAILED_PRECONDITION
     await s1.accepts(await s1.hears_later("assign"))
     await s1.processed(await s1.hears_later("batch"))
     await s1.acks(await s1.hears_later("datamarker"))
     await eventually(lambda: world.markers.records[KEY].control == FlowControl(), "it has passed it")
     await eventually(lambda: flow.control == FlowControl(), "and the publisher knows")
-    assert (await refused(control, request("skip", update_id=update_id))).code is grpc.StatusCode.FAILED_PRECONDITION
+    assert (await refused(control, request("skip", update_id=update_id))).status is grpc.StatusCode.FAILED_PRECONDITION
 
 
 @pytest.mark.usefixtures("first")
@@ -343,7 +343,7 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(
     assert preview.notes[1] == f"`wormholectl repair {flow.name}` sends the rows that it lacks then"
     await control.change(request("accept_loss"))
     assert keys(s1, await s1.hears_later("batch")) == [b"b"]
-    assert (await refused(control, request("accept_loss"))).code is grpc.StatusCode.FAILED_PRECONDITION
+    assert (await refused(control, request("accept_loss"))).status is grpc.StatusCode.FAILED_PRECONDITION
 
 
 @pytest.mark.usefixtures("first", "assign")
@@ -382,7 +382,7 @@ async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
     await s1.acks(await s1.hears("datamarker"))
     control = await served(publisher)
     error = await refused(control, request("forget"))
-    assert (error.code, "s1" in error.message) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+    assert (error.status, "s1" in error.message) == (grpc.StatusCode.FAILED_PRECONDITION, True)
     await control.change(request("pause"))
     await finished(s1, assign)
     await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
@@ -408,7 +408,7 @@ async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1
         del world.coordination.applications["app"]
         world.coordination.signal.notify()
         await eventually(lambda: KEY not in publisher.assigner.flows, "configured no longer")
-        assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
+        assert (await refused(control, request("pause"))).status is grpc.StatusCode.FAILED_PRECONDITION
         assert "subscribers of app are there: s1" in (await refused(control, request("forget"))).message
         await world.leaves(s1)
         preview = await control.change(request("forget", preview=True))
@@ -417,7 +417,7 @@ async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1
         await control.change(request("forget"))
         assert {key for key in world.markers.records if key[0] == "app"} == set()
         assert ("other", "log.t") in world.markers.records
-        assert (await refused(control, request("forget"))).code is grpc.StatusCode.NOT_FOUND
+        assert (await refused(control, request("forget"))).status is grpc.StatusCode.NOT_FOUND
 
 
 # --- around it
@@ -466,13 +466,13 @@ async def test_names_are_kept_printable_and_short(world: World, control: Control
 
 async def test_before_the_applications_are_known_it_says_so(world: World, publisher: Publisher) -> None:
     publisher.applications.known.clear()
-    assert (await refused(Control(publisher), request("pause"))).code is grpc.StatusCode.UNAVAILABLE
+    assert (await refused(Control(publisher), request("pause"))).status is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.usefixtures("first")
 async def test_an_unknown_change_is_refused(world: World, control: Control) -> None:
     error = await refused(control, admin_pb2.ChangeRequest(flow=FLOW))
-    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.status is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.usefixtures("first")

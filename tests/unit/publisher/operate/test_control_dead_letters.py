@@ -20,6 +20,7 @@ from tests.unit.publisher.receiving import KEY, taken
 from wormhole.model.errors import UsageError
 from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowControl
+from wormhole.wire.problems import problem_from
 from wormhole.wire.v1 import admin_pb2
 
 
@@ -88,7 +89,7 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
     assert (listed.state, listed.loss_pending) == ("held", True)
     assert listed.problem.text.startswith("its datamarker is missing")
     assert "flows accept-loss" in listed.problem.hint
-    assert listed.cause == f"{listed.problem.text}. Next: {listed.problem.hint}"
+    assert listed.cause == str(problem_from(listed.problem))
     assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
     preview = await control.change(request("accept_loss", preview=True))
     assert str(marker) in preview.notes[0]

@@ -44,7 +44,10 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World, monke
                 assert await ask("/readyz") == (200, "ready\n")
                 monkeypatch.setattr(MarkerWriter, "flush", full)
                 await eventually(lambda: publisher.markers.problem, "the next attempt to store datamarkers")
-                assert await ask("/readyz") == (503, "datamarkers cannot be stored: the disk is full\n")
+                assert await ask("/readyz") == (
+                    503,
+                    "datamarkers cannot be stored: the disk is full [marker-store-failed]\n",
+                )
                 async with session.get(url(server.address, None, "/status")) as answer:
                     told = admin_pb2.PublisherStatus.FromString(await answer.read())
                 assert (told.dataset, told.copy, told.log) == ("shop", "main", "log")

@@ -19,7 +19,7 @@ def test_a_flow_is_named_by_application_and_shard(text: str) -> None:
     assert flow_key("app/log.t/x") == ("app", "log.t/x")
     with pytest.raises(RefusedError, match="is no name of a flow") as caught:
         flow_key(text)
-    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.status is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_who_it_was_is_kept_short_and_with_the_certificate() -> None:
@@ -36,7 +36,7 @@ async def test_what_is_done_is_kept_or_the_operator_is_informed(
     check_serving(publisher)
     assert "did you mean app/log.t?" in str(no_flow(publisher, ("app", "log.u")))
     flow = publisher.assigner.flows[KEY]
-    assert not_now(flow, "it is not").code is grpc.StatusCode.FAILED_PRECONDITION
+    assert not_now(flow, "it is not").status is grpc.StatusCode.FAILED_PRECONDITION
     assert await record(publisher, "maria", "pause", "app/log.t", "live", "paused") == []
     assert [(one.who, one.what, one.target) for one in world.coordination.history] == [("maria", "pause", "app/log.t")]
 
@@ -48,4 +48,4 @@ async def test_what_is_done_is_kept_or_the_operator_is_informed(
     publisher.applications.known.clear()
     with pytest.raises(RefusedError) as caught:
         check_serving(publisher)
-    assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.status is grpc.StatusCode.UNAVAILABLE

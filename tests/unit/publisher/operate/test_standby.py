@@ -77,7 +77,7 @@ async def test_it_is_ready_for_a_rolling_update_and_names_the_owner(other: LogCl
     try:
         async with aiohttp.ClientSession() as session, session.get(url(server.address, None, "/readyz")) as answer:
             assert answer.status == 200
-            assert await answer.text() == "stands by: main@alpha (process 7) owns the log, in term 1\n"
+            assert await answer.text() == "stands by: main@alpha (process 7) owns the log, in term 1 [stands-by]\n"
     finally:
         await server.close()
     told = status(publisher)
@@ -114,7 +114,9 @@ async def test_one_whose_log_nobody_owns_is_not_ready(datastore: Datastore, publ
     datastore.standing = Standing("S", ready=False, problem=Problem("it is a standby", "promote it"))
     await eventually(lambda: "it is a standby" in publisher.ownership.waits, "it looked")
     [reason] = reasons(publisher)
-    assert reason.endswith("which no other publisher is known to own: it is a standby. Next: promote it")
+    assert reason.endswith(
+        "which no other publisher is known to own: it is a standby [copy-not-ready]. Next: promote it"
+    )
     told = status(publisher)
     assert (told.owner, told.standby.text, told.standby.hint) == ("", "it is a standby", "promote it")
     found = await values(publisher)

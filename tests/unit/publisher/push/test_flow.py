@@ -233,7 +233,7 @@ def test_what_a_log_line_about_it_names() -> None:
 
 def test_nobody_else_assigns_its_attributes() -> None:
     attributes = vars(flow())
-    assert {"stage", "cause", "epoch", "caravan_flow"} <= attributes.keys()
+    assert {"stage", "problem", "epoch", "caravan_flow"} <= attributes.keys()
     assert assigned_elsewhere([ROOT / "publisher"], attributes, OTHERS) == []
 
 

@@ -255,7 +255,7 @@ async def test_a_hang_up_loses_the_flows_at_once_and_dials_again(subscriber: Scr
         await opened(subscriber)
         await eventually(one.travelling, "travelling")
         one.stream.hang_up("enough")
-        assert one.lost == [([one.flow], "enough")]
+        assert one.lost == [([one.flow], "enough [stream-broken]")]
         assert one.travelling() == 0
         assert not one.stream.connected
         await eventually(lambda: subscriber.connections == 2, "dialled again")
@@ -280,7 +280,7 @@ async def test_who_leaves_has_left_until_it_answers_again(subscriber: ScriptedSu
         await subscriber.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
         await eventually(lambda: one.stream.left, "left")
         await eventually(lambda: one.lost, "told")
-        assert one.lost[0][1] == "subscriber s1 parted (leaving): bye"
+        assert one.lost[0][1] == "subscriber s1 parted (leaving): bye [in-progress]"
         life = one.stream.life
         subscriber.welcomes = False
         await subscriber.hears("hello")
@@ -307,7 +307,7 @@ async def test_another_goodbye_is_dialled_again(subscriber: ScriptedSubscriber) 
         goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.WRONG_ADDRESS, message="no", hint="fix it")
         await subscriber.says(goodbye=goodbye)
         await eventually(lambda: subscriber.connections == 2, "dialled again")
-        assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no. Next: fix it"
+        assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no [address-taken]. Next: fix it"
 
 
 @pytest.mark.parametrize(("theirs", "older"), [((4, 5), "publisher"), ((0, 0), "subscriber")])
@@ -328,7 +328,8 @@ async def test_without_a_common_version_both_sides_say_once_which_is_older(
         await eventually(lambda: len(one.lost) == 3, "dialled three times")
     problem = (
         f"publisher me speaks protocol versions 1 to 2, subscriber app/s1 {theirs[0]} to {theirs[1]}: they have none "
-        f"in common. Next: upgrade wormhole-pubsub of the {older}, the older side, first (docs/upgrade.md)"
+        f"in common [protocol-broken]. Next: upgrade wormhole-pubsub of the {older}, the older side, first "
+        "(docs/upgrade.md)"
     )
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         f"refused me: {problem}",

@@ -16,7 +16,7 @@ def test_nothing_wrong_raises_nothing() -> None:
 def test_one_problem_is_in_the_first_line() -> None:
     report = Report("x.toml")
     report.add(("a", "b", 0), "must be more", True)
-    with pytest.raises(ConfigError, match=r"^x\.toml: a\.b\.0 = true: must be more$"):
+    with pytest.raises(ConfigError, match=r"^x\.toml: a\.b\.0 = true: must be more \[config-invalid\]$"):
         report.raise_if_any()
 
 

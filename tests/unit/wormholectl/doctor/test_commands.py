@@ -18,7 +18,7 @@ from wormhole.model.findings import Finding, Report, Severity
 def test_without_a_url_it_is_the_installation(admin: FakeAdmin) -> None:
     code, out, err = run("doctor", "-p", "h:7")
     assert (code, err) == (1, "")
-    assert "PROBLEM  flows: held: mail/db1" in out
+    assert "PROBLEM  flows [flow-held]: held: mail/db1" in out
     assert "next: correct that, then wormholectl flows resume mail/db1" in out
     code, out, _ = run("doctor", "-p", "h:7", "--json")
     assert (code, json.loads(out)["severity"]) == (1, "problem")
@@ -27,7 +27,7 @@ def test_without_a_url_it_is_the_installation(admin: FakeAdmin) -> None:
 def test_of_an_installation_that_does_not_answer() -> None:
     code, out, err = run("doctor", "-p", "127.0.0.1:1")
     assert (code, err) == (3, "")
-    assert "PROBLEM  publishers: the publisher at 127.0.0.1:1 does not answer" in out
+    assert "PROBLEM  publishers [publisher-silent]: the publisher at 127.0.0.1:1 does not answer" in out
 
 
 def test_nothing_says_what_to_look_at() -> None:
@@ -137,7 +137,7 @@ def test_with_a_configuration_it_looks_at_the_rows_that_applications_begin_with(
     options = ("--password-file", str(tmp_path / "password"), "-c", str(tmp_path / "shop.toml"))
     code, out, _ = run("doctor", "mysql://reader@db1", *options)
     assert (code, seen) == (1, [("shop.users", "shop.order*")])
-    assert "PROBLEM  existing_rows: they may not be read" in out
+    assert "PROBLEM  existing_rows [account-lacks-rights]: they may not be read" in out
     code, _, err = run("doctor", "mysql://reader@db2", *options)
     assert (code, "shop.toml has no log at this URL" in err) == (0, True)
     assert len(seen) == 1
@@ -209,5 +209,5 @@ def test_with_a_configuration_it_looks_into_the_folder_of_binlog_files(
         (tmp_path / "shop.toml").write_text(text)
         options = ("--password-file", str(tmp_path / "password"), "-c", str(tmp_path / "shop.toml"))
         code, out, _ = run("doctor", "mysql://reader@db1", *options)
-        assert (code, "note     binlog_folder: a file is missing" in out) == (0, True)
+        assert (code, "note     binlog_folder [log-kept-short]: a file is missing" in out) == (0, True)
     assert seen == [tmp_path / "logs"] * 2

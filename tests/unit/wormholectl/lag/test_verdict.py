@@ -13,7 +13,8 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl.lag.verdict import judge
 
 UNSEEN_WHY = (
-    "shop/main/db1: the server is away. Next: see the publisher's log; `wormholectl doctor URL` examines the datastore"
+    "shop/main/db1: the server is away [source-unavailable]. Next: see the publisher's log; `wormholectl doctor URL` "
+    "examines the datastore"
 )
 # Its flow is at the end of the log that was seen, and the log may have grown since.
 UNSEEN = Answer(
@@ -121,7 +122,7 @@ def test_for_programs(admin: FakeAdmin) -> None:
                 "lag_bytes": 20,
                 "lag_transactions": 1500,
                 "state": "live",
-                "condition": {"state": "ok", "cause": None, "next_step": None},
+                "condition": {"state": "ok", "code": None, "cause": None, "next_step": None},
             }
         ],
         "unreachable": [],

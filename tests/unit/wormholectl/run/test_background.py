@@ -65,10 +65,18 @@ def test_who_waits_at_a_terminal_knows_for_what(
         (
             {"ready": False, "text": "x", "waiting": ["vm is drained"], "given_up": False, "undo": "`drain vm --undo`"},
             Fatal,
-            "vm is drained. Next: `drain vm --undo`$",
+            "^vm is drained .*Next: `drain vm --undo`$",
         ),
-        ({"failed": "wrong file", "hint": "mend it", "code": 2}, UsageError, "wrong file. Next: mend it"),
-        ({"failed": "nothing answers", "hint": None, "code": 3}, Retryable, "nothing answers"),
+        (
+            {"failed": "wrong file", "hint": "mend it", "code": "config-invalid", "exit_code": 2},
+            UsageError,
+            r"wrong file \[config-invalid\]. Next: mend it",
+        ),
+        (
+            {"failed": "nothing answers", "hint": None, "code": "no-publisher", "exit_code": 3},
+            Retryable,
+            r"nothing answers \[no-publisher\]$",
+        ),
         (None, Fatal, "ended before it was ready: a word at the end"),
     ],
 )

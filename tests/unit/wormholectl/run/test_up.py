@@ -267,7 +267,7 @@ def test_a_wrong_file_is_reported_to_the_process_that_waits(file: Path) -> None:
     os.close(writing)
     with os.fdopen(reading) as reports:
         told = json.loads(reports.readline())
-    assert told["code"] == 2
+    assert told["exit_code"] == 2
     assert "version" in told["failed"]
 
 

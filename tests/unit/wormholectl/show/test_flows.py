@@ -33,7 +33,7 @@ def test_flows_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert text in first
     assert "- / - / -" in second
-    assert second.endswith("the log is purged")
+    assert second.endswith("the log is purged [flow-held]")
 
 
 def test_what_an_operator_did_is_shown_with_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,9 @@ def test_what_an_operator_did_is_shown_with_the_cause(capsys: pytest.CaptureFixt
         skip=["1/1/1:0"],
     )
     show(FLOWS, [Answer("h:7", admin_pb2.PublisherStatus(flows=[one]))], as_json=False)
-    cause = "[1] its handler gave up at update 1/2/3:0: halted: ValueError; 2 dead letters; passes over 1"
+    cause = (
+        "[1] its handler gave up at update 1/2/3:0: halted: ValueError [handler-failed]; 2 dead letters; passes over 1"
+    )
     assert capsys.readouterr().out.splitlines()[-1] == cause
 
 
@@ -89,7 +91,7 @@ def test_for_programs() -> None:
         "reads_relay": False,
         "filter": "true",
         "cause": "",
-        "condition": {"state": "ok", "cause": None, "next_step": None},
+        "condition": {"state": "ok", "code": None, "cause": None, "next_step": None},
         "paused": None,
         "skip": [],
         "dead_letters": 0,
@@ -188,11 +190,11 @@ def test_a_backfill_is_among_the_remarks_and_no_lag() -> None:
     told = status("db1")
     told.flows[1].backfill.CopyFrom(admin_pb2.BackfillStatus(generation=1, state="running", rows=1, share=0.5))
     *_, cause = list(FLOWS.rows(told))[1]
-    assert cause == "the log is purged; backfill running 50%, 1 row sent"
+    assert cause == "the log is purged [flow-held]; backfill running 50%, 1 row sent"
     told.flows[1].backfill.state = "paused"
     told.flows[1].backfill.paused = "ann@ops, 12:00"
     *_, cause = list(FLOWS.rows(told))[1]
     assert cause.endswith("backfill paused 50%, 1 row sent: paused by ann@ops, 12:00")
     told.flows[1].backfill.state = "done"
     *_, cause = list(FLOWS.rows(told))[1]
-    assert cause == "the log is purged"
+    assert cause == "the log is purged [flow-held]"

@@ -21,8 +21,8 @@ def test_a_long_cause_is_printed_once_below_the_table(capsys: pytest.CaptureFixt
         one.flows.add(flow=f"mail/{shard}", state="held", cause=why)
     show(FLOWS, [Answer("a:1", one)], False)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines[1:5]] == ["[1]", "there", "[1]", "[2]"]
-    assert lines[5:] == [f"[1] {cause}", f"[2] {cause}!"]
+    assert [line.split()[-1] for line in lines[1:5]] == ["[1]", "[flow-held]", "[1]", "[2]"]
+    assert lines[5:] == [f"[1] {cause} [flow-held]", f"[2] {cause}! [flow-held]"]
 
 
 def test_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_for_programs_the_publisher_is_named_beside_its_status(capsys: pytest.Ca
             "log_end": "1/2/30",
             "native_log_end": None,
             "log_bytes_per_s": None,
-            "condition": {"state": "ok", "cause": None, "next_step": None},
+            "condition": {"state": "ok", "code": None, "cause": None, "next_step": None},
             "stuck_s": None,
             "term": None,
             "candidate": None,

@@ -32,7 +32,7 @@ def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
     assert run("tail", "rocksdb:///x", *options) == (
         1,
         "",
-        "warning: not shown: shop.audit has no names (position 1/1/4). Next: skip_tables\n",
+        "warning: not shown: shop.audit has no names (position 1/1/4) [log-undecodable]. Next: skip_tables\n",
     )
 
 
@@ -46,7 +46,7 @@ def test_each_table_that_is_left_out_is_named_once(monkeypatch: pytest.MonkeyPat
     code, _, err = run("tail", "rocksdb:///x")
     assert code == 1
     assert [line.removeprefix("warning: not shown") for line in err.splitlines()[:4]] == [
-        ": shop.a has no names",
+        ": shop.a has no names [log-undecodable]",
         " either: shop.b",
         " either: shop.c",
         f" either: {', '.join(map(str, range(50)))} and 10 more",
