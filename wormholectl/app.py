@@ -165,7 +165,9 @@ def _registered(name: str) -> _Declared:
     claimed = claims(_ENTRY_POINTS).get(name)
     requirement = f"wormhole-pubsub[{_EXTRAS[name][0]}]" if name in _EXTRAS else ""
     if claimed is None:
-        raise UsageError(f"the command {name} is not installed", hint=f"pip install '{requirement}'")
+        raise UsageError(
+            f"the command {name} is not installed", hint=f"pip install '{requirement}'", code="extra-missing"
+        )
     try:
         commands = load_only(claimed, f"the command {name}", typer.Typer)
     except UsageError as error:

@@ -54,7 +54,10 @@ RELAY_FILES_FAULTS: list[Fault] = [
     Fault(
         name="relay-checksum-ignored",
         file="publisher/relay/file_format.py",
-        old='        raise DecodeError("the checksum of the record there is wrong", code="relay-damaged")\n    if block.flags',
+        old=(
+            '        raise DecodeError("the checksum of the record there is wrong", code="relay-damaged")\n'
+            "    if block.flags"
+        ),
         new="        pass\n    if block.flags",
         tests=_FILES,
         promise="nothing damaged is delivered from a relay",

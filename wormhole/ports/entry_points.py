@@ -37,6 +37,7 @@ def load_only(claimed: Sequence[EntryPoint], shown: str, kind: type[Any]) -> Any
         raise UsageError(
             f"{len(claimed)} packages claim {shown}: {' and '.join(map(owner, claimed))}",
             hint="uninstall all of them but one",
+            code="entry-point-broken",
         )
     [claim] = claimed
     try:
@@ -45,11 +46,13 @@ def load_only(claimed: Sequence[EntryPoint], shown: str, kind: type[Any]) -> Any
         raise UsageError(
             f"{shown} belongs to {owner(claim)}, which cannot be imported: {type(error).__name__}: {error}",
             hint="install that package again with everything that it needs, or uninstall it",
+            code="entry-point-broken",
         ) from error
     if not isinstance(found, kind):
         raise UsageError(
             f"{shown} belongs to {owner(claim)}, which is no instance of {kind.__module__}.{kind.__qualname__}",
             hint="install a release of that package that fits this one, or uninstall it",
+            code="entry-point-broken",
         )
     return found
 

@@ -32,7 +32,7 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
     waits.owner = "main@alpha"
     waits.standby.text = "stands by: main@alpha owns the log"
     show(PUBLISHERS, [Answer("h:7", waits)], as_json=False)
-    assert capsys.readouterr().out.splitlines()[1].endswith("-     stands by: main@alpha owns the log")
+    assert capsys.readouterr().out.splitlines()[1].endswith("-     stands by: main@alpha owns the log [stands-by]")
     show(SHARDS, ONE, as_json=False)
     assert capsys.readouterr().out.splitlines()[1] == (
         "db1    shop/main/db1      2  1m 15s / 20 B / 1,500 tx  cache, mail; last is cache/db1"
