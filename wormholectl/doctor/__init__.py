@@ -1,1 +1,4 @@
-"""``doctor`` and ``support-dump``: a survey of an installation, what is right and wrong with it, and no secrets."""
+"""``doctor`` and ``support-dump``: a survey of an installation, and what is right and wrong with it.
+
+``redact`` takes secrets out of what leaves the host.
+"""
