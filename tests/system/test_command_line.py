@@ -379,11 +379,11 @@ def test_a_host_is_drained_and_used_again(shop: Shop) -> None:
         f"host alpha is drained by {current_user()}: shop/main/db1 is not served, and the flows there are not known"
     )
     assert err.splitlines() == [
-        f"error [no-publisher]: {drained}",
+        f"error [host-drained]: {drained}",
         f"  next: `wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over",
     ]
     undo = f"`wormholectl drain alpha --undo -c {shop.file}` when the maintenance is over"
-    assert shop("lag", "cache")[:2] == (3, f"UNREACHABLE cache: {drained}. Next: {undo}\n")
+    assert shop("lag", "cache")[:2] == (3, f"UNREACHABLE cache: {drained} [host-drained]. Next: {undo}\n")
     shop.told("drain", "drain", "alpha", "--undo", "--yes")
     shop.until(lambda: shop.admin and shop("flows")[0] == 0, "the publisher is back")
     shop.caught_up()

@@ -102,7 +102,7 @@ def test_a_cluster_without_room_for_an_executor_is_an_error(standalone: Cluster,
         "try:\n    spark_session('asks')\nexcept UsageError as error:\n    print(error)"
     )
     done = submit(standalone, {"spark.executor.memory": "1000g", "spark.wormhole.executorWait": "2s"}, str(program))
-    assert f"no executor ran on {standalone.master} within 2 s. Next: see on the master's page" in done.stdout
+    assert f"no executor ran on {standalone.master} within 2 s [spark-unavailable]. Next: see on" in done.stdout
 
 
 def submit(standalone: Cluster, settings: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,7 @@ from wormhole.host.local_admin import LocalAdmin
 from wormhole.host.tls import target_options
 from wormhole.host.where import Where
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
+from wormhole.model.problem import Problem
 from wormhole.push.refusal import refusal_of, why_unreachable
 from wormhole.wire.conditions import why_no_flows
 from wormhole.wire.v1 import admin_pb2
@@ -100,13 +101,17 @@ def ask(where: Where, flow: str = "") -> list[Answer]:
 def check_answered(answers: Sequence[Answer], where: Where) -> None:
     """Raises :class:`~wormhole.model.errors.StreamBroken` when no publisher answered."""
     if all(answer.status is None for answer in answers):
-        hint = "check that the publisher runs, its address (admin_listen under [publisher]) and the certificates"
+        why = Problem(
+            "; ".join(answer.problem for answer in answers),
+            "check that the publisher runs, its address (admin_listen under [publisher]) and the certificates",
+            code="publisher-silent",
+        )
         if (drained := answers[0].drained) is not None:
             undo = f"wormholectl drain {drained.host} --undo -c {where.coordinator}"
-            hint = f"`{undo}` when the maintenance is over"
+            why = replace(why, hint=f"`{undo}` when the maintenance is over", code="host-drained")
         if (unowned := answers[0].unowned) is not None:
-            hint = unowned.hint
-        raise StreamBroken("; ".join(answer.problem for answer in answers), hint=hint, code="publisher-silent")
+            why = replace(why, hint=unowned.hint, code="log-unowned")
+        raise StreamBroken(why.text, hint=why.hint, code=why.code)
 
 
 def ask_each(where: Where) -> list[Answer]:
