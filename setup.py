@@ -13,7 +13,16 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
+PACKAGES = (
+    "wormhole",
+    "caravan",
+    "datastores",
+    "publisher",
+    "subscriber_sdk",
+    "monitor",
+    "spark_replay",
+    "wormholectl",
+)
 wanted = os.environ.get("WORMHOLE_BUILD_EXT", "")
 INTERPRETED = "everything works without them; publishers decode and subscribers read values several times slower"
 

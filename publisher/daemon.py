@@ -166,7 +166,7 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         running = partial(write_running, config, state, dataset, copy, log)
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log), running)
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
-        await asyncio.to_thread(warn_interpreted, "publisher")
+        await asyncio.to_thread(warn_interpreted, "datastores")
         await publisher.run(lambda: ready(address), start_source, partial(asyncio.to_thread, source.stop))
 
 

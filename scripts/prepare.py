@@ -65,7 +65,16 @@ POSTGRES = VENV / "postgres-server"
 NEWER_POSTGRES = VENV / "postgres-18"
 ZOOKEEPER = VENV / "share" / "wormhole" / "zookeeper"
 LOCK = ROOT / "requirements.lock"
-PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
+PACKAGES = (
+    "wormhole",
+    "caravan",
+    "datastores",
+    "publisher",
+    "subscriber_sdk",
+    "monitor",
+    "spark_replay",
+    "wormholectl",
+)
 OLDEST = (3, 11)
 
 # What each verb installs: the extras of pyproject.toml, why, and the size of the download.

@@ -31,7 +31,7 @@ __all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "
 
 _DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
 WORKERS = ("-n", "6", *_DISTRIBUTED)
-DECODERS = tuple(f"tests/unit/publisher/sources/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
+DECODERS = tuple(f"tests/unit/datastores/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 _FEW_MODULES = 50
 MOST_UNSTEADY = 3  # more failures than this are no coincidence

@@ -3,8 +3,8 @@
 The way of one update, top to bottom; each edge has one type::
 
     datastore log
-       |  publisher/sources/*          reads the log from a place        -> Segment
-       |  publisher/sources/*/decode  pure: records -> encoded updates
+       |  datastores/*                reads the log from a place        -> Segment
+       |  datastores/*/decode         pure: records -> encoded updates
        |  caravan/caravan             one reader, many flows; change buffer
        |  caravan/flow                this flow's filter, credit, place -> batch bodies
        |  wormhole/push/session       pure: which frame goes next, what an answer means
@@ -21,9 +21,10 @@ The rooms of this package, from the bottom: ``model`` and ``metrics``; ``wire`` 
 and ``filters``; ``config``; ``host``; ``coordination``; ``push``;
 ``admin``. Each imports only what is below it.
 
-Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``subscriber_sdk`` and ``monitor`` import
-``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also ``subscriber_sdk``; ``wormholectl`` imports all of
-them, when a command needs them. import-linter holds it (``pyproject.toml``).
+Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``datastores``, ``subscriber_sdk`` and
+``monitor`` import ``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also ``subscriber_sdk``;
+``wormholectl`` imports all but ``datastores``, when a command needs them. import-linter holds it
+(``pyproject.toml``).
 """
 
 import sys

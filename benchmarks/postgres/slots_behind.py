@@ -18,13 +18,13 @@ import psycopg
 
 from benchmarks.cases import cpu_s
 from benchmarks.postgres.wal import DATABASE, PUBLICATION, prepare
+from datastores.postgres import slots
+from datastores.postgres.address import Address, parse
+from datastores.postgres.connection import connect
+from datastores.postgres.lsn import format_lsn, parse_lsn
+from datastores.postgres.server_state import read_state
+from datastores.postgres.stream import LOG_DATA, Stream
 from examples.demo.postgres_server import PostgresServer
-from publisher.sources.postgres import slots
-from publisher.sources.postgres.address import Address, parse
-from publisher.sources.postgres.connection import connect
-from publisher.sources.postgres.lsn import format_lsn, parse_lsn
-from publisher.sources.postgres.server_state import read_state
-from publisher.sources.postgres.stream import LOG_DATA, Stream
 from wormholectl.show.printer import print_table, print_text
 
 __all__ = ["slots_report"]

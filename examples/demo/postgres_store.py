@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import psycopg
 
+from datastores.postgres.datastore import DATASTORE
 from examples.demo.datastore import Content, Datastore, Store
 from examples.demo.journal import digest
 from examples.demo.postgres_server import PostgresServer
 from examples.demo.scene import LOG
 from examples.demo.workload import TABLES, Change
-from publisher.sources.postgres.datastore import DATASTORE
 from wormhole.ports.datastore import Login
 
 __all__ = ["DemoDatastore", "DemoStore"]

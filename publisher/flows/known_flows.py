@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from publisher.sources.state_file import read_state, write_state
 from wormhole.coordination.port import Coordinator, FlowRecord
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.state_file import read_state, write_state
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import FlowKey

@@ -21,7 +21,7 @@ from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import ConfigError, MarkerStoreError, UsageError
 from wormhole.model.json_input import read_json
-from wormhole.ports.source_state import SourceState
+from wormhole.ports.source_state import HISTORIES, SourceState
 
 __all__ = ["CopiedState", "GroupState", "InheritedState", "ZooKeeperSourceState", "copies_of"]
 
@@ -29,7 +29,6 @@ _log = logging.getLogger(__name__)
 
 _TURN: Final = "turn"
 """The document that says when its group served the log."""
-_HISTORIES: Final = "histories"
 _READ: Final = "read"
 """Documents of the sources; of each the number of an incarnation means the same in all documents of one group."""
 
@@ -75,7 +74,7 @@ class ZooKeeperSourceState:
     def names(self) -> Collection[str]:
         """Of the documents that there are. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
         self._client.catch_up()
-        return self._client.children(self._paths.log_state(self._group, _HISTORIES).rpartition("/")[0])
+        return self._client.children(self._paths.log_state(self._group, HISTORIES).rpartition("/")[0])
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Replace the document. It is durable when this returns.
@@ -202,13 +201,13 @@ class InheritedState:
             last.state,
             self._present,
         )
-        names = {*last.state.names(), *self._present.names()} - {_HISTORIES, _TURN}
+        names = {*last.state.names(), *self._present.names()} - {HISTORIES, _TURN}
         for name in sorted(names):
             content = last.state.read(name)
             if name == _READ and len(self._copies) == 1:
                 content = self._of_this_branch(content)
             self._present.write(name, content)
-        self._present.write(_HISTORIES, last.histories)
+        self._present.write(HISTORIES, last.histories)
 
     def _of_this_branch(self, read: dict[str, Any]) -> dict[str, Any]:
         """The histories of a failover go on in each of its copies: what the host of another one reads is not of these,
@@ -228,7 +227,7 @@ def copies_of(state: SourceState) -> Collection[str]:
 
 
 def _look(state: GroupState) -> _Group:
-    histories = state.read(_HISTORIES)
+    histories = state.read(HISTORIES)
     listed = histories.get("incarnations")
     numbers = [one.get("number") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return _Group(

@@ -97,9 +97,9 @@ def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog
 
 def _known_servers(config: Config, dataset: str, copy: str, log: str) -> SourceState:
     """What the publisher of the log knows of its servers: rows of another one are refused."""
-    from publisher.sources.kept_state import HISTORIES
     from publisher.stores.markers import ZooKeeperMarkerStore, open_store
     from publisher.stores.source_state import CopiedState
+    from wormhole.ports.source_state import HISTORIES
 
     with closing(open_store(config, dataset, copy, log)) as store:
         assert isinstance(store, ZooKeeperMarkerStore)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.caravans import CatchUp, configuration, worst_second
 from benchmarks.caravans_report import draw
 from benchmarks.metered import Meter
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from wormhole.config import load
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op

@@ -30,6 +30,20 @@ from pyarrow.fs import LocalFileSystem
 
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
+from datastores.common.high_water import HighWater
+from datastores.mysql.catalog import Catalog
+from datastores.mysql.incarnations import Incarnations as MysqlIncarnations
+from datastores.mysql.incarnations import Lost
+from datastores.mysql.server_state import ServerState as MysqlState
+from datastores.postgres.incarnations import History
+from datastores.postgres.incarnations import Incarnations as PostgresIncarnations
+from datastores.postgres.publication import Publication
+from datastores.postgres.server_state import ServerState as PostgresState
+from datastores.rocksdb.catalogue import FamilyCatalogue
+from datastores.rocksdb.continuity import Evidence
+from datastores.rocksdb.history import WalHistory
+from datastores.rocksdb.source import RocksSource
+from datastores.rocksdb.time_index import TimeIndex
 from monitor.last_good_config import LastGoodConfig
 from publisher.flows.known_flows import KnownFlows
 from publisher.relay.disk import DISK
@@ -46,21 +60,6 @@ from publisher.relay.file_format import (
 from publisher.relay.lost_key_files import LostKeyFiles
 from publisher.relay.record import Border, Record
 from publisher.relay.settings import RelayIdentity
-from publisher.sources.high_water import HighWater
-from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.incarnations import Incarnations as MysqlIncarnations
-from publisher.sources.mysql.incarnations import Lost
-from publisher.sources.mysql.server_state import ServerState as MysqlState
-from publisher.sources.postgres.incarnations import History
-from publisher.sources.postgres.incarnations import Incarnations as PostgresIncarnations
-from publisher.sources.postgres.publication import Publication
-from publisher.sources.postgres.server_state import ServerState as PostgresState
-from publisher.sources.rocksdb.catalogue import FamilyCatalogue
-from publisher.sources.rocksdb.continuity import Evidence
-from publisher.sources.rocksdb.history import WalHistory
-from publisher.sources.rocksdb.source import RocksSource
-from publisher.sources.rocksdb.time_index import TimeIndex
-from publisher.sources.state_file import FolderState
 from publisher.stores.dead_letters.rules import letter_from_json, letter_to_json
 from publisher.stores.dead_letters.zookeeper import _parcel_from_bytes, _parcel_to_bytes
 from publisher.stores.markers import LocalMarkerStore
@@ -124,6 +123,7 @@ from wormhole.coordination.records import Paths, TermRecord
 from wormhole.coordination.up_data_folder import embedded_coordinator, write_embedded
 from wormhole.filters import Filter
 from wormhole.host.ready_file import ReadyFile, read_ready, write_ready
+from wormhole.host.state_file import FolderState
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import Problem

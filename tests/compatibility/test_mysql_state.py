@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.high_water import HighWater
-from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.incarnations import Incarnations, Known
-from publisher.sources.state_file import FolderState
+from datastores.common.high_water import HighWater
+from datastores.mysql.catalog import Catalog
+from datastores.mysql.incarnations import Incarnations, Known
+from wormhole.host.state_file import FolderState
 from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker, LogPosition
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from datastores.rocksdb.catalogue import FamilyCatalogue
+from datastores.rocksdb.continuity import Evidence
+from datastores.rocksdb.history import WalHistory
+from datastores.rocksdb.source import RocksSource
 from publisher.flows.known_flows import KnownFlows
-from publisher.sources.rocksdb.catalogue import FamilyCatalogue
-from publisher.sources.rocksdb.continuity import Evidence
-from publisher.sources.rocksdb.history import WalHistory
-from publisher.sources.rocksdb.source import RocksSource
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding

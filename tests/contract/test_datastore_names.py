@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
+PACKAGES = (
+    "wormhole",
+    "caravan",
+    "datastores",
+    "publisher",
+    "subscriber_sdk",
+    "monitor",
+    "spark_replay",
+    "wormholectl",
+)
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["wormhole.sources"]
-OWN = {value.split(".")[2] for value in DECLARED.values()}
+OWN = {value.split(".")[1] for value in DECLARED.values()}
 TERMS = {"binlog", "gtid", r"my\.cnf", "innodb", "column.famil", "pgoutput", "walsender", r"\blsn\b"}
 NAME = re.compile("|".join(sorted({*DECLARED, *OWN, *TERMS})), re.IGNORECASE)
 SETTINGS = re.compile("binlog_folder")
@@ -28,7 +37,7 @@ def named(text: str) -> Iterator[tuple[int, str]]:
 
 
 def test_no_datastore_is_named_outside_its_folder() -> None:
-    own = [ROOT / "publisher" / "sources" / name for name in OWN]
+    own = [ROOT / "datastores" / name for name in OWN]
     found = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
@@ -44,7 +53,7 @@ def test_every_declared_datastore_has_a_folder_of_its_own() -> None:
     assert {"mysql", "postgres", "rocksdb"} <= OWN
     assert {"mysql", "mariadb", "postgres", "postgresql", "rocksdb"} <= set(DECLARED)
     for name in OWN:
-        assert (ROOT / "publisher" / "sources" / name / "datastore.py").is_file()
+        assert (ROOT / "datastores" / name / "datastore.py").is_file()
 
 
 @pytest.mark.parametrize(

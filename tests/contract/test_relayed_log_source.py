@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from datastores.postgres import reader
 from publisher.relay.settings import RelaySettings
-from publisher.sources.postgres import reader
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness
 from tests.support.postgres_harness import PostgresHarness

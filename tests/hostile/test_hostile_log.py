@@ -21,10 +21,10 @@ from typing import Any, cast
 import pytest
 import zstandard
 
-from publisher.sources.mysql import dump as dump_module
-from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.dump import Dump, FromFile
-from publisher.sources.mysql.log_walk import LogWalk, Step
+from datastores.mysql import dump as dump_module
+from datastores.mysql.decode import events
+from datastores.mysql.dump import Dump, FromFile
+from datastores.mysql.log_walk import LogWalk, Step
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table, xa_prepare
 from wormhole.model.errors import DecodeError, SourceUnavailable

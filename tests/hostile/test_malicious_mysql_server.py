@@ -19,18 +19,18 @@ from typing import Any, cast
 import pytest
 from pymysql import _auth
 
-from publisher.sources.mysql import prepared_xa as prepared_transactions
-from publisher.sources.mysql import reader, tables
-from publisher.sources.mysql.address import Address
-from publisher.sources.mysql.bounded_connection import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
-from publisher.sources.mysql.catalog import Catalog
-from publisher.sources.mysql.connection import connect, query
-from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.dump import Dump, FromFile
-from publisher.sources.mysql.log_walk import Step
-from publisher.sources.mysql.peer_account import doubt_local, owner
-from publisher.sources.mysql.reader import BinlogReader
-from publisher.sources.mysql.spool import Spool
+from datastores.mysql import prepared_xa as prepared_transactions
+from datastores.mysql import reader, tables
+from datastores.mysql.address import Address
+from datastores.mysql.bounded_connection import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
+from datastores.mysql.catalog import Catalog
+from datastores.mysql.connection import connect, query
+from datastores.mysql.decode import events
+from datastores.mysql.dump import Dump, FromFile
+from datastores.mysql.log_walk import Step
+from datastores.mysql.peer_account import doubt_local, owner
+from datastores.mysql.reader import BinlogReader
+from datastores.mysql.spool import Spool
 from tests.support import mysql_events as build
 from tests.support.eventually import PATIENCE_S
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving

@@ -16,12 +16,12 @@ from typing import Literal
 
 import pytest
 
-from publisher.sources.postgres import source as source_module
-from publisher.sources.postgres.address import Address, parse
-from publisher.sources.postgres.connection import connect
-from publisher.sources.postgres.datastore import DATASTORE
-from publisher.sources.postgres.reader import WalReader
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres import source as source_module
+from datastores.postgres.address import Address, parse
+from datastores.postgres.connection import connect
+from datastores.postgres.datastore import DATASTORE
+from datastores.postgres.reader import WalReader
+from datastores.postgres.source import PostgresSource
 from tests.support.certificates import Authority
 from tests.support.postgres_impostor import (
     COPY_BOTH,

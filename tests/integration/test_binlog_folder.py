@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.mysql.datastore import DATASTORE
+from datastores.mysql.datastore import DATASTORE
 from scripts.prepare import ROOT
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.server_tail import Tail

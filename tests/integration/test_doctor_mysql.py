@@ -13,12 +13,12 @@ import pymysql
 import pytest
 from typer.testing import CliRunner
 
-from publisher.sources.mysql import handshake
-from publisher.sources.mysql.address import Address
-from publisher.sources.mysql.connection import connect, login_of, query
-from publisher.sources.mysql.login import Login
-from publisher.sources.mysql.server_url import TlsMode
-from publisher.sources.mysql.settings import read_settings
+from datastores.mysql import handshake
+from datastores.mysql.address import Address
+from datastores.mysql.connection import connect, login_of, query
+from datastores.mysql.login import Login
+from datastores.mysql.server_url import TlsMode
+from datastores.mysql.settings import read_settings
 from tests.support.certificates import Authority
 from tests.support.databases import DURABLE, DatabaseServer, NewServer
 from wormhole.model.errors import SourceUnavailable, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from publisher.sources.mysql.existing_rows import reading
+from datastores.mysql.existing_rows import reading
 from tests.support.databases import DatabaseServer
 from tests.support.table_scene import TableScene
 from wormhole.model.errors import SourceUnavailable

@@ -9,10 +9,10 @@ from decimal import Decimal
 
 import pytest
 
-from publisher.sources.mysql.existing_rows.exact_keys import literals_of
-from publisher.sources.mysql.existing_rows.key_order import above, up_to
-from publisher.sources.mysql.existing_rows.reading import select
-from publisher.sources.mysql.existing_rows.source import MySqlTables
+from datastores.mysql.existing_rows.exact_keys import literals_of
+from datastores.mysql.existing_rows.key_order import above, up_to
+from datastores.mysql.existing_rows.reading import select
+from datastores.mysql.existing_rows.source import MySqlTables
 from tests.support.databases import DatabaseServer
 from tests.support.table_scene import TableScene
 from wormhole.model.errors import SourceUnavailable

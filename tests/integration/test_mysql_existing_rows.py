@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import hypothesis
 import pytest
 
-from publisher.sources.mysql.existing_rows import snapshot
+from datastores.mysql.existing_rows import snapshot
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.table_scene import TableScene, held_commits
 from wormhole.model.errors import SourceUnavailable

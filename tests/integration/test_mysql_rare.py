@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from publisher.sources.mysql.decode import events
-from publisher.sources.mysql.decode.charsets import ERRORS, charset_name_of, codec_of
-from publisher.sources.mysql.decode.gtid import GtidSet
-from publisher.sources.mysql.decode.json_diff import apply_diffs
-from publisher.sources.mysql.decode.json_text import json_text
-from publisher.sources.mysql.decode.large_event import Body, LargeEvent
-from publisher.sources.mysql.decode.payload import inflate, plain_event
-from publisher.sources.mysql.decode.rare_events import (
+from datastores.mysql.decode import events
+from datastores.mysql.decode.charsets import ERRORS, charset_name_of, codec_of
+from datastores.mysql.decode.gtid import GtidSet
+from datastores.mysql.decode.json_diff import apply_diffs
+from datastores.mysql.decode.json_text import json_text
+from datastores.mysql.decode.large_event import Body, LargeEvent
+from datastores.mysql.decode.payload import inflate, plain_event
+from datastores.mysql.decode.rare_events import (
     parse_format_description,
     parse_gtid_tagged,
     parse_mariadb_gtid,
@@ -23,7 +23,7 @@ from publisher.sources.mysql.decode.rare_events import (
     parse_rotate,
     parse_xa_prepare,
 )
-from publisher.sources.mysql.decode.statement import Kind, classify
+from datastores.mysql.decode.statement import Kind, classify
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.mysql_differential import Follower, Session, Table
 from tests.support.mysql_types import NULL, UNAVAILABLE

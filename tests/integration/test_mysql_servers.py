@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from publisher.sources.mysql.datastore import DATASTORE
+from datastores.mysql.datastore import DATASTORE
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState

@@ -15,9 +15,9 @@ from typing import Any
 import pymysql
 import pytest
 
+from datastores.mysql.decode.name_folding import fold
+from datastores.mysql.decode.rare_events import parse_query
 from publisher.sources import open_source
-from publisher.sources.mysql.decode.name_folding import fold
-from publisher.sources.mysql.decode.rare_events import parse_query
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.mysql_statements import Script
 from wormhole.model.sharding import Sharding

@@ -42,7 +42,7 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.mysql.datastore import DATASTORE
+from datastores.mysql.datastore import DATASTORE
 from tests.integration.test_postgres_histories import Standby
 from tests.support.databases import FLAVOURS, DatabaseServer, NewServer, purge, start_server
 from tests.support.hosts_state import HostsState

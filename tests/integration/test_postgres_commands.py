@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres.source import PostgresSource
 from tests.support.command_line import run
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer

@@ -10,8 +10,8 @@ from dataclasses import replace
 import hypothesis
 import pytest
 
-from publisher.sources.postgres.existing_rows import snapshot
-from publisher.sources.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.existing_rows import snapshot
+from datastores.postgres.existing_rows.source import PostgresTables
 from tests.support.eventually import until
 from tests.support.postgres_scene import PostgresScene, waiting_commit
 from tests.support.postgres_server import NewPostgres, PostgresServer, new_database

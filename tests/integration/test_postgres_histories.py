@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.postgres import slots
-from publisher.sources.postgres.datastore import DATASTORE
-from publisher.sources.postgres.server_versions import FAILOVER_SINCE
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres import slots
+from datastores.postgres.datastore import DATASTORE
+from datastores.postgres.server_versions import FAILOVER_SINCE
+from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState
 from tests.support.postgres_harness import drop_slots, prepare_database, source_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.postgres import server_state, slots
-from publisher.sources.postgres.datastore import DATASTORE
-from publisher.sources.postgres.existing_rows.source import PostgresTables
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres import server_state, slots
+from datastores.postgres.datastore import DATASTORE
+from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.source import PostgresSource
 from tests.support.postgres_harness import all_tables
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.errors import SourceUnavailable

@@ -12,11 +12,11 @@ from typing import Final
 import psycopg
 import pytest
 
-from publisher.sources.postgres.address import parse
-from publisher.sources.postgres.connection import connect
-from publisher.sources.postgres.datastore import DATASTORE
-from publisher.sources.postgres.sql_text import quote_identifier
-from publisher.sources.postgres.table_identities import Refusal, TableIdentity, read_tables
+from datastores.postgres.address import parse
+from datastores.postgres.connection import connect
+from datastores.postgres.datastore import DATASTORE
+from datastores.postgres.sql_text import quote_identifier
+from datastores.postgres.table_identities import Refusal, TableIdentity, read_tables
 from tests.support.postgres_server import PostgresServer, new_database
 from wormhole.model.errors import UsageError
 from wormhole.model.findings import Severity

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.postgres import reader as reader_module
-from publisher.sources.postgres import slots
-from publisher.sources.postgres import source as source_module
-from publisher.sources.postgres import stream as stream_module
-from publisher.sources.postgres.datastore import DATASTORE
-from publisher.sources.postgres.opening import MESSAGES_SINCE
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres import reader as reader_module
+from datastores.postgres import slots
+from datastores.postgres import source as source_module
+from datastores.postgres import stream as stream_module
+from datastores.postgres.datastore import DATASTORE
+from datastores.postgres.opening import MESSAGES_SINCE
+from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy
 from tests.support.hosts_state import HostsState
@@ -675,7 +675,7 @@ def test_a_database_in_sql_ascii_is_read(new_postgres: NewPostgres, tmp_path: Pa
 def test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on(
     new_postgres: NewPostgres, tmp_path: Path
 ) -> None:
-    """The messages for everything else are in tests/unit/publisher/sources/postgres/test_bad_input.py."""
+    """The messages for everything else are in tests/unit/datastores/postgres/test_bad_input.py."""
     server = new_postgres(max_wal_senders="2", max_replication_slots="3")
     prepare_database(server, "shop", _TABLE)
     source = source_of(server, "shop", tmp_path)

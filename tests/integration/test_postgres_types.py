@@ -19,7 +19,7 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_types import EXTENSIONS, NOT_IN_TABLES, SETUP, TYPES
 from wormhole.model.values import UNAVAILABLE, Value
 
-encoder = hot_module("publisher.sources.postgres.decode.encoder")
+encoder = hot_module("datastores.postgres.decode.encoder")
 
 _NAMES = [f"c{n}" for n in range(len(TYPES))]
 _ROWS = max(map(len, TYPES.values()))

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.source import PostgresSource
 from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
-from publisher.sources.postgres.existing_rows.source import PostgresTables
-from publisher.sources.postgres.source import PostgresSource
 from publisher.sources.supervised import SupervisedSource
 from tests.support.clocks import FAST, fast_clock
 from tests.support.copying_subscriber import running_copy

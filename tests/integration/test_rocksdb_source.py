@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.rocksdb import history
-from publisher.sources.rocksdb.source import RocksSource
+from datastores.rocksdb import history
+from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UsageError

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict, SliceTransform, SstFileWriter, WriteBatch, WriteOptions
 
-from publisher.sources.rocksdb.datastore import DATASTORE
-from publisher.sources.rocksdb.existing_rows import RocksTables
-from publisher.sources.rocksdb.source import RocksSource
+from datastores.rocksdb.datastore import DATASTORE
+from datastores.rocksdb.existing_rows import RocksTables
+from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import until
 from tests.support.librocksdb import TransactionStore
 from tests.support.rocks_writer import RocksWriter
@@ -537,7 +537,7 @@ def test_the_process_ends_with_the_publisher(scene: Scene, writer: RocksWriter) 
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from publisher.sources.rocksdb.existing_rows import RocksTables\n"
+        "from datastores.rocksdb.existing_rows import RocksTables\n"
         "from wormhole.model.sharding import Sharding\n"
         "tables = RocksTables(Path(sys.argv[1]), log='log', state_dir=Path(sys.argv[2]), sharding=Sharding('log'), "
         "max_update_bytes=1 << 20)\n"
@@ -565,7 +565,7 @@ def children_with(argument: str) -> list[int]:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):
             continue
-        if b"publisher.sources.rocksdb.secondary" in arguments and argument.encode() in arguments:
+        if b"datastores.rocksdb.secondary" in arguments and argument.encode() in arguments:
             found.append(int(entry.name))
     return found
 
@@ -574,7 +574,7 @@ def test_the_binding_is_missing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -
     settings = SourceOptions("log", scene.folder, Sharding("log"), 1 << 20, 1 << 30)
     url = f"rocksdb://{scene.path}"
     assert isinstance(DATASTORE.open_tables(url, settings), RocksTables)
-    monkeypatch.setattr("publisher.sources.rocksdb.datastore.find_spec", lambda name: None)
+    monkeypatch.setattr("datastores.rocksdb.datastore.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="rocksdict, which is not installed") as error:
         DATASTORE.open_tables(url, settings)
     assert "pip install" in str(error.value.hint)
@@ -582,7 +582,7 @@ def test_the_binding_is_missing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_publisher_does_not_load_the_binding() -> None:
     program = (
-        "import sys, publisher.sources.rocksdb.existing_rows, publisher.sources.rocksdb.secondary\n"
+        "import sys, datastores.rocksdb.existing_rows, datastores.rocksdb.secondary\n"
         "sys.exit('rocksdict' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -9,11 +9,11 @@ from subprocess import run
 
 import pytest
 
-from publisher.sources.postgres.address import parse
-from publisher.sources.postgres.connection import connect
-from publisher.sources.postgres.doctor_publication import named_values_findings, unlogged_partition_findings
-from publisher.sources.postgres.reader import WalReader
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres.address import parse
+from datastores.postgres.connection import connect
+from datastores.postgres.doctor_publication import named_values_findings, unlogged_partition_findings
+from datastores.postgres.reader import WalReader
+from datastores.postgres.source import PostgresSource
 from tests.support.databases import DatabaseServer
 from tests.support.eventually import until
 from tests.support.keyed_copy import Rows, differences, rows_of

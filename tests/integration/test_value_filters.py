@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from publisher.sources.rocksdb.source import RocksSource
+from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables
 from examples.table_copy import TableCopy, from_text, to_text
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables
 from subscriber_sdk import KeyRange, serve
 from tests.support.clocks import FAST, fast_clock
 from tests.support.eventually import eventually

@@ -47,10 +47,10 @@ BEGIN_FAULTS: list[Fault] = [
     ),
     Fault(
         name="moved-rocksdb-taken-for-an-idle-one",
-        file="publisher/sources/rocksdb/source.py",
+        file="datastores/rocksdb/source.py",
         old="            if not self._is_closed:\n                self._check_there()\n            return None",
         new="            return None",
-        tests=("tests/unit/publisher/sources/rocksdb/test_source.py",),
+        tests=("tests/unit/datastores/rocksdb/test_source.py",),
         promise="a log whose database is gone is not waited for in silence",
     ),
     Fault(

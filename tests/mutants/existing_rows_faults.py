@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.mutants.runner import Fault
 
 _CALLS = "tests/unit/subscriber_sdk/work/test_backfill_calls.py"
-_POSTGRES = "tests/unit/publisher/sources/postgres"
+_POSTGRES = "tests/unit/datastores/postgres"
 _ARCHIVE = "tests/unit/spark_replay/archive/test_existing_rows.py"
 
 EXISTING_ROWS_FAULTS: list[Fault] = [
@@ -80,7 +80,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-delivered-commit-is-taken-to-be-visible",
-        file="publisher/sources/postgres/existing_rows/snapshot.py",
+        file="datastores/postgres/existing_rows/snapshot.py",
         old="            if not unseen:\n",
         new="            if True:\n",
         tests=(f"{_POSTGRES}/existing_rows/test_snapshot.py",),
@@ -88,7 +88,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="unfinished-transactions-are-no-suspects",
-        file="publisher/sources/postgres/delivered_transactions.py",
+        file="datastores/postgres/delivered_transactions.py",
         old="                    return frozenset(late) | (self._unfinished - self._ends.keys())\n",
         new="                    return frozenset(late)\n",
         tests=(f"{_POSTGRES}/test_delivered_transactions.py",),
@@ -96,7 +96,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="an-answer-from-before-the-floor-counts",
-        file="publisher/sources/postgres/delivered_transactions.py",
+        file="datastores/postgres/delivered_transactions.py",
         old="            if self._beginnings == beginnings:  #",
         new="            if True:  #",
         tests=(f"{_POSTGRES}/test_delivered_transactions.py",),
@@ -104,7 +104,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="an-extensions-type-is-compared-as-text",
-        file="publisher/sources/postgres/existing_rows/definition.py",
+        file="datastores/postgres/existing_rows/definition.py",
         old="    return sign if sign in PLAIN else ",
         new='    return sign.rpartition(".")[2] if sign else ',
         tests=(f"{_POSTGRES}/existing_rows/test_definition.py",),
@@ -112,7 +112,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-file-that-truncate-made-is-a-change",
-        file="publisher/sources/postgres/reader.py",
+        file="datastores/postgres/reader.py",
         old="            truncated = change.files and ",
         new="            truncated = False and ",
         tests=(f"{_POSTGRES}/test_reader.py",),
@@ -120,7 +120,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-partition-is-attached-without-a-word",
-        file="publisher/sources/postgres/table_facts.py",
+        file="datastores/postgres/table_facts.py",
         old="    return leaf in before.known or leaf in now.altered\n",
         new="    return False\n",
         tests=(f"{_POSTGRES}/test_table_facts.py",),

@@ -62,10 +62,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="rocksdb-history-by-numbers-of-files-only",
-        file="publisher/sources/rocksdb/continuity.py",
+        file="datastores/rocksdb/continuity.py",
         old="            if first is not None and first <= reached[1]:\n",
         new="            if False and first is not None:\n",
-        tests=("tests/unit/publisher/sources/rocksdb/test_continuity.py",),
+        tests=("tests/unit/datastores/rocksdb/test_continuity.py",),
         promise="a RocksDB that was restored and opened several times is another history",
     ),
     Fault(
@@ -78,20 +78,20 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="rocksdb-end-in-an-empty-file-not-reached",
-        file="publisher/sources/rocksdb/cursor.py",
+        file="datastores/rocksdb/cursor.py",
         old="                self._move(newer)\n",
         new="",
-        tests=("tests/unit/publisher/sources/rocksdb/test_cursor.py",),
+        tests=("tests/unit/datastores/rocksdb/test_cursor.py",),
         promise="a reader reaches the log's end also when the last files hold no records",
     ),
     Fault(
         name="decoder-drops-an-update",
-        file="publisher/sources/rocksdb/decode/write_batch.py",
+        file="datastores/rocksdb/decode/write_batch.py",
         old="            self.updates = n + 1\n            self.counted += 1\n        if at > end:",
         new="            self.updates = n + (0 if kind == 0x07 else 1)\n            self.counted += 1\n        if "
         "at > end:",
         tests=(
-            "tests/unit/publisher/sources/rocksdb/decode/test_write_batch.py",
+            "tests/unit/datastores/rocksdb/decode/test_write_batch.py",
             "tests/property/test_rocksdb_decoders.py",
         ),
         promise="every change in the log is delivered (here: a single deletion is not)",
@@ -139,22 +139,22 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="torn-tail-delivered",
-        file="publisher/sources/rocksdb/decode/log_format.py",
+        file="datastores/rocksdb/decode/log_format.py",
         old="        if _checksum(data, at + 6, end) != stored & 0xFFFFFFFF:",
         new="        if _checksum(data, at + 6, end) != stored & 0xFFFFFFFF and end < size:",
         tests=(
-            "tests/unit/publisher/sources/rocksdb/decode/test_log_format.py",
-            "tests/unit/publisher/sources/rocksdb/test_reader.py",
+            "tests/unit/datastores/rocksdb/decode/test_log_format.py",
+            "tests/unit/datastores/rocksdb/test_reader.py",
         ),
         promise="what was not committed is not delivered",
     ),
     Fault(
         name="prepared-delivered-before-commit",
-        file="publisher/sources/rocksdb/transaction.py",
+        file="datastores/rocksdb/transaction.py",
         old="        encoder.skipping = self._skipping or self._prepare is not None\n",
         new="        encoder.skipping = self._skipping\n",
         tests=(
-            "tests/unit/publisher/sources/rocksdb/test_transaction.py",
+            "tests/unit/datastores/rocksdb/test_transaction.py",
             "tests/integration/test_rocksdb_wal_transactions.py",
         ),
         promise="prepared data is released at its commit only",
@@ -231,10 +231,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="marker-inside-a-transaction",
-        file="publisher/sources/rocksdb/reader.py",
+        file="datastores/rocksdb/reader.py",
         old="        marker = None\n        if whole:\n",
         new="        marker = None\n        if True:\n",
-        tests=("tests/unit/publisher/sources/rocksdb/test_reader.py",),
+        tests=("tests/unit/datastores/rocksdb/test_reader.py",),
         promise="a datamarker never lies inside a transaction",
     ),
     # --- nobody holds up anybody -----------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ FAULTS: list[Fault] = [
     # --- no silent gap ---------------------------------------------------------------------------------------------
     Fault(
         name="gap-silently-skipped-by-the-reader",
-        file="publisher/sources/rocksdb/cursor.py",
+        file="datastores/rocksdb/cursor.py",
         old="        return Step.GAP\n",
         new="        self.gap = None\n        return Step.PROGRESS\n",
-        tests=("tests/unit/publisher/sources/rocksdb/test_reader.py",),
+        tests=("tests/unit/datastores/rocksdb/test_reader.py",),
         promise="a gap in the log is told with its range",
     ),
     Fault(
@@ -285,7 +285,7 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="anchor-not-compared",
-        file="publisher/sources/rocksdb/places.py",
+        file="datastores/rocksdb/places.py",
         old="    if there != anchor.id or found.checksum != anchor.checksum or moved:",
         new="    if False and (there != anchor.id or found.checksum != anchor.checksum or moved):",
         tests=("tests/contract/test_log_source.py",),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_WALK = "publisher/sources/mysql/log_walk.py"
-_ROWS = "publisher/sources/mysql/existing_rows"
-_ROWS_TESTS = "tests/unit/publisher/sources/mysql/existing_rows"
-_WALK_TESTS = ("tests/unit/publisher/sources/mysql/test_log_walk.py",)
+_WALK = "datastores/mysql/log_walk.py"
+_ROWS = "datastores/mysql/existing_rows"
+_ROWS_TESTS = "tests/unit/datastores/mysql/existing_rows"
+_WALK_TESTS = ("tests/unit/datastores/mysql/test_log_walk.py",)
 
 MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mysql-row-end-only-at-the-end-of-the-key",
-        file="publisher/sources/mysql/table_definitions.py",
+        file="datastores/mysql/table_definitions.py",
         old="    return tuple(i for i in moments if not table.key or i in table.key)\n",
         new="    return tuple(i for i in moments[-1:] if not table.key or i == table.key[-1])\n",
-        tests=("tests/unit/publisher/sources/mysql/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/test_table_definitions.py",),
         promise="ROW END of a system-versioned table is found wherever the key has it",
     ),
     Fault(
@@ -28,55 +28,55 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-any-old-file-proves-the-history",
-        file="publisher/sources/mysql/continuity.py",
+        file="datastores/mysql/continuity.py",
         old="    newest = max(left)\n",
         new="    newest = min(left)\n",
-        tests=("tests/unit/publisher/sources/mysql/test_continuity.py",),
+        tests=("tests/unit/datastores/mysql/test_continuity.py",),
         promise="a restored copy, which has the oldest files too, is not taken for the server that was read",
     ),
     Fault(
         name="mysql-read-elsewhere-and-forgotten",
-        file="publisher/sources/mysql/incarnations.py",
+        file="datastores/mysql/incarnations.py",
         old='            known[-1] = {**known[-1], "read": read.delivered}\n',
         new="            pass\n",
-        tests=("tests/unit/publisher/sources/mysql/test_incarnations.py",),
+        tests=("tests/unit/datastores/mysql/test_incarnations.py",),
         promise="what was delivered from another server and no log holds any more is reported",
     ),
     Fault(
         name="mysql-lost-end-of-a-log-unseen",
-        file="publisher/sources/mysql/continuity.py",
+        file="datastores/mysql/continuity.py",
         old="    if not cut and not gone:\n",
         new="    if not gone:\n",
-        tests=("tests/unit/publisher/sources/mysql/test_continuity.py",),
+        tests=("tests/unit/datastores/mysql/test_continuity.py",),
         promise="a server that lost the end of its log is noticed although datamarkers lie before it",
     ),
     Fault(
         name="mysql-one-answer-begins-a-history",
-        file="publisher/sources/mysql/incarnations.py",
+        file="datastores/mysql/incarnations.py",
         old="                believe(f\"the server is {view.identity}, no longer {last['server']}\")\n",
         new="",
-        tests=("tests/unit/publisher/sources/mysql/test_incarnations.py",),
+        tests=("tests/unit/datastores/mysql/test_incarnations.py",),
         promise="one damaged answer does not begin another history",
     ),
     Fault(
         name="mysql-one-damaged-event-holds-flows",
-        file="publisher/sources/mysql/reader.py",
+        file="datastores/mysql/reader.py",
         old="        return self._confirmed(error, self._place)\n",
         new="        return error\n",
-        tests=("tests/unit/publisher/sources/mysql/test_reader.py",),
+        tests=("tests/unit/datastores/mysql/test_reader.py",),
         promise="an error of the stream is looked for once more before flows are held for it",
     ),
     Fault(
         name="mysql-gtids-lost-from-a-marker",
-        file="publisher/sources/mysql/delivered.py",
+        file="datastores/mysql/delivered.py",
         old="                self._set.add(name, first, last)\n",
         new="                self._set.add(name, first, first)\n",
-        tests=("tests/unit/publisher/sources/mysql/test_delivered.py",),
+        tests=("tests/unit/datastores/mysql/test_delivered.py",),
         promise="a datamarker names every transaction before it, so that another copy goes on there",
     ),
     Fault(
         name="mysql-end-of-what-was-rolled-back-handed-on",
-        file="publisher/sources/mysql/decode/encoder.py",
+        file="datastores/mysql/decode/encoder.py",
         old="        if self._tx_taken:\n            # The next",
         new="        if False:\n            # The next",
         tests=_WALK_TESTS,
@@ -84,7 +84,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-large-event-not-verified",
-        file="publisher/sources/mysql/decode/encoder.py",
+        file="datastores/mysql/decode/encoder.py",
         old="            if checked and crc != stored:\n",
         new="            if False:\n",
         tests=("tests/hostile/test_hostile_log.py",),
@@ -92,15 +92,15 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-large-value-held",
-        file="publisher/sources/mysql/decode/row_stream.py",
+        file="datastores/mysql/decode/row_stream.py",
         old="                    body.skip(size)\n                    continue\n",
         new="",
-        tests=("tests/unit/publisher/sources/mysql/decode/test_row_stream.py", "tests/hostile/test_hostile_log.py"),
+        tests=("tests/unit/datastores/mysql/decode/test_row_stream.py", "tests/hostile/test_hostile_log.py"),
         promise="a value over max_update_bytes is passed over, and takes no memory",
     ),
     Fault(
         name="mysql-rows-of-an-event-without-bound",
-        file="publisher/sources/mysql/decode/rows.py",
+        file="datastores/mysql/decode/rows.py",
         old="                if at >= end or self.used >= most:\n",
         new="                if at >= end:\n",
         tests=("tests/hostile/test_hostile_log.py",),
@@ -108,7 +108,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-drip-taken-for-progress",
-        file="publisher/sources/mysql/dump.py",
+        file="datastores/mysql/dump.py",
         old="        if self.at and not self.inside:\n",
         new="        if self.at:\n",
         tests=("tests/hostile/test_hostile_log.py",),
@@ -116,7 +116,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-statement-cut-in-silence",
-        file="publisher/sources/mysql/statements.py",
+        file="datastores/mysql/statements.py",
         old="            return replace(statement, unread=((None, None),))\n",
         new="            return statement\n",
         tests=("tests/hostile/test_hostile_log.py",),
@@ -148,23 +148,23 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mariadb-history-handed-on-as-rows",
-        file="publisher/sources/mysql/table_definitions.py",
+        file="datastores/mysql/table_definitions.py",
         old="            return (position, ()) if position in candidates else (-1, ())\n",
         new="            return -1, ()\n",
-        tests=("tests/unit/publisher/sources/mysql/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/test_table_definitions.py",),
         promise="of a system-versioned table the current rows' changes are delivered",
     ),
     Fault(
         name="mariadb-digits-of-a-changed-table",
-        file="publisher/sources/mysql/table_definitions.py",
+        file="datastores/mysql/table_definitions.py",
         old="definition.created_s < logged_s\n",
         new="True\n",
-        tests=("tests/unit/publisher/sources/mysql/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/test_table_definitions.py",),
         promise="a value of the old temporal format is right or its table is held",
     ),
     Fault(
         name="mysql-member-names-taken-for-utf-8",
-        file="publisher/sources/mysql/decode/table_map.py",
+        file="datastores/mysql/decode/table_map.py",
         old="    codec = codec_of(collation)\n    if codec is None:  # bytes",
         new="    codec = None\n    if codec is None:  # bytes",
         tests=("tests/integration/test_mysql_charsets.py",),
@@ -172,7 +172,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-savepoint-ignored",
-        file="publisher/sources/mysql/statements.py",
+        file="datastores/mysql/statements.py",
         old="        elif encoder.back_to(self._savepoints[name]):\n",
         new="        elif False:\n",
         tests=_WALK_TESTS,
@@ -188,7 +188,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-unreadable-table-skipped-in-silence",
-        file="publisher/sources/mysql/broken_shards.py",
+        file="datastores/mysql/broken_shards.py",
         old="        self.update(fresh)\n",
         new="",
         tests=_WALK_TESTS,
@@ -204,10 +204,10 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-another-transaction-before-the-marker",
-        file="publisher/sources/mysql/scan.py",
+        file="datastores/mysql/scan.py",
         old="        if anchor is None or found or last is None or last is seen:\n",
         new="        if anchor is None or found or last is None or last is seen or True:\n            found = True\n",
-        tests=("tests/unit/publisher/sources/mysql/test_scan.py",),
+        tests=("tests/unit/datastores/mysql/test_scan.py",),
         promise="the transaction before a datamarker is compared: another one is divergence",
     ),
     Fault(
@@ -220,7 +220,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-password-for-any-server",
-        file="publisher/sources/mysql/login.py",
+        file="datastores/mysql/login.py",
         old="        if self._password and not self._address.exposed and (doubt := self._doubt()):\n",
         new="        if not self._password and (doubt := self._doubt()):\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -228,7 +228,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-scramble-without-a-nonce",
-        file="publisher/sources/mysql/login.py",
+        file="datastores/mysql/login.py",
         old="    if len(nonce) != size:\n",
         new="    if len(nonce) > size:\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -244,7 +244,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-wide-text-counted-as-bytes",
-        file="publisher/sources/mysql/bounded_connection.py",
+        file="datastores/mysql/bounded_connection.py",
         old="        self._take(_BYTE_COST * num_bytes)\n",
         new="        self._take(num_bytes)\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -252,7 +252,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-second-answers-are-read",
-        file="publisher/sources/mysql/bounded_connection.py",
+        file="datastores/mysql/bounded_connection.py",
         old='        self._give_up("the server sends a second answer to one statement")\n',
         new="        return super().next_result(unbuffered)\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -260,7 +260,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-tables-of-a-log-kept-for-ever",
-        file="publisher/sources/mysql/tables.py",
+        file="datastores/mysql/tables.py",
         old="            self._held += _TABLE_COST + _BYTE_COST * len(body)\n",
         new="            pass\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -268,7 +268,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-names-of-tables-kept-for-ever",
-        file="publisher/sources/mysql/catalog.py",
+        file="datastores/mysql/catalog.py",
         old="            if len(self._tables) > len(self._there) + 2 * self._most:\n",
         new="            if not self._tables:\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),

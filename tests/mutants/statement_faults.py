@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_STATEMENT_TESTS = ("tests/unit/publisher/sources/mysql/test_statements.py",)
+_STATEMENT_TESTS = ("tests/unit/datastores/mysql/test_statements.py",)
 
 STATEMENT_FAULTS: list[Fault] = [
     Fault(
         name="statement-name-cut-at-a-symbol",
-        file="publisher/sources/mysql/decode/lexer.py",
+        file="datastores/mysql/decode/lexer.py",
         old='else r"[0-9A-Za-z_$\\x80-\\U0010ffff]"',
         new='else r"[\\w$]"',
-        tests=("tests/unit/publisher/sources/mysql/decode/test_statement.py",),
+        tests=("tests/unit/datastores/mysql/decode/test_statement.py",),
         promise="a barrier goes to the table that lost rows, not to one whose name begins like it",
     ),
     Fault(
         name="statement-column-taken-for-an-alteration",
-        file="publisher/sources/mysql/decode/statement.py",
+        file="datastores/mysql/decode/statement.py",
         old='            yield first, tokens.word\n        _go_to(tokens, ",")\n        tokens.next()\n',
         new="            yield first, tokens.word\n",
-        tests=("tests/unit/publisher/sources/mysql/decode/test_statement.py",),
+        tests=("tests/unit/datastores/mysql/decode/test_statement.py",),
         promise="a column that is called like a keyword removes no rows",
     ),
     Fault(
         name="statement-barrier-undone-by-a-rollback",
-        file="publisher/sources/mysql/statements.py",
+        file="datastores/mysql/statements.py",
         old="            self._encoder.truncate(*barrier)\n\n    def unread",
         new="            pass\n\n    def unread",
         tests=_STATEMENT_TESTS,
@@ -33,20 +33,20 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="tables-of-a-database-not-durable",
-        file="publisher/sources/mysql/reader.py",
+        file="datastores/mysql/reader.py",
         old="        self._tables.catalog.save()\n",
         new="",
-        tests=("tests/unit/publisher/sources/mysql/test_reader.py",),
+        tests=("tests/unit/datastores/mysql/test_reader.py",),
         promise="a dropped database has barriers for tables that were met before a crash",
     ),
     Fault(
         name="unread-statements-share-a-segment",
-        file="publisher/sources/mysql/log_walk.py",
+        file="datastores/mysql/log_walk.py",
         old="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
         "return Step.CUT\n",
         new="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
         "return Step.PROGRESS\n",
-        tests=(*_STATEMENT_TESTS, "tests/unit/publisher/sources/mysql/test_reader.py"),
+        tests=(*_STATEMENT_TESTS, "tests/unit/datastores/mysql/test_reader.py"),
         promise="a flow that skips one statement passes no other one",
     ),
     Fault(
@@ -59,7 +59,7 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="case-of-a-table-ignored",
-        file="publisher/sources/mysql/catalog.py",
+        file="datastores/mysql/catalog.py",
         old="            found = self._folded.get(_folded(name), name)\n",
         new="            found = name\n",
         tests=_STATEMENT_TESTS,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from publisher.sources.memory.changes import Change
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables
 from spark_replay.archive.store import open_store
 from spark_replay.baseline.baseline import write_baseline
 from spark_replay.baseline.log_archives import Pace
@@ -26,6 +25,7 @@ from tests.support.seed import SEED
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.ports.changes import Change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

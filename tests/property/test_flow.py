@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
-from publisher.sources.memory.changes import Change
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from tests.support.seed import examples
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
+from wormhole.ports.changes import Change
 from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import parse_body
 from wormhole.wire.update import Batch

@@ -10,17 +10,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.sources.encode.piece import HASHED
-from publisher.sources.mysql.decode import stops
-from publisher.sources.mysql.decode.columns import Columns
-from publisher.sources.mysql.decode.table_map import Layout, parse_table_map
+from datastores.common.encode.piece import HASHED
+from datastores.mysql.decode import stops
+from datastores.mysql.decode.columns import Columns
+from datastores.mysql.decode.table_map import Layout, parse_table_map
 from tests.support import hot
 from tests.support import mysql_events as build
 from wormhole.model.errors import DecodeError
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, encode_row, entry, values_of
 
-NAME = "publisher.sources.mysql.decode"
+NAME = "datastores.mysql.decode"
 ENCODER = f"{NAME}.encoder"
 
 

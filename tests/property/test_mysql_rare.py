@@ -12,13 +12,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
-from publisher.sources.mysql.decode.json_diff import apply_diffs
-from publisher.sources.mysql.decode.statement import Kind, classify
+from datastores.mysql.decode.gtid import GtidSet, MariaPosition
+from datastores.mysql.decode.json_diff import apply_diffs
+from datastores.mysql.decode.statement import Kind, classify
 from tests.support import hot
 from tests.support.mysql_json import Document, Opaque, binary, diff, text
 
-JSON = "publisher.sources.mysql.decode.json_text"
+JSON = "datastores.mysql.decode.json_text"
 
 
 def both(name: str) -> list[ModuleType]:

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datastores.memory.source import MemorySource
 from publisher.relay import filler, recorder
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
-from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import until
 from wormhole.model.errors import PositionPurged
 from wormhole.model.position import Datamarker

@@ -10,7 +10,7 @@ from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.sources.rocksdb.decode.log_format import Frames, frame
+from datastores.rocksdb.decode.log_format import Frames, frame
 from tests.support import hot
 from tests.support.rocksdb_wal import BLOCK, WalWriter, batch, delete, put, string, varint
 from wormhole.model.errors import DecodeError
@@ -18,9 +18,9 @@ from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row, entry
 
-FRAMING = "publisher.sources.rocksdb.decode.log_format"
-BATCHES = "publisher.sources.rocksdb.decode.write_batch"
-RUNS = "publisher.sources.encode.runs"
+FRAMING = "datastores.rocksdb.decode.log_format"
+BATCHES = "datastores.rocksdb.decode.write_batch"
+RUNS = "datastores.common.encode.runs"
 
 
 def both(name: str) -> list[ModuleType]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from caravan import patience as patience_module
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow, CaravanFlowState
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from subscriber_sdk.testing.clock import FakeTimeLoop
 from tests.support.seed import examples
 from wormhole.filters import Filter

@@ -22,7 +22,7 @@ from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.caravan import Caravan
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlowState, Piece
-from publisher.sources.memory.tables import key_order
+from datastores.memory.tables import key_order
 from tests.support.random_tables import IDS, TABLES, Key, RandomTables
 from tests.support.rows_received import NEVER_SENT, UNKNOWN, Receiver
 from wormhole.filters import Filter

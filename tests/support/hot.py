@@ -1,6 +1,6 @@
 """Both forms of a hot module: the ``.py`` as it stands, and what was compiled from it.
 
-A test module says ``varint = hot_module("publisher.sources.mysql.decode.varint")`` and every test that takes ``varint``
+A test module says ``varint = hot_module("datastores.mysql.decode.varint")`` and every test that takes ``varint``
 runs once per form. Differential tests take the modules themselves with `interpreted` and `compiled`.
 """
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pymysql.err import OperationalError
 
+from datastores.memory.source import MemorySource
 from publisher.sources import open_source
-from publisher.sources.memory.source import MemorySource
 from tests.support.databases import DatabaseServer, purge
 from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import psycopg
 import pymysql
 
-from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
+from datastores.postgres.decode.kinds import SESSION_SETTINGS
 from tests.support.databases import DatabaseServer
 from tests.support.mysql_types import NULL, Shown, double, of_flavour
 from tests.support.postgres_scene import PostgresScene

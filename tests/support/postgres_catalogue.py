@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from publisher.sources.postgres.existing_rows.keys import PLAIN
+from datastores.postgres.existing_rows.keys import PLAIN
 
 __all__ = ["answer", "column", "part"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import psycopg
 
-from publisher.sources.encode.piece import Piece
-from publisher.sources.postgres.decode import encoder as compiled
-from publisher.sources.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
-from publisher.sources.postgres.decode.kinds import SESSION_SETTINGS
-from publisher.sources.postgres.decode.messages import Relation
-from publisher.sources.postgres.decode.tables import FindKey, FindLoggedKeys, Tables
-from publisher.sources.postgres.opening import MESSAGES_SINCE
+from datastores.common.encode.piece import Piece
+from datastores.postgres.decode import encoder as compiled
+from datastores.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey
+from datastores.postgres.decode.kinds import SESSION_SETTINGS
+from datastores.postgres.decode.messages import Relation
+from datastores.postgres.decode.tables import FindKey, FindLoggedKeys, Tables
+from datastores.postgres.opening import MESSAGES_SINCE
 from tests.support.postgres_messages import log_data
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.schema import Schema

@@ -9,8 +9,8 @@ from typing import Final
 
 import psycopg
 
-from publisher.sources.postgres import slots
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres import slots
+from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.position import Datamarker

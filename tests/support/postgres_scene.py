@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from publisher.sources.postgres import slots
-from publisher.sources.postgres.existing_rows.source import PostgresTables
-from publisher.sources.postgres.source import PostgresSource
+from datastores.postgres import slots
+from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer
 from tests.support.table_scene import Scene

@@ -15,7 +15,7 @@ def status(log: str) -> admin_pb2.PublisherStatus:
         copy="main",
         log=log,
         version="0.1.0",
-        compiled=["publisher.sources.mysql.decode.x"],
+        compiled=["datastores.mysql.decode.x"],
         uptime_s=2.5,
         host="db-host",
         pid=77,

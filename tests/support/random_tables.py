@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from publisher.sources.memory.changes import Change
-from publisher.sources.memory.changes import Key as ChangeKey
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Column
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.ports.changes import Change
+from wormhole.ports.changes import Key as ChangeKey
 from wormhole.wire.rows import encode_key
 
 Key = tuple[Value, ...]

@@ -6,9 +6,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from datastores.memory.source import MemorySource
 from publisher.relay.files import RelayFiles
 from publisher.relay.settings import RelayIdentity
-from publisher.sources.memory.source import MemorySource
 from tests.support.relay_disk import FakeDisk
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment

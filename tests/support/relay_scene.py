@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from datastores.memory.source import MemorySource
 from publisher.relay.reader import RelayedReader
 from publisher.relay.settings import RelaySettings
 from publisher.relay.source import RelayedSource
-from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import until
 from tests.support.relay_disk import FakeDisk
 from tests.support.relayed_harness import CACHE, IDENTITY

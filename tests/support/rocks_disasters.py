@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from publisher.sources.rocksdb.source import RocksSource
+from datastores.rocksdb.source import RocksSource
 from publisher.sources.supervised import SupervisedSource
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from publisher.sources.rocksdb.doctor import check
-from publisher.sources.rocksdb.source import RocksSource
+from datastores.rocksdb.doctor import check
+from datastores.rocksdb.source import RocksSource
 from tests.support.rocks_java import JavaStore, Operation, Options, RefusedError
 from tests.support.rocksdb_wal import batch, string, varint
 from wormhole.model.findings import Severity

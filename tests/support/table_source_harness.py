@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from datastores.memory.tables import MemoryTables
+from datastores.mysql.existing_rows.source import MySqlTables
+from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.lsn import format_delivered
+from datastores.rocksdb.existing_rows import RocksTables
 from examples.demo.database_server import DatabaseServer
-from publisher.sources.memory.tables import MemoryTables
-from publisher.sources.mysql.existing_rows.source import MySqlTables
-from publisher.sources.postgres.existing_rows.source import PostgresTables
-from publisher.sources.postgres.lsn import format_delivered
-from publisher.sources.rocksdb.existing_rows import RocksTables
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import DATABASE, PostgresHarness
 from tests.support.postgres_server import PostgresServer

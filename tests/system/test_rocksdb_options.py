@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.rocksdb.doctor import check
-from publisher.sources.rocksdb.existing_rows import RocksTables
-from publisher.sources.rocksdb.source import RocksSource
+from datastores.rocksdb.doctor import check
+from datastores.rocksdb.existing_rows import RocksTables
+from datastores.rocksdb.source import RocksSource
 from tests.support.rocks_java import JavaStore, Options
 from tests.support.rocks_options import Life
 from tests.support.rocksdb_wal import batch, string, varint

@@ -13,7 +13,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from publisher.sources.mysql.decode import events
+from datastores.mysql.decode import events
 from subscriber_sdk import Datamarker, Subscriber, Update, serve
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.eventually import eventually

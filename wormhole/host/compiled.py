@@ -14,7 +14,7 @@ __all__ = ["compiled_modules", "hot_modules", "warn_interpreted"]
 _log = logging.getLogger(__name__)
 
 _SHOWN: Final = 3
-_PACKAGES = ("publisher", "spark_replay", "wormhole")
+_PACKAGES = ("datastores", "spark_replay", "wormhole")
 
 
 @cache

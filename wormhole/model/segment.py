@@ -1,6 +1,6 @@
 """What a source returns: a contiguous piece of log, decoded and encoded for the wire.
 
-The one type on the edge between ``publisher/sources`` and ``caravan``. A segment holds, for each shard that the piece
+The one type on the edge between ``datastores`` and ``caravan``. A segment holds, for each shard that the piece
 touches, a :class:`Run` of encoded updates; the bytes are encoded once and shared by every flow, the change buffer and
 the archive.
 """

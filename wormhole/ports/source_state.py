@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-__all__ = ["SourceState"]
+__all__ = ["HISTORIES", "SourceState"]
+
+HISTORIES: Final = "histories"
+"""The document with the incarnations of the log: the one that copies of the log have in common."""
 
 
 class SourceState(Protocol):

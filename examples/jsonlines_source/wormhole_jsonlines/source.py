@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from publisher.sources.by_time import begins_later
-from publisher.sources.memory.changes import Change, ChangeEncoder
 from wormhole.model.errors import Diverged, PositionError, PositionPurged
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
+from wormhole.ports.changes import Change, ChangeEncoder
 from wormhole.ports.log_source import SourceStatus
+from wormhole.ports.log_times import begins_later
 from wormhole.wire.runs import RunsBuilder
 from wormhole_jsonlines.lines import File, Line
 

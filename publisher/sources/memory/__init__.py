@@ -1,1 +1,1 @@
-"""A log in memory, for tests and for the test kit."""
+"""The former place of `wormhole.ports.changes`; see there."""

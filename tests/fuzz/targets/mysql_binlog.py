@@ -9,10 +9,10 @@ import random
 from types import ModuleType
 from typing import Any
 
-from publisher.sources.mysql.decode import stops
-from publisher.sources.mysql.decode.encoder import Encoder
-from publisher.sources.mysql.decode.large_event import Body
-from publisher.sources.mysql.decode.table_map import Layout, parse_table_map
+from datastores.mysql.decode import stops
+from datastores.mysql.decode.encoder import Encoder
+from datastores.mysql.decode.large_event import Body
+from datastores.mysql.decode.table_map import Layout, parse_table_map
 from tests.fuzz.record import CORPUS
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
@@ -152,7 +152,7 @@ def _decode_map(module: ModuleType, data: bytes) -> str:
 TARGETS = [
     Target(
         "mysql.encoder",
-        "publisher.sources.mysql.decode.encoder",
+        "datastores.mysql.decode.encoder",
         _decode_stream,
         _make_stream,
         (DecodeError,),
@@ -160,7 +160,7 @@ TARGETS = [
     ),
     Target(
         "mysql.recorded",
-        "publisher.sources.mysql.decode.encoder",
+        "datastores.mysql.decode.encoder",
         _decode_stream,
         _make_recorded,
         (DecodeError,),
@@ -168,11 +168,11 @@ TARGETS = [
     ),
     Target(
         "mysql.row_stream",
-        "publisher.sources.mysql.decode.row_stream",
+        "datastores.mysql.decode.row_stream",
         _decode_rows,
         _make_rows,
         (DecodeError,),
         _observe_stream,
     ),
-    Target("mysql.table_map", "publisher.sources.mysql.decode.table_map", _decode_map, _make_map, (DecodeError,)),
+    Target("mysql.table_map", "datastores.mysql.decode.table_map", _decode_map, _make_map, (DecodeError,)),
 ]

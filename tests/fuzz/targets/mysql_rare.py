@@ -12,12 +12,12 @@ from typing import Any
 
 import zstandard
 
-from publisher.sources.mysql.decode.large_event import Body
+from datastores.mysql.decode.large_event import Body
 from tests.fuzz.target import Target
 from tests.support.mysql_json import Document, Opaque, binary, diff, text
 from wormhole.model.errors import DecodeError, PositionError
 
-_PACKAGE = "publisher.sources.mysql.decode"
+_PACKAGE = "datastores.mysql.decode"
 _UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _LIMIT = 1 << 20
 

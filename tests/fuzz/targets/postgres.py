@@ -6,8 +6,8 @@ import random
 from types import ModuleType
 from typing import Any
 
-from publisher.sources.postgres.decode.messages import Relation, RelationColumn, TypeName
-from publisher.sources.postgres.decode.tables import Tables
+from datastores.postgres.decode.messages import Relation, RelationColumn, TypeName
+from datastores.postgres.decode.tables import Tables
 from tests.fuzz.target import Target
 from tests.support import postgres_messages as build
 from tests.support.postgres_changes import changes_of
@@ -103,8 +103,8 @@ def _decode_copy(module: ModuleType, data: bytes) -> object:
     return taken, rows.size, found
 
 
-_DECODE = "publisher.sources.postgres.decode.encoder"
-_COPY = "publisher.sources.postgres.existing_rows.copied_rows"
+_DECODE = "datastores.postgres.decode.encoder"
+_COPY = "datastores.postgres.existing_rows.copied_rows"
 TARGETS = [
     Target("postgres.encoder", _DECODE, _decode, _make, (DecodeError,), _observe),
     Target("postgres.copied_rows", _COPY, _decode_copy, _make_copy, (DecodeError,)),

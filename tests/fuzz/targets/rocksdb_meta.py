@@ -67,7 +67,7 @@ def _decode_options(module: ModuleType, data: bytes) -> str:
 TARGETS = [
     Target(
         name="rocksdb-manifest",
-        module="publisher.sources.rocksdb.decode.manifest",
+        module="datastores.rocksdb.decode.manifest",
         decode=_decode_manifest,
         make=_make_manifest,
         allowed=(DecodeError,),
@@ -75,7 +75,7 @@ TARGETS = [
     ),
     Target(
         name="rocksdb-version-edit",
-        module="publisher.sources.rocksdb.decode.manifest",
+        module="datastores.rocksdb.decode.manifest",
         decode=_decode_edit,
         make=_make_edit,
         allowed=(DecodeError,),
@@ -83,7 +83,7 @@ TARGETS = [
     ),
     Target(
         name="rocksdb-options",
-        module="publisher.sources.rocksdb.decode.options",
+        module="datastores.rocksdb.decode.options",
         decode=_decode_options,
         make=_make_options,
         allowed=(DecodeError,),

@@ -75,7 +75,7 @@ def _decode_log(module: ModuleType, data: bytes) -> object:
 TARGETS = [
     Target(
         "rocksdb.write_batch",
-        "publisher.sources.rocksdb.decode.write_batch",
+        "datastores.rocksdb.decode.write_batch",
         _decode_batch,
         _make_batch,
         (DecodeError, _RefusedError),
@@ -83,7 +83,7 @@ TARGETS = [
     ),
     Target(
         "rocksdb.log_format",
-        "publisher.sources.rocksdb.decode.log_format",
+        "datastores.rocksdb.decode.log_format",
         _decode_log,
         _make_log,
         (_RefusedError,),

@@ -9,10 +9,10 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from publisher.sources.state_file import read_state
 from tests.system.harness.copied_stores import Postgres
 from tests.system.harness.scene import FLOW, Scene, copy_folder, state_of
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.host.state_file import read_state
 
 _GARBAGE: Final = b"\x00\xffgarbage\xff" * 64
 _FILES: Final = ("markers.sqlite", "markers.sqlite-wal", "markers.sqlite-shm")

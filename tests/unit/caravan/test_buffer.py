@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from caravan.buffer import Begun, ChangeBuffer, Entry, first_wanted, undone
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from wormhole.filters import Filter, Projection
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.model.position import Datamarker, LogPosition

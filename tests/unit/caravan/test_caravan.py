@@ -16,7 +16,7 @@ from caravan import caravan as module
 from caravan.caravan import Caravan
 from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.rate import RateCap
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from tests.support.eventually import patience
 from wormhole.filters import Filter
 from wormhole.model.errors import SourceUnavailable

@@ -19,7 +19,7 @@ from caravan import fleet as fleet_module
 from caravan.caravan import Caravan
 from caravan.fleet import CaravanEventKind, Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow, CaravanFlowState
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from tests.support.eventually import PATIENCE_S, patience
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock

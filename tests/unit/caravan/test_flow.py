@@ -8,7 +8,7 @@ import pytest
 
 from caravan.buffer import ChangeBuffer, Entry
 from caravan.flow import CaravanFlow, CaravanFlowState
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
 from wormhole.filters import Filter, Projection

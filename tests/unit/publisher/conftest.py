@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from caravan.backfill.boundaries import MemoryBoundaries
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables
 from publisher.flows.applications import Served
 from publisher.flows.candidacy import Candidacy, Candidate
 from publisher.flows.known_flows import KnownFlows
 from publisher.flows.ownership import Ownership
 from publisher.publisher import Publisher
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from tests.support.clocks import FAST, fast_clock
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber

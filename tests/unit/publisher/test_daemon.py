@@ -178,7 +178,7 @@ async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answer
         async with patience():
             admin = await serves
         assert (await asyncio.to_thread(admin_service.describe, admin)).log == "db1"
-        assert warned == ["publisher"]
+        assert warned == ["datastores"]
         http = read_ready(ready_path(state, *LOG))
         assert http is not None
         assert "the log cannot be opened: there is no directory" in await readyz(http.http)

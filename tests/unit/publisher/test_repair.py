@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables
 from publisher.flows.backfills import Backfills
 from publisher.operate.control import Control
 from publisher.publisher import Publisher
@@ -17,9 +19,6 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.relay.lost_key_files import LostKeyFiles
 from publisher.relay.settings import RelayIdentity
-from publisher.sources.memory.changes import Change
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables
 from tests.support.copying_subscriber import running_copy
 from tests.support.eventually import eventually
 from tests.support.halting_copy import HaltingCopy
@@ -33,6 +32,7 @@ from wormhole.model.position import LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
+from wormhole.ports.changes import Change
 from wormhole.ports.marker_store import BackfillControl
 from wormhole.wire.v1 import admin_pb2
 

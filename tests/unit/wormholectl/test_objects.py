@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.mysql.datastore import MySqlDatastore
+from datastores.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
 from tests.unit.wormholectl.init.test_commands import Terminal
 from wormhole.model.errors import SourceUnavailable

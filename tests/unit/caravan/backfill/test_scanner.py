@@ -16,8 +16,8 @@ from caravan.backfill.progress import BackfillRequest, Unconfirmed
 from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import Piece
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables, key_order
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables, key_order
 from tests.support.eventually import patience, until
 from tests.support.rows_received import Copy, Receiver
 from wormhole.filters import Filter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from datastores.memory.source import MemorySource
 from publisher.flows.log_watch import Headroom, Lag, LogWatch
-from publisher.sources.memory.source import MemorySource
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding

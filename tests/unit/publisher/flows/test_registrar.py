@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from datastores.memory.source import MemorySource
 from publisher.flows.known_flows import FormerHolder, KnownFlows
 from publisher.flows.registrar import Beginning, Registrar, begin_of_unknown
 from publisher.publisher import Publisher
-from publisher.sources.memory.source import MemorySource
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from tests.support.clocks import ScriptedClock
 from tests.support.eventually import PATIENCE_S, eventually

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from caravan.fleet import Fleet, FleetEvents, Limits
+from datastores.memory.source import MemorySource
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
-from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
 from wormhole.model.sharding import Sharding
 from wormhole.push.connection import Traffic

@@ -12,10 +12,10 @@ import pytest
 
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow
+from datastores.memory.source import MemorySource
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
-from publisher.sources.memory.source import MemorySource
 from subscriber_sdk import Subscriber, Update, serve
 from tests.support.eventually import eventually
 from tests.support.ports import free_port

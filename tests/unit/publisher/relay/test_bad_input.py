@@ -31,9 +31,9 @@ from typing import Final
 
 import pytest
 
+from datastores.memory.source import MemorySource
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
-from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import until
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.position import Datamarker

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from datastores.memory.source import MemorySource
 from publisher.relay.cursor import Cursor, Gone
 from publisher.relay.disk import DISK
 from publisher.relay.files import NotAdjoiningError, RelayFiles
 from publisher.relay.settings import RelayIdentity
-from publisher.sources.memory.source import MemorySource
 from tests.support.relay_disk import FakeDisk
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker

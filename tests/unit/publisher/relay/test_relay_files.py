@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from datastores.memory.source import MemorySource
 from publisher.relay.cursor import Cursor, Gone
 from publisher.relay.files import NotAdjoiningError, RelayFiles
 from publisher.relay.settings import RelayIdentity
-from publisher.sources.memory.source import MemorySource
 from wormhole.model.errors import UsageError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from datastores.memory.source import MemorySource
 from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
-from publisher.sources.memory.source import MemorySource
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from datastores.memory.source import MemorySource
 from publisher.relay.reader import RelayedReader
 from publisher.relay.source import RelayedSource
-from publisher.sources.memory.source import MemorySource
 from publisher.sources.supervised import SupervisedSource
 from scripts.prepare import ROOT
 from wormhole.model.errors import SourceUnavailable, UsageError

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.high_water import HighWater
-from publisher.sources.kept_state import HISTORIES
-from publisher.sources.mysql.incarnations import Incarnations
-from publisher.sources.mysql.server_state import ServerState
+from datastores.common.high_water import HighWater
+from datastores.mysql.incarnations import Incarnations
+from datastores.mysql.server_state import ServerState
 from publisher.stores import source_state
 from publisher.stores.markers import ZooKeeperMarkerStore
 from publisher.stores.source_state import InheritedState, ZooKeeperSourceState, copies_of
@@ -344,7 +343,6 @@ def test_a_note_that_is_no_turn_is_none(groups: Groups) -> None:
 
 
 def test_the_documents_are_called_as_the_sources_call_them(tmp_path: Path) -> None:
-    assert source_state._HISTORIES == HISTORIES
     shared = HostsState()
     HighWater(tmp_path / "read.bin", shared)
     assert shared.documents.keys() == {source_state._READ}

@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.sources.memory.changes import Change
-from publisher.sources.memory.source import MemorySource
-from publisher.sources.memory.tables import MemoryTables
+from datastores.memory.source import MemorySource
+from datastores.memory.tables import MemoryTables
 from spark_replay.archive.manifest import KnownLoss, Manifest
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.baseline import baseline
@@ -26,6 +25,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
+from wormhole.ports.changes import Change
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 TABLE = "shop.orders"

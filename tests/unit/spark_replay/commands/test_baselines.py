@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.mysql.existing_rows.server import Server
-from publisher.sources.mysql.existing_rows.snapshot import MariaSnapshots
-from publisher.sources.mysql.existing_rows.source import MySqlTables
+from datastores.mysql.existing_rows.server import Server
+from datastores.mysql.existing_rows.snapshot import MariaSnapshots
+from datastores.mysql.existing_rows.source import MySqlTables
 from publisher.stores.markers import ZooKeeperMarkerStore, open_store
 from spark_replay.archive.choice import Archived
 from spark_replay.commands.baselines import OpenTables, table_logs

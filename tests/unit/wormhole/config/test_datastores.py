@@ -127,15 +127,15 @@ def test_nothing_that_tails_is_imported_to_check_a_configuration() -> None:
         "import sys\n"
         "from wormhole.config import parse\n"
         "parse('version = 1\\n[datasets.s.copies.m.logs.d]\\nsource = \"mysql://u@h\"', 'x.toml')\n"
-        "print(*sorted(m for m in sys.modules if m.startswith(('publisher', 'pymysql'))))"
+        "print(*sorted(m for m in sys.modules if m.startswith(('datastores', 'publisher', 'pymysql'))))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert found == [
-        "publisher",
-        "publisher.sources",
-        "publisher.sources.mysql",
-        "publisher.sources.mysql.datastore",
-        "publisher.sources.mysql.file_names",
-        "publisher.sources.mysql.server_url",
-        "publisher.sources.url_parts",
+        "datastores",
+        "datastores.common",
+        "datastores.common.url_parts",
+        "datastores.mysql",
+        "datastores.mysql.datastore",
+        "datastores.mysql.file_names",
+        "datastores.mysql.server_url",
     ]

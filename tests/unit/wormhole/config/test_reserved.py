@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from publisher.sources.postgres.datastore import PostgresDatastore
+from datastores.postgres.datastore import PostgresDatastore
 from wormhole.config import parse
 from wormhole.config.datastores import datastore
 from wormhole.model.errors import ConfigError, UsageError

@@ -14,7 +14,7 @@ from wormhole.host.compiled import compiled_modules, hot_modules, warn_interpret
 
 
 def test_a_module_with_c_types_beside_it_is_hot() -> None:
-    assert {"wormhole.wire.tally", "publisher.sources.rocksdb.decode.write_batch"} <= set(hot_modules())
+    assert {"wormhole.wire.tally", "datastores.rocksdb.decode.write_batch"} <= set(hot_modules())
     for name in hot_modules():
         assert Path(str(importlib.import_module(name).__file__)).with_name(f"{name.rpartition('.')[2]}.pxd").exists()
 
@@ -29,7 +29,7 @@ def warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, p
     """What is logged for publishers where the first ``without`` modules of ``package`` are not compiled."""
     names = [name for name in hot_modules() if name.startswith(package)]
     monkeypatch.setattr(compiled, "compiled_modules", lambda: set(hot_modules()) - set(names[:without]))
-    warn_interpreted.__wrapped__("publisher")
+    warn_interpreted.__wrapped__("datastores")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     return record.getMessage()
@@ -38,8 +38,8 @@ def warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, p
 def test_without_compiled_modules_it_says_which_how_much_slower_and_what_to_install(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    message = warning(monkeypatch, caplog, "publisher", 99)
-    decoders = [name for name in hot_modules() if name.startswith("publisher")]
+    message = warning(monkeypatch, caplog, "datastores", 99)
+    decoders = [name for name in hot_modules() if name.startswith("datastores")]
     assert message.startswith(", ".join(decoders[:3]))
     assert f" and {len(decoders) - 3} more run interpreted" in message
     assert "5 to 70 times as much processor time" in message
@@ -58,5 +58,5 @@ def test_nothing_is_logged_about_modules_of_another_package(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(compiled, "compiled_modules", lambda: set(hot_modules()) - {"spark_replay.archive.kernel"})
-    warn_interpreted.__wrapped__("publisher")
+    warn_interpreted.__wrapped__("datastores")
     assert caplog.records == []

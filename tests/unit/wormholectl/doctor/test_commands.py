@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.mysql import doctor as mysql_doctor
-from publisher.sources.mysql.address import Address
-from publisher.sources.mysql.datastore import MySqlDatastore
-from publisher.sources.rocksdb import doctor as rocksdb_doctor
+from datastores.mysql import doctor as mysql_doctor
+from datastores.mysql.address import Address
+from datastores.mysql.datastore import MySqlDatastore
+from datastores.rocksdb import doctor as rocksdb_doctor
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from wormhole.model.findings import Finding, Report, Severity

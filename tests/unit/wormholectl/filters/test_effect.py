@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from wormhole.filters import Filter
 from wormhole.model.errors import ConfigError, FilterError, UnknownApplication, UsageError
 from wormhole.model.values import Op

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import pytest
 
-from publisher.sources.mysql.datastore import MySqlDatastore
+from datastores.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
 from tests.support.ports import free_port
 from wormhole.config.datastores import datastore

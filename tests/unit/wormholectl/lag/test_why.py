@@ -39,7 +39,7 @@ def flow(**fields: Any) -> admin_pb2.FlowStatus:
 
 def publisher(**fields: Any) -> admin_pb2.PublisherStatus:
     usual: dict[str, Any] = {
-        "compiled": ["publisher.sources.mysql.decode.x"],
+        "compiled": ["datastores.mysql.decode.x"],
         "coordination": "connected",
         "log_end": at(90_000),
         "limits": admin_pb2.CaravanLimits(caravans=4),

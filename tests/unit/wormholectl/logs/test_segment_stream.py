@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment

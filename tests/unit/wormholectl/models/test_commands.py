@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.mysql.datastore import MySqlDatastore
+from datastores.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.postgres import doctor as postgres_doctor
-from publisher.sources.postgres.address import Address
+from datastores.postgres import doctor as postgres_doctor
+from datastores.postgres.address import Address
 from tests.support.command_line import run
 from wormhole.config import parse, relay_of
 from wormhole.config.datastores import datastore

@@ -59,7 +59,7 @@ def test_for_programs_the_publisher_is_named_beside_its_status(capsys: pytest.Ca
             "host": "db-host",
             "pid": 77,
             "version": "0.1.0",
-            "compiled": ["publisher.sources.mysql.decode.x"],
+            "compiled": ["datastores.mysql.decode.x"],
             "uptime_s": 2.5,
             "coordination": "connected",
             "log_end": "1/2/30",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from tests.support.command_line import run
 from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.loss import LogGap, LossKind

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from publisher.sources.memory import source as memory
+from datastores.memory import source as memory
 from wormhole.config.datastores import datastore
 from wormhole.filters import Filter
 from wormhole.model.errors import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from tests.support.log_source_harness import MemoryHarness
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding

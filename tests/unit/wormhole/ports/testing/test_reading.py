@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.sources.memory.source import MemorySource
+from datastores.memory.source import MemorySource
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.sources.memory.tables import MemoryTables
+from datastores.memory.tables import MemoryTables
 from tests.support.table_source_harness import MemoryTablesHarness
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding

@@ -1,0 +1,74 @@
+"""The documents in which a source keeps what it knows of the servers behind its log, and the errors about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wormhole.host.state_file import FolderState
+from wormhole.model.errors import Retryable, SourceUnavailable, WormholeError
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.source_state import HISTORIES, SourceState
+
+__all__ = ["keep", "load", "load_incarnations", "not_ours", "state_of"]
+
+
+def state_of(options: SourceOptions, folder: Path) -> SourceState:
+    """Where the source has them: in its own folder ``folder``, or where several hosts find them."""
+    return FolderState(folder) if options.state is None else options.state
+
+
+def load(state: SourceState, name: str) -> dict[str, Any]:
+    """A document; empty where there is none. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    try:
+        return state.read(name)
+    except OSError as error:
+        raise SourceUnavailable(
+            f"{name}.json cannot be read in {state}: {error.strerror}",
+            hint="let the publisher's user read its state_dir; it is tried again",
+        ) from error
+    except WormholeError as error:
+        raise SourceUnavailable(
+            f"what is known of the log's servers cannot be read ({name}): {error.message}", hint=error.hint
+        ) from error
+
+
+def load_incarnations(state: SourceState, **fields: type) -> list[dict[str, Any]]:
+    """The incarnations of the histories, oldest first: each has a ``number`` and ``fields`` of these types.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable`, also for a document that no source wrote.
+    """
+    found, wanted = load(state, HISTORIES).get("incarnations", []), {"number": int, **fields}
+    if not isinstance(found, list) or not all(
+        isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in wanted.items()) for one in found
+    ):
+        raise not_ours(state, HISTORIES)
+    return found
+
+
+def not_ours(state: SourceState, name: str) -> SourceUnavailable:
+    """The error for a document that no source wrote."""
+    return SourceUnavailable(
+        f"{name}.json in {state} holds nothing that a publisher wrote",
+        hint="restore it from a backup, or delete it: the source then finds out anew which server it reads, and holds "
+        "flows whose datamarkers it cannot prove",
+    )
+
+
+def keep(state: SourceState, name: str, content: dict[str, Any]) -> None:
+    """Replace a document. Raises :class:`~wormhole.model.errors.SourceUnavailable`, and what else the state raises that
+    passes by itself.
+    """
+    try:
+        state.write(name, content)
+    except OSError as error:
+        raise SourceUnavailable(
+            f"{name}.json cannot be written in {state}: {error.strerror}",
+            hint="make space in the publisher's state_dir",
+        ) from error
+    except Retryable:
+        raise
+    except WormholeError as error:
+        raise SourceUnavailable(
+            f"what is known of the log's servers cannot be written ({name}): {error.message}", hint=error.hint
+        ) from error

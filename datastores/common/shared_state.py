@@ -1,0 +1,50 @@
+"""What a source knows of the servers behind its log, where publishers of several hosts may own the log.
+
+Which incarnation is which history of which server then means the same for each, and a datamarker that one of them
+stored is found again by the next. The documents are empty when the first of them opens the log: what the folder of that
+one knows is taken over then, for an earlier release kept it there.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from datastores.common.high_water import HighWater
+from datastores.common.kept_state import keep, load, state_of
+from wormhole.host.state_file import FolderState
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.source_state import HISTORIES, SourceState
+
+__all__ = ["open_state"]
+
+_log = logging.getLogger(__name__)
+
+
+def open_state(options: SourceOptions, folder: Path, *names: str) -> tuple[SourceState, HighWater]:
+    """Where the source keeps its documents, and how far the log was read. ``folder``: its own; ``names``: of its
+    documents beside the histories.
+
+    Raises as :func:`~datastores.common.kept_state.load` and :func:`~datastores.common.kept_state.keep`.
+    """
+    state = state_of(options, folder)
+    path = folder / "read.bin"
+    if options.state is not None and not load(state, HISTORIES):
+        _take_over(state, folder, path, names)
+    return state, HighWater(path, options.state)
+
+
+def _take_over(shared: SourceState, folder: Path, path: Path, names: tuple[str, ...]) -> None:
+    own = FolderState(folder)
+    histories = load(own, HISTORIES)
+    if not histories:
+        return
+    _log.warning(
+        "what %s knows of the log's servers is taken over: it counts for every host that may own the log from now on. "
+        "Next: nothing, if this host served the log last",
+        folder,
+    )
+    HighWater(path).copy_to(shared)
+    for name in names:
+        keep(shared, name, load(own, name))
+    keep(shared, HISTORIES, histories)  # last: what ends before that is done again

@@ -1,0 +1,1 @@
+"""A log in memory, for tests and for the test kit."""

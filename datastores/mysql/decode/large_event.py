@@ -1,0 +1,79 @@
+"""Events that are too large to be held in memory: a header, and a body that is read once, forward."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from datastores.mysql.decode.events import HEADER
+from wormhole.model.errors import DecodeError
+
+__all__ = ["Body", "LargeEvent", "with_length"]
+
+_PIECE: Final = 256 << 10
+_LENGTH_AT: Final = 9
+
+
+class Body:
+    """What is left of an event to be read. ``left``: bytes of it.
+
+    ``read`` returns up to as many bytes as it is asked for, and none at its end. Raises :class:`DecodeError` where the
+    bytes end early.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], left: int) -> None:
+        self.left = left
+        self._read = read
+        self._ahead = b""
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes; none at the end."""
+        size = min(size, self.left)
+        if not size:
+            return b""
+        if self._ahead:
+            piece, self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            piece = self._read(size)
+            if not piece:
+                raise DecodeError(f"the data end {self.left} bytes before the event does")
+        self.left -= len(piece)
+        return piece
+
+    def take(self, size: int) -> bytes:
+        """The next ``size`` bytes, or as many as are left."""
+        size = min(size, self.left)
+        piece = self.read(size)
+        if len(piece) == size:
+            return piece
+        parts = [piece]
+        missing = size - len(piece)
+        while missing:
+            parts.append(self.read(min(missing, _PIECE)))
+            missing -= len(parts[-1])
+        return b"".join(parts)
+
+    def back(self, data: bytes) -> None:
+        """These bytes, which were read last, are read again."""
+        self._ahead = data + self._ahead
+        self.left += len(data)
+
+    def skip(self, size: int) -> None:
+        """Pass over ``size`` bytes."""
+        while size > 0:
+            size -= len(self.read(min(size, _PIECE)))
+
+
+@dataclass(slots=True)
+class LargeEvent:
+    """``body``: what follows on the ``header``, without the checksum."""
+
+    header: bytes
+    body: Body
+
+
+def with_length(header: bytes, body: int) -> bytes:
+    """The header of an event of ``body`` bytes behind it."""
+    return header[:_LENGTH_AT] + struct.pack("<I", (HEADER + body) & 0xFFFFFFFF) + header[_LENGTH_AT + 4 :]

@@ -1,0 +1,578 @@
+"""One row image, from the binlog's cells to the wire's values. Hot: compiled where possible.
+
+A cell becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``), so that whole
+images can be copied into an update, and a key's cells alone with another tag.
+
+    image := null bitmap (a bit for each present column, lowest first) cell of each present column that is not NULL
+
+Text that is not valid in its column's charset (a connection with ``character_set_client=binary`` can write such) goes
+as bytes: it could not be a string of the wire, and no byte of it is lost.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from typing import Final
+
+from datastores.common.encode.buffer import copy_into, grow
+from datastores.common.encode.wire_bytes import valid_utf8
+from datastores.mysql.decode.charsets import ERRORS, utf8_parts
+from datastores.mysql.decode.columns import Columns, uncompress
+from datastores.mysql.decode.dates_and_decimals import (
+    ROOM,
+    put_date,
+    put_datetime,
+    put_datetime2,
+    put_decimal,
+    put_time,
+    put_time2,
+    put_timestamp,
+)
+from datastores.mysql.decode.floats import Singles
+from datastores.mysql.decode.json_diff import apply_diffs
+from datastores.mysql.decode.json_text import json_text, print_json
+from datastores.mysql.decode.kinds import (
+    ASCII_SAFE,
+    BIT,
+    BYTES,
+    CODED,
+    COMPRESSED,
+    DATE,
+    DATETIME,
+    DATETIME2,
+    DECIMAL,
+    DOUBLE,
+    ENUM,
+    FLOAT,
+    HIDDEN,
+    INT,
+    JSON,
+    OLD,
+    PADDED,
+    TEXT,
+    TIME,
+    TIME2,
+    TIMESTAMP2,
+    UINT,
+    YEAR,
+)
+from datastores.mysql.decode.old_temporal import old_size, old_text
+from wormhole.model.errors import DecodeError
+
+__all__ = ["Image", "put_varint"]
+
+# Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
+_ENTRY_ROOM: Final = ROOM + 16
+_TEXT_AT: Final = 11  # bytes of two lengths and a tag at most
+
+# Tags of Value's fields.
+_V_BYTES: Final = 0x0A
+_V_TEXT: Final = 0x12
+_V_INT: Final = 0x18
+_V_UINT: Final = 0x20
+_V_DOUBLE: Final = 0x29
+_V_DECIMAL: Final = 0x3A
+_V_NULL: Final = 0x40
+_V_UNAVAILABLE: Final = 0x48
+
+_LIMIT: Final = (1 << 31) - 1
+_KEPT_ROOM: Final = 1 << 20
+_SLICED: Final = 1 << 16
+"""Bytes up to which a copy on the way does no harm."""
+_COPIED: Final = 256 if __file__.endswith(".py") else _SLICED
+"""Bytes up to which a loop is faster than a slice, which is an object with a copy of its own."""
+_KEPT_KEY: Final = 1 << 16
+"""A value of the key up to this size is kept, whatever the other values of its row take."""
+_PATCHED: Final = 1 << 20
+"""Bytes of a document up to which changes are applied to it, or a sixteenth of the limit: it becomes a tree of
+objects."""
+
+
+def _varint_size(n: int) -> int:
+    size = 1
+    while n > 0x7F:
+        n >>= 7
+        size += 1
+    return size
+
+
+def put_varint(out: bytearray, at: int, n: int) -> int:
+    """Write a varint of the wire; returns the place after it. The caller has made room."""
+    o = out
+    while n > 0x7F:
+        o[at] = n & 0x7F | 0x80
+        n >>= 7
+        at += 1
+    o[at] = n
+    return at + 1
+
+
+def _put_unavailable(out: bytearray, at: int) -> int:
+    o = out
+    o[at] = 2
+    o[at + 1] = _V_UNAVAILABLE
+    o[at + 2] = 1
+    return at + 3
+
+
+def _is_ascii(data: bytes, at: int, length: int) -> bool:
+    while length > _SLICED:
+        if not data[at : at + _SLICED].isascii():
+            return False
+        at += _SLICED
+        length -= _SLICED
+    if length > _COPIED:
+        return data[at : at + length].isascii()
+    p = data
+    bits = 0
+    for i in range(at, at + length):
+        bits |= p[i]
+    return bits < 0x80
+
+
+class Image:
+    """The last row image that was read, as entries one after the other.
+
+    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``, of which ``present[c]`` says whether the image has
+    it; it is ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``limit``: bytes that one value may
+    take, and ``most`` those that they may take together, but for the key's; ``too_large``: one that did not fit was
+    left out.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.most = limit
+        self.used = 0
+        self.absent = 0
+        self.too_large = False
+        self._room = 4096
+        self.out = bytearray(self._room)
+        self._singles = Singles()
+        self._capacity = 0
+        self._columns(64)
+
+    def _columns(self, count: int) -> None:
+        self._capacity = count
+        self._start_array = array("I", bytes(4 * (count + 1)))
+        self._json_start_array = array("q", bytes(8 * count))
+        self._json_end_array = array("q", bytes(8 * count))
+        self.present = bytearray(count)
+        self.starts = self._start_array
+        self._json_starts = self._json_start_array
+        self._json_ends = self._json_end_array
+
+    def read(
+        self,
+        data: bytes,
+        at: int,
+        end: int,
+        columns: Columns,
+        bits: bytes,
+        count: int,
+        tag: int,
+        before: Image | None,
+        source: bytes = b"",
+    ) -> int:
+        """Read the image at ``at``, whose entries get ``tag``; returns the place after it.
+
+        ``bits``: which columns are present, ``count`` of them. ``before``: the image before a change, given where this
+        one may hold changes of JSON documents instead of documents (PARTIAL_UPDATE_ROWS), with the ``source`` that it
+        was read from. Raises :class:`DecodeError` naming table, column and type.
+        """
+        if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or len(bits) * 8 < columns.count:
+            raise ValueError(f"row image {at}:{end} of {len(data)} bytes is out of range")
+        if columns.count > self._capacity:
+            self._columns(columns.count)
+        self.release()
+        p = data
+        b = bits
+        kinds = columns.kinds
+        metas = columns.metas
+        sizes = columns.sizes
+        starts = self.starts
+        here = self.present
+        self.absent = 0
+        self.too_large = False
+        changes = 0  # place of the bits that say which JSON columns hold changes, 0: none does
+        change = 0
+        if before is not None:
+            if at == end or p[at] > 1:
+                raise self._bad(columns, -1, "the options of the image after the change are not known")
+            at += 1
+            if p[at - 1]:
+                changes = at
+                at += (columns.json + 7) // 8
+        nulls = at
+        if at > end or (count + 7) // 8 > end - at:
+            raise self._bad(columns, -1, "the row is cut inside its null bits")
+        at += (count + 7) // 8
+        null = 0
+        used = 0
+        out = self.out
+        o = out
+        for c in range(columns.count):
+            starts[c] = used
+            if used + _ENTRY_ROOM > self._room:
+                self._grow(used, _ENTRY_ROOM)
+                out = self.out
+                o = out
+            o[used] = tag
+            kind = kinds[c]
+            partial = False
+            if kind == HIDDEN:
+                here[c] = b[c >> 3] >> (c & 7) & 1
+                if here[c]:
+                    if not p[nulls + (null >> 3)] >> (null & 7) & 1:
+                        if sizes[c] > end - at:
+                            raise self._bad(columns, c, f"{sizes[c]} bytes do not fit into the {end - at} left")
+                        at += sizes[c]
+                    null += 1
+                continue
+            if kind == JSON:
+                self._json_starts[c] = -1
+                if changes:
+                    partial = p[changes + (change >> 3)] >> (change & 7) & 1 != 0
+                    change += 1
+            if not b[c >> 3] >> (c & 7) & 1:
+                here[c] = 0
+                self.absent += 1
+                used = _put_unavailable(out, used + 1)
+                continue
+            here[c] = 1
+            is_null = p[nulls + (null >> 3)] >> (null & 7) & 1
+            null += 1
+            if is_null:
+                o[used + 1] = 2
+                o[used + 2] = _V_NULL
+                o[used + 3] = 1
+                used += 4
+                continue
+            size = sizes[c]
+            if size > end - at:
+                raise self._bad(columns, c, f"{size} bytes do not fit into the {end - at} that are left")
+            if kind <= UINT:
+                if kind == 0:
+                    raise self._bad(columns, c, "this type, or its metadata, is not known")
+                negative = kind == INT and p[at + size - 1] > 0x7F
+                flip = 0xFF if negative else 0
+                n = 0
+                for i in range(size - 1, -1, -1):
+                    n = n << 8 | (p[at + i] ^ flip)
+                if n >> 63:
+                    o[used + 2] = _V_UINT
+                else:
+                    o[used + 2] = _V_INT
+                    n = n << 1 | negative
+                stop = used + 3
+                while n > 0x7F:
+                    o[stop] = n & 0x7F | 0x80
+                    n >>= 7
+                    stop += 1
+                o[stop] = n
+                o[used + 1] = stop - used - 1
+                used = stop + 1
+            elif kind <= PADDED:
+                meta = metas[c]
+                length = self._length(columns, c, meta & 7, data, at, end)
+                at += meta & 7
+                used = self._string(used + 1, kind, meta, columns, c, data, at, length)
+                out = self.out
+                o = out
+                size = length
+            elif kind == DOUBLE:
+                o[used + 1] = 9
+                o[used + 2] = _V_DOUBLE
+                for i in range(8):
+                    o[used + 3 + i] = p[at + i]
+                used += 11
+            elif kind == FLOAT:
+                o[used + 1] = 9
+                o[used + 2] = _V_DOUBLE
+                used = self._singles.put(out, used + 3, data, at)
+            elif kind <= DECIMAL or kind >= TIME:
+                meta = metas[c]
+                if kind == COMPRESSED:
+                    size = self._compressed(used + 1, columns, c, data, at, end)
+                    used = self.used
+                    out = self.out
+                    o = out
+                else:
+                    stop = self._text(used + 4, kind, meta, data, at)
+                    if stop < 0:
+                        raise self._bad(columns, c, f"0x{data[at : at + size].hex()} is no value of this type")
+                    o[used + 1] = stop - used - 2
+                    o[used + 2] = _V_DECIMAL if kind == DECIMAL else _V_TEXT
+                    o[used + 3] = stop - used - 4
+                    used = stop
+            elif kind == YEAR:
+                n = p[at]
+                used = self._number(used + 1, _V_INT, 2 * (1900 + n) if n else 0)
+            elif kind == BIT:
+                n = 0
+                for i in range(size):
+                    n = n << 8 | p[at + i]
+                used = self._number(used + 1, _V_UINT, n)
+            elif kind == JSON:
+                size = self._json(used + 1, columns, c, data, at, end, before if partial else None, source)
+                used = self.used
+                out = self.out
+                o = out
+            else:
+                n = 0
+                for i in range(size - 1, -1, -1):
+                    n = n << 8 | p[at + i]
+                member = self._members(columns, c, kind, n)
+                used = self._put(used + 1, _V_TEXT, member, 0, len(member))
+                out = self.out
+                o = out
+            at += size
+        starts[columns.count] = used
+        self.used = used
+        return at
+
+    def release(self) -> None:
+        """Give the room of a large image back."""
+        if self._room > _KEPT_ROOM:
+            self._room = _KEPT_ROOM
+            self.out = bytearray(_KEPT_ROOM)
+
+    def _fits(self, used: int, columns: Columns, c: int, length: int) -> bool:
+        """Whether a value of ``length`` bytes of column ``c`` is kept."""
+        keyed = columns.keyed
+        return length <= self.limit and (used + length <= self.most or (keyed[c] != 0 and length <= _KEPT_KEY))
+
+    def _string(
+        self, used: int, kind: int, meta: int, columns: Columns, c: int, data: bytes, at: int, length: int
+    ) -> int:
+        """Write the string of ``length`` bytes at ``at`` from its entry's length on; returns the place after it."""
+        total = length
+        if kind == PADDED:
+            total = meta >> 8
+            if length > total:
+                raise self._bad(columns, c, f"{length} bytes are longer than the column")
+        if not self._fits(used, columns, c, total):
+            return self._left_out(used)
+        if kind == CODED and not (meta & ASCII_SAFE and _is_ascii(data, at, length)):
+            if length > _SLICED:
+                return self._coded(used, columns, c, data, at, length)
+            text = data[at : at + length].decode(columns.layout.codecs[c], ERRORS).encode()
+            return self._put_kept(used, _V_TEXT, columns, c, text)
+        tag = _V_TEXT
+        if kind == BYTES or (
+            kind == TEXT and not _is_ascii(data, at, length) and not valid_utf8(data, at, at + length)
+        ):
+            tag = _V_BYTES
+        if kind != PADDED:
+            return self._put(used, tag, data, at, length)
+        padded = data[at : at + length] + bytes(total - length)
+        return self._put(used, _V_BYTES, padded, 0, total)
+
+    def _coded(self, used: int, columns: Columns, c: int, data: bytes, at: int, length: int) -> int:
+        """Write a long text of another character set as UTF-8, a part at a time."""
+        begin = used + _TEXT_AT
+        stop = begin
+        for text in utf8_parts(data, at, length, columns.layout.codecs[c]):
+            if not self._fits(used, columns, c, stop - begin + len(text)):
+                return self._left_out(used)
+            if stop + len(text) > self._room:
+                self._grow(stop, len(text))
+            copy_into(self.out, stop, text, 0, len(text))
+            stop += len(text)
+        return self._text_at(used, begin, stop)
+
+    def _put(self, used: int, tag: int, data: bytes, at: int, length: int) -> int:
+        """An entry from its length on: ``data[at:at + length]`` as text or bytes, by ``tag``."""
+        if used + length + _ENTRY_ROOM > self._room:
+            self._grow(used, length + _ENTRY_ROOM)
+        out = self.out
+        o = out
+        p = data
+        used = put_varint(out, used, 1 + _varint_size(length) + length)
+        o[used] = tag
+        used = put_varint(out, used + 1, length)
+        if length <= _COPIED:
+            for i in range(length):
+                o[used + i] = p[at + i]
+        elif length <= _SLICED:
+            out[used : used + length] = data[at : at + length]
+        else:
+            copy_into(out, used, data, at, at + length)
+        return used + length
+
+    def _put_kept(self, used: int, tag: int, columns: Columns, c: int, value: bytes) -> int:
+        """An entry from its length on: ``value``, or that it was left out because it takes too much."""
+        if not self._fits(used, columns, c, len(value)):
+            return self._left_out(used)
+        return self._put(used, tag, value, 0, len(value))
+
+    def _number(self, used: int, tag: int, n: int) -> int:
+        out = self.out
+        o = out
+        o[used + 1] = tag
+        stop = put_varint(out, used + 2, n)
+        o[used] = stop - used - 1
+        return stop
+
+    def _left_out(self, used: int) -> int:
+        self.too_large = True
+        return _put_unavailable(self.out, used)
+
+    def _text(self, used: int, kind: int, meta: int, data: bytes, at: int) -> int:
+        """A temporal value or a decimal; negative: it is none."""
+        p = data
+        out = self.out
+        if kind == DATETIME2:
+            return put_datetime2(out, used, data, at, meta)
+        if kind == DECIMAL:
+            return put_decimal(out, used, data, at, meta >> 8, meta & 0xFF)
+        if kind == TIMESTAMP2:
+            seconds = p[at] << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+            stored = 0
+            for i in range((meta + 1) // 2):
+                stored = stored << 8 | p[at + 4 + i]
+            return put_timestamp(out, used, seconds, stored, meta)
+        if kind == DATE:
+            seconds = p[at] | p[at + 1] << 8 | p[at + 2] << 16
+            return put_date(out, used, seconds >> 9, seconds >> 5 & 0x0F, seconds & 0x1F)
+        if kind == TIME2:
+            return put_time2(out, used, data, at, meta)
+        if kind == TIME:
+            return put_time(out, used, data, at)
+        if kind == DATETIME:
+            return put_datetime(out, used, data, at)
+        if kind == OLD:
+            digits = meta & 7
+            text = old_text(meta >> 3, digits, data[at : at + old_size(meta >> 3, digits)])
+            if text is None:
+                return -1
+            out[used : used + len(text)] = text.encode()
+            return used + len(text)
+        seconds = p[at] | p[at + 1] << 8 | p[at + 2] << 16 | p[at + 3] << 24
+        return put_timestamp(out, used, seconds, 0, 0)
+
+    def _length(self, columns: Columns, c: int, size: int, data: bytes, at: int, end: int) -> int:
+        """The length in the ``size`` bytes at ``at``, of a value that ends before ``end``."""
+        if size > end - at:
+            raise self._bad(columns, c, "the length is cut")
+        p = data
+        length = 0
+        for i in range(size - 1, -1, -1):
+            length = length << 8 | p[at + i]
+        left = end - at - size
+        if length > left:
+            raise self._bad(columns, c, f"{length} bytes do not fit into the {left} that are left")
+        return length
+
+    def _json(
+        self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int, before: Image | None, source: bytes
+    ) -> int:
+        """A JSON document; ``before``: the image that holds the document which these bytes are the changes of.
+
+        Sets ``used``. Returns the bytes that the cell takes.
+        """
+        meta = columns.widths[c]
+        length = self._length(columns, c, meta, data, at, end)
+        start = at + meta
+        try:
+            if not self._fits(used, columns, c, length):
+                self.used = self._left_out(used)
+            elif before is None:
+                self.used = self._document(used, columns, c, data, start, start + length)
+            else:
+                self.used = self._changed_document(used, columns, c, data, start, start + length, before, source)
+        except DecodeError as error:
+            raise self._bad(columns, c, error.message) from error
+        return meta + length
+
+    def _document(self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int) -> int:
+        """Print a document, from its entry's length on; returns the place after it."""
+        self._json_starts[c] = start
+        self._json_ends[c] = end
+        # Where its text would begin behind the longest lengths: they are written when its size is known.
+        begin = used + _TEXT_AT
+        stop = print_json(data, start, end, self.out, begin, self.most - used)
+        self._room = len(self.out)
+        if stop < 0 or not self._fits(used, columns, c, stop - begin):
+            return self._left_out(used)
+        return self._text_at(used, begin, stop)
+
+    def _changed_document(
+        self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int, before: Image, source: bytes
+    ) -> int:
+        """Print the document that changes make of the one before, likewise."""
+        size = before.document_size(c)
+        if size < 0:
+            # It changed, and to what is not in the log: a value without a kind (update.proto).
+            self.out[used] = 0
+            return used + 1
+        if size + end - start > max(before.limit >> 4, _PATCHED):
+            return self._left_out(used)
+        raw = apply_diffs(before.document(source, c), data, start, end).encode()
+        return self._put_kept(used, _V_TEXT, columns, c, raw)
+
+    def _text_at(self, used: int, begin: int, stop: int) -> int:
+        """The entry, from its length on, of the text that was written from ``begin`` on; returns the place after it."""
+        length = stop - begin
+        out = self.out
+        o = out
+        used = put_varint(out, used, 1 + _varint_size(length) + length)
+        o[used] = _V_TEXT
+        used = put_varint(out, used + 1, length)
+        if _COPIED < length <= _SLICED:
+            out[used : used + length] = out[begin:stop]
+        else:
+            for i in range(length):
+                o[used + i] = o[begin + i]
+        if used + length + _ENTRY_ROOM > self._room:
+            self._grow(used + length, _ENTRY_ROOM)
+        return used + length
+
+    def document_size(self, c: int) -> int:
+        """Bytes of the JSON document of column ``c``; -1: the image has none."""
+        return self._json_ends[c] - self._json_starts[c] if self._json_starts[c] >= 0 else -1
+
+    def document(self, data: bytes, c: int) -> str:
+        """The text of the JSON document of column ``c``, from the ``data`` that the image was read from."""
+        start = self._json_starts[c]
+        end = self._json_ends[c]
+        return json_text(data, start, end) if end > start else "null"
+
+    def _compressed(self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int) -> int:
+        """A compressed column of MariaDB. Sets ``used``; returns the bytes that the cell takes."""
+        meta = columns.widths[c]
+        length = self._length(columns, c, meta, data, at, end)
+        try:
+            raw = uncompress(memoryview(data)[at + meta : at + meta + length], self.limit)
+        except (zlib.error, DecodeError) as error:
+            raise self._bad(columns, c, f"the compressed value is broken: {error}") from error
+        codec = columns.layout.codecs[c]
+        if raw is None:
+            self.used = self._left_out(used)
+            return meta + length
+        tag = _V_TEXT
+        if not codec or (codec == "utf-8" and not valid_utf8(raw, 0, len(raw))):
+            tag = _V_BYTES
+        elif codec != "utf-8":
+            raw = raw.decode(codec, ERRORS).encode()
+        self.used = self._put_kept(used, tag, columns, c, raw)
+        return meta + length
+
+    def _members(self, columns: Columns, c: int, kind: int, n: int) -> bytes:
+        """The name of an ENUM's member, or those of a SET's."""
+        members: list[bytes] = columns.layout.members[c]
+        if kind == ENUM:
+            if n > len(members):
+                raise self._bad(columns, c, f"it has no member {n}")
+            return members[n - 1] if n else b""
+        if len(members) < 64 and n >> len(members):
+            raise self._bad(columns, c, f"it has {len(members)} members and the value is 0x{n:x}")
+        return b",".join([member for i, member in enumerate(members) if n >> i & 1])
+
+    def _grow(self, used: int, need: int) -> None:
+        self._room = grow(self.out, used + need)
+
+    def _bad(self, columns: Columns, c: int, problem: str) -> DecodeError:
+        layout = columns.layout
+        where = layout.table if c < 0 else f"{layout.table}, column {layout.names[c]} ({layout.types[c]})"
+        return DecodeError(f"{where}: {problem}")

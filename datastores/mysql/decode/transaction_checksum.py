@@ -1,0 +1,64 @@
+"""The checksum by which a transaction is known again: CRC-32 over header and checksum of each of its events.
+
+Hot: compiled where possible."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zlib_ng.zlib_ng import crc32
+
+from datastores.mysql.decode import events
+
+__all__ = ["TransactionChecksum"]
+
+_HEADER: Final = events.HEADER
+_CHECKSUM: Final = events.CHECKSUM
+_ROOM: Final = 4096
+"""Bytes that are collected before the checksum is brought up to date: one call for a whole small transaction."""
+
+
+class TransactionChecksum:
+    """Runs over the events of one transaction after the other."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray(_ROOM + _HEADER + _CHECKSUM)
+        self._used = 0
+        self._noted = 0
+        self._checksum = 0
+
+    def note(self, data: bytes, start: int, end: int, checked: bool, inside: bool) -> None:
+        """The event in ``data[start:end]`` was read; ``checked``: it ends with its checksum; ``inside``: of the open
+        transaction.
+
+        The caller has checked that the header is there.
+        """
+        p = data
+        b = self._bytes
+        used = self._used
+        for i in range(_HEADER):
+            b[used + i] = p[start + i]
+        noted = _HEADER
+        if checked:
+            for i in range(_CHECKSUM):
+                b[used + noted + i] = p[end - _CHECKSUM + i]
+            noted += _CHECKSUM
+        self._noted = noted
+        if inside:
+            used += noted
+            if used > _ROOM:
+                self._checksum = crc32(self._bytes[:used], self._checksum)
+                used = 0
+            self._used = used
+
+    def begin(self) -> None:
+        """The last event that was noted, which was inside of none, begins a transaction."""
+        self._used = self._noted
+        self._checksum = 0
+
+    def end(self) -> int:
+        """The transaction ended: its checksum."""
+        b = self._bytes
+        checksum = crc32(b[: self._used], self._checksum)
+        self._used = 0
+        return checksum

@@ -1,0 +1,93 @@
+"""Keys of updates as SQL again, and whether that means the same row.
+
+A key in the log is text in UTF-8. Bytes that are no characters of their column's character set become ``?`` there: such
+a key cannot be asked for, so that no chunk may begin behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError as WireError
+from pymysql.connections import Connection
+
+from datastores.mysql.connection import query
+from datastores.mysql.existing_rows.definition import Definition
+from datastores.mysql.existing_rows.key_order import literal
+from datastores.mysql.existing_rows.result_rows import Row
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact", "literals_of"]
+
+_AMBIGUOUS: Final = {"?", "\\"}
+"""Of other bytes too: what is no character, and a second backslash of sjis and ujis."""
+
+
+def literals_of(definition: Definition, key: bytes) -> list[str]:
+    """A key's values as SQL. Raises ``ValueError`` where it is no key of the table, or SQL cannot have it."""
+    try:
+        values = update_pb2.RowKey.FromString(key).values
+    except WireError as error:
+        raise ValueError("its bytes are no key") from error
+    if len(values) != len(definition.key):
+        raise ValueError(f"it has {len(values)} values for {len(definition.key)} columns")
+    return [literal(column, value) for column, value in zip(definition.key, values, strict=True)]
+
+
+def is_exact(connection: Connection[Any], definition: Definition, key: bytes, raw: Row | None) -> bool:
+    """Whether the key as SQL is the row's own. ``raw``: its values as the server has them, where any of them is text
+    that may be that of other bytes too (`Definition.coded_key`).
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    try:
+        literals = literals_of(definition, key)
+    except (ValueError, LookupError):
+        return False
+    if raw is None:
+        return True
+    asked = [
+        f"CAST({text} AS BINARY) = x'{(value or b'').hex()}'"
+        for text, value, coded in zip(literals, raw, definition.coded_key, strict=True)
+        if coded
+    ]
+    return bool(query(connection, f"SELECT {' AND '.join(asked)} AS same")[0]["same"])
+
+
+def cannot_be_asked_for(connection: Connection[Any], definition: Definition, key: bytes) -> bool:
+    """Whether a row may have this key although none was found by it.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    values = update_pb2.RowKey.FromString(key).values
+    for column, value, coded in zip(definition.key, values, definition.coded_key, strict=True):
+        if not coded:
+            continue
+        if _AMBIGUOUS & set(value.text):
+            return True
+        asked = f"CAST(CONVERT({literal(column, value)} USING utf8mb4) AS BINARY) = x'{value.text.encode().hex()}'"
+        if not query(connection, f"SELECT {asked} AS same")[0]["same"]:
+            return True
+    return False
+
+
+def is_same(connection: Connection[Any], definition: Definition, key: bytes, others: Iterable[bytes]) -> bool:
+    """Whether the server takes ``key`` for one of the others.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`, and ``ValueError`` where one is no key of the table.
+    """
+    asked = literals_of(definition, key)
+    pairs = (zip(asked, literals_of(definition, other), strict=True) for other in others)
+    same = [" AND ".join(f"{left} = {right}" for left, right in pair) for pair in pairs]
+    return any(query(connection, f"SELECT {one} AS same")[0]["same"] for one in same)
+
+
+def last_exact(
+    connection: Connection[Any], definition: Definition, keys: list[bytes], raw_keys: Mapping[bytes, Row]
+) -> int:
+    """How many of the keys end with one that a chunk may begin behind; 0: none does."""
+    count = len(keys)
+    while count and not is_exact(connection, definition, keys[count - 1], raw_keys.get(keys[count - 1])):
+        count -= 1
+    return count

@@ -1,0 +1,331 @@
+"""MySQL and MariaDB as a log source. The server keeps the log; readers ask for it as a replica does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from pymysql.connections import Connection
+
+from datastores.common.shared_state import open_state
+from datastores.mysql.address import parse
+from datastores.mysql.binlog_folder import BinlogFolder
+from datastores.mysql.catalog import Catalog
+from datastores.mysql.confirmation import Confirmation, Unconfirmed
+from datastores.mysql.connection import connect, login_of
+from datastores.mysql.continuity import lost_history
+from datastores.mysql.folder_log import FolderLog
+from datastores.mysql.id_claims import IdClaims, list_replicas
+from datastores.mysql.incarnations import Incarnations
+from datastores.mysql.login import next_step
+from datastores.mysql.opening import Opening
+from datastores.mysql.places import Places
+from datastores.mysql.reader import BinlogReader
+from datastores.mysql.required_settings import refuse
+from datastores.mysql.server_ids import ServerIds
+from datastores.mysql.server_state import ServerState, queries_of
+from datastores.mysql.server_tables import look
+from datastores.mysql.settings import Settings, read_settings
+from datastores.mysql.tables import shard_name
+from wormhole.host.folder_identity import identity_of
+from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.log_source import SourceStatus
+
+__all__ = ["MySqlSource"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S: Final = 1.0
+
+
+class MySqlSource:
+    """Implements :class:`~wormhole.ports.log_source.LogSource` for the server that ``url`` names.
+
+    Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID
+    positions (MariaDB). The state folder holds which incarnation is which server, and what XA transactions prepared (at
+    most ``disk_budget`` bytes for each reader). Where hosts share the log's state, the first is there.
+    """
+
+    def __init__(self, url: str, options: SourceOptions) -> None:
+        self._url = url
+        self._options = options
+        self._log = options.log
+        self._state_dir = options.state_dir / "mysql"
+        self._skip_tables = sorted(options.skip_tables)
+        self._server_ids = ServerIds.parse(options.server_ids, options.log)
+        self._asking = threading.Lock()  # one question at a time over the control connection
+        self._lock = threading.Lock()  # what a status is made of
+        self._confirmation = Confirmation()
+        self._control: Connection[Any] | None = None
+        self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
+        self._view: ServerState | None = None
+        self._problem = NO_PROBLEM
+        self._rivals = NO_PROBLEM  # other readers with our replication ids
+        self._furthest: LogPosition | None = None
+        self._readers: set[BinlogReader] = set()
+        self._shards: frozenset[str] = frozenset()
+        self._stopped = threading.Event()
+        self._poller: threading.Thread | None = None
+
+    def start(self) -> None:
+        """See the port. Refuses a server without the :mod:`datastores.mysql.required_settings`."""
+        login = self._options.login
+        self._address = parse(
+            self._url, password_file=login.password_file, my_cnf=login.user_files, prompt=login.prompt
+        )
+        for remark in self._address.remarks:
+            _log.warning("%s", remark)
+        for table in self._skip_tables:
+            _log.warning("skip_tables: no update of %s is delivered", table)
+        connection, settings = self._confirmation.twice(self._look_first)
+        try:
+            self._make_state_dir()
+            self._catalog = Catalog(self._state_dir / "tables.jsonl")
+            self._shards = self._known_shards(look(connection, self._catalog))
+            state, self._high_water = open_state(self._options, self._state_dir)
+            self._incarnations = Incarnations(state, self._high_water)
+        except BaseException:
+            connection.close()
+            raise
+        self._mariadb = settings.mariadb
+        self._folder = BinlogFolder(self._options.binlog_folder, mariadb=settings.mariadb)
+        self._queries = queries_of(settings, self._with_folder)
+        self._claims = IdClaims(
+            self._server_ids,
+            self._high_water.histories or identity_of(self._state_dir.stat()),
+            list_replicas(mariadb=settings.mariadb, version=settings.version),
+        )
+        self._opening = Opening(
+            self._address,
+            self._queries,
+            self._incarnations,
+            self._claims,
+            self._confirmation,
+            self._options,
+            catalog=self._catalog,
+            look=look,
+            folder=self._state_dir,
+            folder_log=FolderLog(self._folder, self._queries),
+        )
+        self._places = Places(self._ask, self._queries, self._incarnations, self._opening)
+        self._control = connection
+        self._ask(self._queries.view)
+        self._see_newest()
+        self._stopped.clear()
+        self._poller = threading.Thread(target=self._poll, name=f"mysql-{self._log}", daemon=True)
+        self._poller.start()
+
+    def stop(self) -> None:
+        """See the port. Readers that are still open are closed."""
+        self._stopped.set()
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.join()
+        for reader in tuple(self._readers):
+            reader.close()
+        if poller is not None and self._options.may_act():
+            with suppress(WormholeError):  # a second of it is missing for the host that goes on
+                self._high_water.sync()
+        with self._asking:
+            self._drop_control()
+        with self._lock:
+            self._furthest = self._view = None
+
+    def earliest(self) -> Datamarker:
+        """See the port: the beginning of the oldest binlog file of the server or the folder."""
+        return self._confirmation.twice(self._places.earliest)
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._confirmation.twice(self._places.latest)
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or
+        GTID position as a dump records it. A place within a transaction means the transaction's beginning."""
+        return self._confirmation.twice(lambda: self._places.locate(text))
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that
+        time."""
+        return self._confirmation.twice(lambda: self._places.locate_time(at_us))
+
+    def open(self, marker: Datamarker) -> BinlogReader:
+        """See the port. A marker of an earlier server is translated by its GTIDs."""
+
+        def opened() -> BinlogReader:
+            self._ask(self._queries.view)  # whether the server was out of sight
+            return self._opening.open(marker, self._note, self._closed)
+
+        reader = self._confirmation.twice(opened)
+        self._readers.add(reader)
+        return reader
+
+    def shards(self) -> frozenset[str]:
+        """See the port: as of the start; what is created later comes with its first segment."""
+        return self._shards
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port: the server decides itself how long it keeps its binlogs."""
+
+    def status(self) -> SourceStatus:
+        """See the port: as of about a second ago."""
+        with self._lock:
+            view, furthest, problem = self._view, self._furthest, self._problem
+        incarnation = self._incarnations.current
+        skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
+        others = (self._rivals, self._high_water.problem, Problem(skipped), self._catalog.problem, self._folder.problem)
+        problems = tuple(filter(None, (problem, *others)))
+        if view is None:
+            place = LogPosition(incarnation, 0, 0)
+            return SourceStatus(place, place, 0, problems, end_unknown=str(problem))
+        end = LogPosition(incarnation, *view.end)
+        if furthest is not None and furthest.incarnation == incarnation:
+            end = max(end, furthest)
+        sizes = dict(view.all_files)
+        sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
+        oldest = LogPosition(incarnation, view.first, 4)
+        files = tuple(sorted(sizes.items()))
+        return SourceStatus(end, oldest, 0, problems, files, end_unknown=str(problem), base=view.base)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
+        """Put a question over the control connection; over a new one if that is broken, or its answer is to be
+        confirmed."""
+        return self._confirmation.twice(lambda: self._ask_once(question))
+
+    def _ask_once(self, question: Callable[[Connection[Any]], T]) -> T:
+        reached = self._incarnations.reached
+        with self._lock:
+            since = max(reached, self._furthest or reached)
+        with self._asking:
+            try:
+                answer = self._put(question)
+            except SourceUnavailable:
+                answer = self._put(question)
+            if not isinstance(answer, ServerState):
+                return answer
+            try:
+                incarnation = self._observe(answer, since)
+            except Unconfirmed:
+                self._drop_control()
+                raise
+        with self._lock:
+            self._view = answer
+            if incarnation == since.incarnation:
+                self._furthest = max(since, self._furthest or since, LogPosition(incarnation, *answer.end))
+        for reader in tuple(self._readers):
+            reader.outlived(incarnation)
+        return answer
+
+    def _observe(self, view: ServerState, since: LogPosition) -> int:
+        """The incarnation of the log. Over a new connection it is first shown to be the log that was seen."""
+        believe = self._confirmation.by(self._control)
+        lost = None
+        if self._shown is not self._control:
+            read = self._opening.read(self._high_water.last, view)
+            lost = lost_history(
+                self._incarnations,
+                view,
+                lambda file: self._opening.fingerprint(view, file),
+                believe,
+                read,
+                lambda file: self._opening.leads(view, file),
+            )
+        incarnation = self._incarnations.observe(view, since, lost, believe)
+        self._shown = self._control
+        return incarnation
+
+    def _see_newest(self) -> None:
+        """Note the fingerprint of the newest file, where no reader did: what comes after it is known by it."""
+        view = self._view
+        if view is not None and not self._incarnations.knows_file(view.end[0]):
+            incarnation = self._incarnations.current
+            fingerprint = self._opening.fingerprint(view, view.end[0])
+            self._incarnations.check_file(incarnation, view.end[0], fingerprint)
+
+    def _with_folder(self, view: ServerState) -> ServerState:
+        """A server's log, with what the folder has in front of it."""
+        known = self._incarnations.known(view.identity)
+        return self._folder.join(view, known.files if known is not None else {})
+
+    def _put(self, question: Callable[[Connection[Any]], T]) -> T:
+        if self._control is None:
+            self._control = connect(self._address)
+        try:
+            return question(self._control)
+        except SourceUnavailable:
+            self._drop_control()
+            raise
+
+    def _drop_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None and control.open:
+            control.close()
+
+    def _poll(self) -> None:
+        while not self._stopped.wait(_POLL_S):
+            try:
+                self._ask(self._queries.view)
+                self._see_newest()
+                self._rivals = self._ask(self._claims.problem)
+                problem = NO_PROBLEM
+            except WormholeError as error:
+                problem = error.problem
+            if problem and problem != self._problem:
+                _log.warning("the server cannot be asked for its state: %s", problem)
+            self._problem = problem
+            if self._options.may_act():
+                self._high_water.try_sync()
+
+    def _look_first(self) -> tuple[Connection[Any], Settings]:
+        """A connection to a server that can be tailed, and its settings."""
+        connection = connect(self._address)
+        try:
+            if risk := login_of(connection).risk():
+                _log.warning("%s: %s: %s; next: %s", self._address, *risk, next_step(self._address))
+            settings = read_settings(connection)
+            refuse(settings, str(self._address))
+        except BaseException:
+            connection.close()
+            raise
+        return connection, settings
+
+    def _make_state_dir(self) -> None:
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+            ) from error
+
+    def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
+        """The shards that there are now."""
+        sharding = self._options.sharding
+        by, count = sharding.by, sharding.count
+        if by == "log":
+            return frozenset({self._log})
+        hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
+        return frozenset(hashed) | {
+            shard_name(self._log, sharding, database, table)
+            for database, table, keyed in tables
+            if by != "hash" or not keyed
+        }
+
+    def _note(self, marker: Datamarker) -> None:
+        """A reader is about to hand out what ends at ``marker``."""
+        self._high_water.rise(marker)
+        with self._lock:
+            if self._furthest is None or marker.order > self._furthest:
+                self._furthest = marker.order
+
+    def _closed(self, reader: BinlogReader) -> None:
+        self._readers.discard(reader)

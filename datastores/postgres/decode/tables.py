@@ -1,0 +1,261 @@
+"""The tables that a reader meets: their schemas, their keys and the shards that they belong to.
+
+Relation messages say what the columns of the rows behind them are, so that rows are read with the columns of their own
+time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.schema``), one per table
+(``log.schema.table``) or N by the hash of the key; with those, a table without a key is a shard of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Final
+
+from datastores.common.encode.piece import ALL_SHARDS, HASHED
+from datastores.postgres.decode.catalogue_keys import CatalogueKey, KeyPlaces, LoggedKeys, places_of
+from datastores.postgres.decode.encodings import UTF8, Encoding
+from datastores.postgres.decode.kinds import SCHEMA_TYPES, TEXT, kind_of
+from datastores.postgres.decode.messages import FULL, MESSAGES, NOTHING, Relation, TypeName
+from datastores.postgres.decode.table import Table
+from datastores.postgres.sql_text import sql_name
+from wormhole.model.errors import DecodeError, SourceUnavailable
+from wormhole.model.schema import Column, Schema
+from wormhole.model.sharding import Sharding, shard_of_table
+
+__all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name", "skips"]
+
+_MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
+
+FindKey = Callable[[Relation, int], CatalogueKey | None]
+"""A table's columns and primary key, as the catalogue has them now; ``None``: it does not have the table. Called where
+the log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the commit of the transaction that
+is decoded."""
+
+FindLoggedKeys = Callable[[], tuple[int, LoggedKeys]]
+"""What the log does not show of the keys of all tables, and a place: it is as transactions saw it that were committed
+before. Called by a table whose key the log should contain, in a transaction that was committed later than at the last
+answer's place."""
+
+_AFTER_ALL: Final = 1 << 64
+_MOST_BYTES: Final = 64 << 20
+_TABLE_COST: Final = 2000
+_COLUMN_COST: Final = 400
+_NAME_COST: Final = 400
+
+
+def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
+    """The shard of a table that is not hashed."""
+    if sharding.by == "log":
+        return log
+    if not schema:
+        return shard_of_table(log, table)
+    of_schema = shard_of_table(log, schema)
+    return of_schema if sharding.by == "database" else shard_of_table(of_schema, table)
+
+
+def skips(skipped: Set[str], schema: str, table: str) -> bool:
+    """Whether ``skip_tables`` names the table, or all of its schema as ``schema.*``."""
+    return f"{schema}.{table}" in skipped or f"{schema}.*" in skipped
+
+
+class Tables:
+    """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
+    break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` ask the catalogue; ``None``:
+    tables whose key the log does not contain have none, and the others are whole and unique. ``encoding``: of names and
+    values. ``truncated``: LSN of the commit of the last transaction that truncated a table, by name.
+
+    Nothing that was learnt is forgotten: it takes 64 MiB at most, and then the reader ends, whose next one begins with
+    nothing."""
+
+    def __init__(
+        self,
+        log: str,
+        sharding: Sharding,
+        skipped: frozenset[str] = frozenset(),
+        find_key: FindKey | None = None,
+        find_logged: FindLoggedKeys | None = None,
+        encoding: Encoding = UTF8,
+    ) -> None:
+        self.encoding = encoding
+        self.schemas: list[Schema] = []
+        self.shards: dict[int, str] = {}
+        self.truncated: dict[str, int] = {}
+        self._log = log
+        self._sharding = sharding
+        self._skipped = skipped
+        self._find_key = find_key
+        self._find_logged = find_logged
+        self._logged = LoggedKeys()  # as transactions saw it that were committed before ...
+        self._logged_until = 0
+        self._found_keys: dict[int, KeyPlaces] = {}  # what was last found for a table whose key is not in the log
+        self._types: dict[int, tuple[str, str]] = {}
+        self._numbers: set[int] = set()  # of the tables that were learnt
+        self._room = _MOST_BYTES
+        self._schema_ordinals: dict[Schema, int] = {}
+        self._shard_ordinals: dict[str, int] = {}
+        self._broken: dict[str, tuple[int, DecodeError]] = {}
+        if sharding.by == "hash":
+            for k in range(sharding.count):
+                self._shard(f"{log}.{k}of{sharding.count}")
+        elif sharding.by == "log":
+            self._shard(log)
+
+    def learn_type(self, found: TypeName) -> None:
+        """A Type message, which comes before the Relation messages that need it."""
+        if self._types.get(found.id) != (found.schema, found.name):
+            self._use(_NAME_COST + len(found.schema) + len(found.name))
+        self._types[found.id] = (found.schema, found.name)
+
+    def learn(self, relation: Relation, commit: int = 0) -> Table:
+        """A Relation message: the rows behind it have these columns. ``commit``: LSN of the commit of the transaction
+        that it is in."""
+        columns = relation.columns
+        if relation.id not in self._numbers:
+            self._use(_TABLE_COST)
+            self._numbers.add(relation.id)
+        kinds = [kind_of(column.type, self._types.get(column.type)) for column in columns]
+        skipped = skips(self._skipped, relation.schema, relation.table)
+        key, error = ((), None) if skipped else self._key(relation, commit)
+        repeated = relation.identity not in {FULL, NOTHING} and relation.id in self._logged.repeated
+        typed = tuple(Column(column.name, SCHEMA_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True))
+        own = shard_name(self._log, self._sharding, relation.schema, relation.table)
+        hashed = self._sharding.by == "hash" and bool(key)
+        return Table(
+            relation.name,
+            [column.name for column in columns],
+            kinds,
+            [column.is_key for column in columns],
+            key,
+            schema=self._schema(Schema(relation.name, tuple(typed[i] for i in key), typed)),
+            shard=HASHED if hashed else self._shard(own),
+            # A barrier carries no values, and this way its schema is the same wherever reading began.
+            barrier_schema=self._schema(Schema(relation.name, (), ())),
+            barrier_shard=ALL_SHARDS if hashed else self._shard(own),
+            skipped=skipped,
+            error=error,
+            inserts=repeated,
+            to_utf8=None if self.encoding.is_utf8 else self.encoding.to_utf8,
+        )
+
+    def messages(self) -> Table:
+        """The table that stands for logical messages."""
+        schema, shard = Schema(MESSAGES, (), _MESSAGE_COLUMNS), shard_name(self._log, self._sharding, "", MESSAGES)
+        ordinal = self._shard(shard)
+        return Table(
+            MESSAGES,
+            [column.name for column in _MESSAGE_COLUMNS],
+            [TEXT] * len(_MESSAGE_COLUMNS),
+            [False] * len(_MESSAGE_COLUMNS),
+            (),
+            schema=self._schema(schema),
+            shard=ordinal,
+            barrier_schema=0,
+            barrier_shard=ordinal,
+            skipped=MESSAGES in self._skipped,
+        )
+
+    def break_at(self, table: Table, commit: int, error: DecodeError) -> None:
+        """A row of a table cannot be read, in the transaction that is committed at this LSN: its shards halt."""
+        shards = [self.shards[table.shard]] if table.shard in self.shards else self.hashed
+        for shard in shards:
+            self._broken.setdefault(shard, (commit, error))
+
+    def take_broken(self, before: int = _AFTER_ALL) -> dict[str, DecodeError]:
+        """The shards that break in transactions that are committed before this LSN, and why; each once."""
+        found = {shard: error for shard, (commit, error) in self._broken.items() if commit < before}
+        for shard in found:
+            del self._broken[shard]
+        return found
+
+    @property
+    def hashed(self) -> list[str]:
+        """The shards of tables that are split by the hash of their key."""
+        return [self.shards[k] for k in range(self._sharding.count)]
+
+    def _key(self, relation: Relation, commit: int) -> tuple[tuple[int, ...], DecodeError | None]:
+        """Positions of the key's columns, and why the key is not known."""
+        if relation.identity not in {FULL, NOTHING}:
+            self._found_keys.pop(relation.id, None)  # unseen, it may change
+            key = tuple(i for i, column in enumerate(relation.columns) if column.is_key)
+            return self._logged_key(relation, key, commit)
+        if self._find_key is None:
+            return (), None
+        found = self._find_key(relation, commit)
+        if found is None and relation.identity == NOTHING:
+            return (), None  # only inserts come, which need none
+        if found is None:
+            return (), _unknown_key(relation, "the catalogue does not have the table any more")
+        places = places_of(relation, found, self._found_keys.get(relation.id))
+        if places.problem:
+            return (), _unknown_key(relation, places.problem)
+        self._found_keys[relation.id] = places
+        return places.places, None
+
+    def _logged_key(
+        self, relation: Relation, key: tuple[int, ...], commit: int
+    ) -> tuple[tuple[int, ...], DecodeError | None]:
+        """The key that the log contains, and why it is not whole or not one."""
+        if self._find_logged is not None and commit >= self._logged_until:
+            self._logged_until, self._logged = self._find_logged()
+        if relation.id in self._logged.repeated:
+            return (), _repeated_key(relation)
+        there = {column.name for column in relation.columns}
+        missing = [name for name in self._logged.generated.get(relation.id, ()) if name not in there]
+        if not missing:
+            return key, None
+        return key, DecodeError(
+            f"the key of {relation.name} has the generated column {missing[0]}, which the server leaves out of the log",
+            hint="give the table a key without it, or from PostgreSQL 18 on publish it "
+            "(publish_generated_columns = stored); or name the table in skip_tables and restart the publisher",
+            tables=(relation.name,),
+        )
+
+    def _schema(self, schema: Schema) -> int:
+        ordinal = self._schema_ordinals.setdefault(schema, len(self.schemas))
+        if ordinal == len(self.schemas):
+            names = sum(len(column.name) for column in schema.columns)
+            self._use(_NAME_COST + len(schema.table) + _COLUMN_COST * len(schema.columns) + names)
+            self.schemas.append(schema)
+        return ordinal
+
+    def _shard(self, name: str) -> int:
+        ordinal = self._shard_ordinals.setdefault(name, len(self._shard_ordinals))
+        if ordinal not in self.shards:
+            self._use(_NAME_COST + 2 * len(name))
+            self.shards[ordinal] = name
+        return ordinal
+
+    def _use(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise SourceUnavailable(
+                f"the log describes {len(self._numbers)} tables, {len(self.schemas)} forms of them and "
+                f"{len(self._types)} types, which take more than {_MOST_BYTES >> 20} MiB",
+                hint="it is opened again, and begins without them; if that repeats itself, check that the address "
+                "leads to a PostgreSQL server, with nothing in between, and that no transaction writes to thousands "
+                "of tables",
+            )
+
+
+def _repeated_key(relation: Relation) -> DecodeError:
+    """Inserts need no key, and a changed row has nothing else in the log."""
+    return DecodeError(
+        f"the key of {relation.name} does not identify a row: a partition lacks it, or has it DEFERRABLE, so two rows "
+        "may have equal keys",
+        hint="give each partition the key, not deferrable, and attach its index to the root's; or log whole rows: "
+        f"ALTER TABLE {sql_name(relation.schema, relation.table)} REPLICA IDENTITY FULL; for what is logged already, "
+        "name the table in skip_tables "
+        "and restart the publisher",
+        tables=(relation.name,),
+    )
+
+
+def _unknown_key(relation: Relation, what: str) -> DecodeError:
+    return DecodeError(
+        f"the key of {relation.name} is not known: its REPLICA IDENTITY was "
+        f"{'FULL' if relation.identity == FULL else 'NOTHING'} when this was logged, and {what}",
+        hint="name the table in skip_tables, restart the publisher, and bring the application's rows of it up to date; "
+        f"for what is logged from now on: ALTER TABLE {sql_name(relation.schema, relation.table)} REPLICA IDENTITY "
+        "DEFAULT; (or USING INDEX ...), "
+        "with which the log has the key",
+        tables=(relation.name,),
+    )

@@ -1,0 +1,194 @@
+"""Conditions over a table's key, as SQL. Pure: the server compares and orders the keys.
+
+It does so by the collations and operators of the key's index. Those of an extension's type are in the extension's
+schema, which the session does not search: there the same sign would be another type's operator. They are named with
+their schema, and comparisons of several columns are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError as WireError
+
+from datastores.postgres.decode.kinds import BYTES, INT, UINT
+from datastores.postgres.sql_text import quote_identifier, quote_literal
+from wormhole.wire.v1 import update_pb2
+
+__all__ = [
+    "PLAIN",
+    "PORTABLE",
+    "ROW",
+    "KeyColumn",
+    "above",
+    "among",
+    "column_of_row",
+    "literals_of",
+    "order_by",
+    "same",
+    "up_to",
+]
+
+ROW: Final = "r"
+"""What a SELECT calls the table."""
+PLAIN: Final = ("<", "<=", "=", ">=", ">")
+"""Operators that are built in, in the order of a btree's strategies."""
+PORTABLE: Final = frozenset({INT, UINT, BYTES})
+"""Kinds of key columns whose order is that of integers or bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a key. ``place``: where a key of the log has its value; ``type`` and ``collation``: as SQL names
+    them, the second empty where the type has none; ``declared``: the type with what it was declared with; ``labels``:
+    of an enum. ``under``: the type under a domain, as which values are compared: for a domain over an enum the server
+    finds no operator.
+    """
+
+    name: str
+    place: int
+    kind: int
+    type: str
+    collation: str = ""
+    declared: str = ""
+    labels: tuple[str, ...] = ()
+    operators: tuple[str, ...] = PLAIN
+    under: str = ""
+
+    @property
+    def sql(self) -> str:
+        """The column as it is ordered."""
+        return self._collated(column_of_row(self.name))
+
+    @property
+    def compared(self) -> str:
+        """The column as it is compared."""
+        return self._collated(column_of_row(self.name) + self.as_under)
+
+    @property
+    def as_under(self) -> str:
+        """The cast that a value needs to be compared."""
+        return f"::{self.under}" if self.under else ""
+
+    def _collated(self, text: str) -> str:
+        return f"{text} COLLATE {self.collation}" if self.collation else text
+
+
+def column_of_row(name: str) -> str:
+    """A column of the table: its name alone may be that of a result's column, too."""
+    return f"{ROW}.{quote_identifier(name)}"
+
+
+def literals_of(key: Sequence[KeyColumn], serialized: bytes) -> list[str]:
+    """A key's values as SQL, in the order of ``key``. Raises ``ValueError`` where it is no key of the table, or SQL
+    cannot have it.
+    """
+    try:
+        values = update_pb2.RowKey.FromString(serialized).values
+    except WireError as error:
+        raise ValueError("its bytes are no key") from error
+    if len(values) != len(key):
+        raise ValueError(f"it has {len(values)} values for {len(key)} columns")
+    return [f"{_quoted(column, values[column.place])}::{column.type}{column.as_under}" for column in key]
+
+
+def order_by(key: Iterable[KeyColumn]) -> str:
+    """The order of the rows."""
+    return ", ".join(
+        column.sql if column.operators == PLAIN else f"{column.sql} USING {column.operators[_LESS]}" for column in key
+    )
+
+
+def above(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
+    """The rows behind a key."""
+    if _is_plain(key):
+        return _rows(key, ">", literals)
+    return _written_out(key, _ABOVE, literals)
+
+
+def up_to(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
+    """The rows before a key, and its own."""
+    if _is_plain(key):
+        return _rows(key, "<=", literals)
+    return _written_out(key, _LESS, literals, _equal(key, [column.compared for column in key], literals))
+
+
+def among(key: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
+    """The rows of some keys."""
+    names = [column.compared for column in key]
+    return f"({' OR '.join(_equal(key, names, literals) for literals in keys)})"
+
+
+def same(key: Sequence[KeyColumn], literals: Sequence[str], others: Iterable[Sequence[str]]) -> str:
+    """Whether the server takes a key for one of the others: by a collation, or since a number has another spelling."""
+    collated = [
+        f"{text} COLLATE {column.collation}" if column.collation else text
+        for column, text in zip(key, literals, strict=True)
+    ]
+    return " OR ".join(_equal(key, collated, other) for other in others)
+
+
+_LESS, _UP_TO, _EQUAL, _FROM, _ABOVE = range(5)
+_BOUNDS: Final = {_LESS: _UP_TO, _ABOVE: _FROM}
+
+
+def _is_plain(key: Iterable[KeyColumn]) -> bool:
+    return all(column.operators == PLAIN for column in key)
+
+
+def _rows(key: Sequence[KeyColumn], operator: str, literals: Sequence[str]) -> str:
+    return f"({', '.join(column.compared for column in key)}) {operator} ({', '.join(literals)})"
+
+
+def _equal(key: Sequence[KeyColumn], left: Sequence[str], right: Sequence[str]) -> str:
+    pairs = zip(key, left, right, strict=True)
+    return f"({' AND '.join(f'{one} {column.operators[_EQUAL]} {other}' for column, one, other in pairs)})"
+
+
+def _written_out(key: Sequence[KeyColumn], operator: int, literals: Sequence[str], *more: str) -> str:
+    """The first columns are equal, and the next one is on its side; of the first one the index knows the range."""
+    names = [column.compared for column in key]
+    cases = [
+        " AND ".join(
+            [
+                *([_equal(key[:at], names[:at], literals[:at])] if at else []),
+                f"{names[at]} {column.operators[operator]} {literals[at]}",
+            ]
+        )
+        for at, column in enumerate(key)
+    ]
+    bound = f"{names[0]} {key[0].operators[_BOUNDS[operator]]} {literals[0]}"
+    return f"{bound} AND ({' OR '.join([*cases, *more])})"
+
+
+def _quoted(column: KeyColumn, value: update_pb2.Value) -> str:
+    if value.WhichOneof("kind") == "bytes" and column.kind != BYTES:
+        # What is no text in the database's encoding.
+        return f"E'{''.join(f'{chr(92)}x{byte:02x}' for byte in value.bytes)}'"
+    return quote_literal(_text(column, value))
+
+
+def _text(column: KeyColumn, value: update_pb2.Value) -> str:
+    """The value as the server writes it. Raises ``ValueError``."""
+    match value.WhichOneof("kind"):
+        case "text":
+            text = value.text
+        case "int":
+            text = str(value.int)
+        case "uint":
+            text = str(value.uint)
+        case "double":
+            text = repr(value.double)
+        case "decimal":
+            text = value.decimal
+        case "bool":
+            text = "t" if value.bool else "f"
+        case "bytes":
+            return f"\\x{value.bytes.hex()}"
+        case kind:
+            raise ValueError(f"{column.name} cannot be {kind or 'nothing'}")
+    if "\0" in text:
+        raise ValueError(f"{column.name} holds a zero byte")
+    return text

@@ -1,0 +1,167 @@
+"""One SELECT after the other within a snapshot, until a chunk's limits are reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from datastores.postgres.connection import Connection, ServerError
+from datastores.postgres.existing_rows.copied_rows import CopiedRows
+from datastores.postgres.existing_rows.definition import Definition
+from datastores.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
+from datastores.postgres.sql_text import quote_identifier
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.schema import Column
+from wormhole.ports.table_source import ChunkLimits
+
+__all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout", "unasked_rows"]
+
+CANCELED: Final = "57014"
+"""The error of a statement that took longer than it was allowed to."""
+_LEAST_SHARE: Final = 8  # a chunk is full when less than this part of its bytes is left
+_GRACE_S: Final = 5.0  # for what the server ends itself, before the connection is given up
+_UNLIMITED: Final = 1 << 62
+_SIZES: Final = "wormhole_sizes"
+_TERMS: Final = 40
+_CHEAP: Final = 64 << 10  # bytes of unwanted rows that are taken for the connection's sake
+
+
+def copied(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
+    """The COPY of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
+
+    Values of long columns are left out where they come to more than ``most`` bytes; with such columns, a last one says
+    whether they were. Their sizes are added once for each row, whatever the number of columns.
+    """
+    asked, source = list(definition.asked), ""
+    if definition.long:
+        fits = _unlike("wormhole_fits", definition.schema.columns)
+        sizes = [f"coalesce(pg_catalog.octet_length({name}), 0)::bigint" for name in sorted(definition.long)]
+        asked = [f"CASE WHEN {fits} THEN {name} END" if name in definition.long else name for name in asked]
+        asked.append(f"NOT {fits}")
+        # Without OFFSET the server would put the whole sum in place of each use.
+        source = f" CROSS JOIN LATERAL (SELECT {_sum(sizes)} <= {most} AS {fits} OFFSET 0) AS {_SIZES}"
+    statement = _select(definition, asked, conditions, source)
+    return f"COPY ({statement}{f' LIMIT {limit}' if limit else ''}) TO STDOUT"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """Nested no deeper than the server's stack: it takes a long sum for as many levels."""
+    while len(terms) > 1:
+        terms = [f"({' + '.join(terms[at : at + _TERMS])})" for at in range(0, len(terms), _TERMS)]
+    return terms[0]
+
+
+def _unlike(name: str, columns: Iterable[Column]) -> str:
+    """A column's name that the table does not have: a publication's filter names its columns alone."""
+    taken = {column.name for column in columns}
+    while name in taken:
+        name += "_"
+    return quote_identifier(name)
+
+
+def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -> str:
+    """The COPY of one key, in the order that the log's keys have their columns in."""
+    names = [column_of_row(name) for name in definition.key_table.columns]
+    return f"COPY ({_select(definition, names, conditions)} OFFSET {offset} LIMIT 1) TO STDOUT"
+
+
+def timeout(seconds: float) -> str:
+    """The server ends a statement of the transaction after so many seconds."""
+    return f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}"
+
+
+def unasked_rows(table: str) -> SourceUnavailable:
+    """The server sends more than was asked for, and may never stop."""
+    return SourceUnavailable(
+        f"{table}: the server sends more rows than it was asked for",
+        hint="check that the address leads to a PostgreSQL server, with nothing in between; it is tried again",
+    )
+
+
+def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[str], source: str = "") -> str:
+    wanted = [*conditions, *([f"({definition.filter})"] if definition.filter else [])]
+    parts = [
+        f"SELECT {', '.join(asked)} FROM {definition.source} AS {ROW}{source}",  # noqa: S608
+        f"WHERE {' AND '.join(wanted)}" if wanted else "",
+        f"ORDER BY {order_by(definition.key)}",
+    ]
+    return " ".join(filter(None, parts))
+
+
+@dataclass(slots=True)
+class Reading:
+    """Fills ``rows`` up to the limits. ``row_bytes``: what a row takes, as far as is known, 0: nothing is known.
+
+    ``done``: nothing is left; ``timed_out``: the server ended a statement, so that nothing may have come, and the
+    transaction is over. ``cut``: rows were on their way that were not wanted any more, so that the connection has to be
+    closed.
+    """
+
+    connection: Connection
+    definition: Definition
+    most: int
+    limits: ChunkLimits
+    row_bytes: int
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    done: bool = False
+    timed_out: bool = False
+    cut: bool = False
+    encoder: CopiedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.encoder = CopiedRows(self.definition.table, self.most, bool(self.definition.long))
+
+    def run(self, after: Sequence[str] | None, until: str) -> None:
+        """Read on behind the key ``after`` (literals) while the condition ``until`` holds (empty: to the end)."""
+        deadline = time.monotonic() + self.limits.seconds
+        while True:
+            left = self.limits.rows - len(self.rows)
+            room = self.limits.bytes - self.encoder.size
+            seconds = deadline - time.monotonic()
+            if self.rows and (left <= 0 or room < self.limits.bytes // _LEAST_SHARE or seconds <= 0):
+                return
+            if self.row_bytes:
+                left = min(left, max(1, room // self.row_bytes + 1))
+            conditions = [above(self.definition.key, after)] if after is not None else []
+            if until:
+                conditions.append(until)
+            if not self._take(copied(self.definition, conditions, self.most, left), left, seconds):
+                return
+            after = literals_of(self.definition.key, next(reversed(self.rows)))
+
+    def run_keys(self, condition: str, most_rows: int) -> None:
+        """Read all rows for which the condition holds, which are ``most_rows`` at most."""
+        before = len(self.rows)
+        self._take(copied(self.definition, [condition], self.most, 0), 0, self.limits.seconds, before + most_rows)
+
+    def _take(self, statement: str, asked: int, seconds: float, most_rows: int = _UNLIMITED) -> bool:
+        """Run one statement; returns whether another one may bring more."""
+        got = dropped = unwanted = 0
+        begin, full = self.encoder.size, False
+        try:
+            self.connection.query(timeout(seconds))
+            for lines in self.connection.copy_rows(statement, timeout_s=seconds + _GRACE_S):
+                taken = 0
+                if not full:
+                    taken = self.encoder.add(lines, self.rows, self.limits.bytes if asked else _UNLIMITED)
+                    got += taken
+                    full = asked > 0 and self.encoder.size >= self.limits.bytes
+                    if len(self.rows) > most_rows:
+                        raise unasked_rows(self.definition.name)
+                dropped += len(lines) - taken
+                unwanted += sum(map(len, lines[taken:]))
+                if unwanted > self.limits.bytes + _CHEAP:
+                    self.cut = True
+                    break
+        except ServerError as error:
+            if error.sqlstate != CANCELED:
+                raise
+            self.timed_out = True
+        if got:
+            self.row_bytes = max(1, (self.encoder.size - begin) // got)
+        if self.timed_out:
+            return False
+        self.done = got < asked and not dropped
+        return not self.done and not dropped

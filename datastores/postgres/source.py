@@ -1,0 +1,551 @@
+"""PostgreSQL as a log source: one database of a server, read by logical decoding."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from datastores.common.shared_state import open_state
+from datastores.postgres import slots
+from datastores.postgres.address import parse
+from datastores.postgres.connection import Connection, SessionEnded, connect, understood
+from datastores.postgres.decode.tables import shard_name
+from datastores.postgres.delivered_transactions import delivered_transactions
+from datastores.postgres.doctor_slots import is_near
+from datastores.postgres.flushing import EMPTY_COMMIT
+from datastores.postgres.incarnations import Incarnations
+from datastores.postgres.lsn import format_lsn
+from datastores.postgres.opening import Log, Opening
+from datastores.postgres.places import Places
+from datastores.postgres.publication import DOCUMENT, SILENT_SINCE, Publication
+from datastores.postgres.reader import WalReader
+from datastores.postgres.server_objects import find_names
+from datastores.postgres.server_state import AnotherServer, ServerState, Slot, check_same, read_state
+from datastores.postgres.server_url import ServerUrl
+from datastores.postgres.slot_mover import SlotMover
+from datastores.postgres.sql_text import quote_literal
+from datastores.postgres.standing import check_settings, check_slots
+from datastores.postgres.stream import Stream
+from datastores.postgres.table_identities import read_tables
+from datastores.postgres.table_watch import TableWatch
+from datastores.postgres.timelines import Timelines, read_timelines
+from datastores.postgres.unlogged_changes import UnloggedChanges
+from wormhole.host.state_file import FolderState
+from wormhole.model.errors import (
+    DecodeError,
+    Diverged,
+    PositionPurged,
+    SourceUnavailable,
+    WormholeError,
+)
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.log_source import SlotStatus, SourceStatus
+
+__all__ = ["PostgresSource"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S: Final = 1.0
+_SILENT_S: Final = 15.0
+"""A server that was not asked with success for so long is reported, also while somebody still waits for its answer."""
+_ADVANCE_S: Final = 5.0  # between two moves of the slots
+_ANSWER_S: Final = 10.0
+_PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
+
+
+class PostgresSource:
+    """Implements :class:`~wormhole.ports.log_source.LogSource` for the database that ``url`` names.
+
+    Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log, by the slots of
+    :mod:`datastores.postgres.slots`. The state folder holds which incarnation is which history, and how far the
+    log was read; where hosts share the log's state, that does.
+    """
+
+    def __init__(self, url: str, options: SourceOptions) -> None:
+        self._url = url
+        self._options = options
+        self._log = options.log
+        self._state_dir = options.state_dir / "postgres"
+        self._looking = threading.Lock()  # two looks would begin two histories where one ended
+        self._asking = threading.Lock()  # one statement at a time over the control connection
+        self._lock = threading.Lock()  # what a status is made of
+        self._control: Connection | None = None
+        self._mover: SlotMover | None = None
+        self._keeper: Connection | None = None  # of a temporary slot, where the operator has made none
+        self._shown: Connection | None = None  # over which the log was shown to be the one that was read
+        self._seen: Log | None = None
+        self._ended = False  # by the server, the last session that was asked
+        self._moves_again_s = 0.0
+        self._looking = threading.Lock()  # one look at the tables at a time
+        self._tables: Connection | None = None  # over which they are looked at
+        self._looks_again_s = 0.0
+        self._unlooked = NO_PROBLEM  # why the last look failed
+        self._unwatched = False  # the catalogue changed, and what is published was not compared since
+        self._problem = NO_PROBLEM
+        self._answered_s = 0.0  # when the server was last asked with success
+        self._furthest: Datamarker | None = None
+        self._released: LogPosition | None = None
+        self._readers: set[WalReader] = set()
+        self._streams: set[Stream] = set()
+        self._shards: frozenset[str] = frozenset()
+        self._delivered = delivered_transactions(self._state_dir)
+        self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """See the port. Refuses a server whose log has no rows, and one without the publication or the slots."""
+        login = self._options.login
+        # A command makes a log's name up: then that counts which `init` gives it.
+        log_name = ServerUrl.parse(self._url).database if self._options.transient else self._log
+        self._address = parse(
+            self._url, log_name, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
+        )
+        if self._options.transient:
+            self._address = self._ask(partial(find_names, address=self._address))
+        for remark in self._address.remarks:
+            _log.warning("%s", remark)
+        for table in sorted(self._options.skip_tables):
+            _log.warning("skip_tables: no update of %s is delivered", table)
+        self._make_state_dir()
+        state, self._high_water = open_state(self._options, self._state_dir, DOCUMENT)
+        self._incarnations = Incarnations(state, self._high_water)
+        self._publication = Publication(state)
+        self._unlogged = UnloggedChanges(FolderState(self._state_dir), self._options.skip_tables)
+        self._opening = Opening(
+            self._address,
+            self._options,
+            self._incarnations,
+            self._publication,
+            published_from=self._published_from,
+            opened=self._streams.add,
+            ended=self._streams.discard,
+            delivered=self._delivered,
+            unlogged=self._unlogged,
+        )
+        self._watched = TableWatch(self._address.publication)
+        self._slots = {
+            name: name for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot))
+        }
+        self._mover = SlotMover(self._address.slot, lambda: connect(self._address), self._owns_alone)
+        self._places = Places(self._address, self._look, self.open, self._commit_nothing, self._pause)
+        try:
+            log = self._look()
+            check_settings(log.state, self._address)
+            if self._options.transient and not log.state.slots:
+                log = self._keep_for_now()
+            check_slots(log.state, self._address)
+            self._shards = self._ask(self._known_shards)
+            self._look_at_tables()
+            self._answered_s = time.monotonic()
+        except BaseException:
+            self._disconnect()
+            raise
+        self._stopped.clear()
+        pause_s = min(log.state.sender_timeout_s / 3 or _ANSWER_S, _ANSWER_S)
+        work_of = {"poll": (_POLL_S, self._poll), "answers": (pause_s, self._answer)}
+        if not self._options.transient:
+            work_of["slots"] = (_ADVANCE_S, self._move_slots)
+            work_of["tables"] = (_POLL_S, self._look_at_tables)
+        for name, (every_s, work) in work_of.items():
+            thread = threading.Thread(
+                target=self._every, args=(every_s, work), name=f"postgres-{name}-{self._log}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """See the port. Readers that are still open are closed."""
+        self._stopped.set()
+        if self._mover is not None:
+            self._mover.cancel()
+        threads, self._threads = self._threads, []
+        for thread in threads:
+            thread.join()
+        for reader in tuple(self._readers):
+            reader.close()
+        for stream in tuple(self._streams):  # in which a datamarker is still looked for
+            stream.give_up(_closed(), paused_s=0.0)
+        if threads and self._options.may_act():
+            with suppress(WormholeError):  # a second of it is missing for the host that goes on
+                self._high_water.sync()
+        self._disconnect()
+        with self._lock:
+            self._furthest = self._seen = self._released = None
+
+    def earliest(self) -> Datamarker:
+        """See the port: where the slot begins that keeps the log."""
+        return self._places.earliest()
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._places.latest()
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port; also an LSN as the server writes it (``0/16B3748``), and one with its timeline
+        (``2:0/16B3748``).
+        """
+        return self._places.locate(text)
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port. Has the server decode its log from the earliest place on."""
+        return self._places.locate_time(at_us)
+
+    def open(self, marker: Datamarker) -> WalReader:
+        """See the port. A marker of an earlier timeline is found by its LSN."""
+        log = self._look()
+        if log.state.version >= SILENT_SINCE:
+            check_settings(log.state, self._address)
+        try:
+            reader = self._opening.open(log, marker, self._note, self._closed)
+        except Diverged:
+            with self._lock:
+                self._shown = None  # the next look compares how far the log was read
+            raise
+        except AnotherServer:
+            self._ask_anew()
+            raise
+        self._readers.add(reader)
+        with suppress(WormholeError):  # it is asked again
+            self._ask(self._delivered.refresh)
+        return reader
+
+    def shards(self) -> frozenset[str]:
+        """See the port: as of the start; what is created later comes with its first segment."""
+        return self._shards
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port: within seconds the slot follows, and the server removes its log up to there."""
+        with self._lock:
+            self._released = oldest
+
+    def status(self) -> SourceStatus:
+        """See the port: as of about a second ago."""
+        with self._lock:
+            seen, furthest, problem = self._seen, self._furthest, self._problem
+        if not problem and time.monotonic() - self._answered_s > _SILENT_S:
+            where = f"{self._address.where} was not asked with success for {_SILENT_S:g} s"
+            problem = Problem(where, "check the server's load and its network")
+        if seen is None:
+            current = self._incarnations.current
+            place = LogPosition(current.number if current else 0, 0, 0)
+            return SourceStatus(place, place, 0, tuple(filter(None, (problem,))), end_unknown=str(problem))
+        held = seen.state.slots.get(slots.held_slot(self._address.slot))
+        end = seen.place(seen.state.end)
+        if furthest is not None and furthest.order.incarnation == end.incarnation:
+            end = max(end, furthest.order)
+        oldest = end if held is None or held.lost else seen.place(held.confirmed)
+        kept = 0 if held is None or held.lost else max(0, end.offset - held.restart)
+        unmoved = self._mover.problem if self._mover is not None else NO_PROBLEM
+        refused = self._watched.problem if seen.state.publication else NO_PROBLEM
+        found = (problem, unmoved, self._high_water.problem, refused, *self._troubles(seen.state))
+        return SourceStatus(
+            end,
+            oldest,
+            kept,
+            tuple(filter(None, found)),
+            files=((0, end.offset),),
+            budget_bytes=seen.state.keep_bytes,
+            end_unknown=str(problem),
+            base="LSN",
+            slots=tuple(_slot_status(slot, seen.state) for slot in seen.state.slots.values()),
+        )
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Log:
+        """The log as it is now. Over a new connection it is first shown to be the one that was read."""
+        with self._looking:
+            try:
+                return self._looked()
+            except AnotherServer:
+                self._ask_anew()
+                raise
+
+    def _looked(self) -> Log:
+        last = self._high_water.last  # of before: readers go on while the server is asked for the log's end
+        state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
+        with self._lock:
+            seen, shown = self._seen, self._shown is self._control
+        self._observe_publication(state)
+        same = seen is not None and seen.state.identity == state.identity
+        if not same:
+            for reader in tuple(self._readers):
+                reader.left_behind()
+        timelines = seen.timelines if seen is not None and same else read_timelines(self._address, state.timeline)
+        log = self._continued(state, timelines, last, shown=shown and same)
+        with self._lock:
+            self._seen, self._shown = log, self._control
+        self._opening.observe(log)
+        for reader in tuple(self._readers):
+            reader.outlived(log.history)
+        return log
+
+    def _observe_publication(self, state: ServerState) -> None:
+        name = self._address.publication
+        again = self._publication.observe(state)
+        if state.version >= SILENT_SINCE and (again or not state.publication):
+            for reader in tuple(self._readers):
+                reader.republished()
+        if again:
+            _log.error(
+                "the publication %s was dropped and made again: what was written in between, at the latest up to %s, "
+                "is lost to flows that had not passed it",
+                name,
+                format_lsn(self._publication.since),
+            )
+
+    def _published_from(self, lsn: int) -> int:
+        """Up to where log behind this LSN may have been written without the publication. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` while there is none.
+        """
+        log, end = self._places.end()
+        check_settings(log.state, self._address)
+        since = self._publication.since
+        return since if since > lsn else end
+
+    def _continued(self, state: ServerState, timelines: Timelines, last: Datamarker | None, *, shown: bool) -> Log:
+        log = Log(state, self._incarnations.observe(state), timelines)
+        if last is None or last.order.incarnation != log.history.number:
+            return log
+        lost = ""
+        if last.order.offset > state.end:
+            lost = (
+                f"the server lost the end of its log: that was read up to {format_lsn(last.order.offset)} and ends at "
+                f"{format_lsn(state.end)}"
+            )
+        elif not shown:
+            try:
+                self._opening.verify(log, last)
+            except Diverged as error:
+                lost = error.message
+            except (PositionPurged, DecodeError):
+                pass  # nothing reaches back to compare, or what does is damaged: flows are told when they are opened
+        if not lost:
+            return log
+        _log.error("another history of the log begins: %s", lost)
+        return Log(state, self._incarnations.observe(state, lost), timelines)
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """Put a question over the control connection; over a new one if that is broken."""
+        with self._asking:
+            for last in (False, True):
+                try:
+                    if self._control is None or not self._control.is_open:
+                        self._control = connect(self._address)
+                    with understood(self._address):
+                        answer = question(self._control)
+                except SourceUnavailable as error:
+                    if self._control is not None and self._control.is_open:
+                        raise
+                    self._ended = self._ended or isinstance(error, SessionEnded)
+                    self._drop_control()
+                    if last:
+                        self._let_it_end(error)
+                        raise
+                else:
+                    self._ended = False
+                    return answer
+        raise AssertionError("unreachable")
+
+    def _ask_anew(self) -> None:
+        """The address leads to another server than the session that is asked: the next question goes there too."""
+        with self._asking:
+            self._drop_control()
+
+    def _commit_nothing(self) -> None:
+        self._ask(lambda control: control.query(EMPTY_COMMIT))
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise _closed()
+
+    def _let_it_end(self, error: SourceUnavailable) -> None:
+        """A server that ended a session and takes no other is shutting down, and waits for readers."""
+        if self._ended:
+            for stream in tuple(self._streams):
+                stream.give_up(error, paused_s=_PAUSED_S)
+
+    def _keep_for_now(self) -> Log:
+        """Have the server keep its log while this session lasts."""
+        self._keeper = connect(self._address, walsender=True)
+        name = f"{self._address.slot}_{os.getpid()}_{secrets.token_hex(4)}"[-63:]
+        slots.create_temporary(self._keeper, name)
+        self._slots = dict.fromkeys(self._slots, name)
+        return self._look()
+
+    def _disconnect(self) -> None:
+        if self._mover is not None:
+            self._mover.close()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.close()
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            tables.close()
+        with self._asking:
+            self._drop_control()
+
+    def _drop_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+
+    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        while not self._stopped.wait(seconds):
+            work()
+
+    def _answer(self) -> None:
+        for stream in tuple(self._streams):
+            stream.answer()
+
+    def _poll(self) -> None:
+        try:
+            self._look()
+            self._ask(self._delivered.refresh)
+            problem, self._answered_s = NO_PROBLEM, time.monotonic()
+        except WormholeError as error:
+            problem = error.problem
+        if problem and problem != self._problem:
+            _log.warning("the server cannot be asked for its state: %s", problem)
+        self._problem = problem
+        if self._options.may_act():
+            self._high_water.try_sync()
+
+    def _look_at_tables(self) -> None:
+        """Notice rows that changed without a trace in the log, and what becomes of the publication's tables."""
+        began = time.monotonic()
+        if began < self._looks_again_s or self._options.transient or not self._options.may_act():
+            return
+        with self._lock:
+            seen, furthest = self._seen, self._furthest
+        if seen is None or not seen.state.publication:
+            return
+        present = seen.history.number
+        read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
+        try:
+            with understood(self._address), self._looking:
+                connection, publication = self._catalogue(seen.state), self._address.publication
+                if self._unlogged.look(connection, publication, seen.state.system, present, read):
+                    self._unwatched = True
+                if self._unwatched and (found := self._watched.observe(read_tables(connection, publication))):
+                    _log.warning("%s", found)
+                self._unwatched = False
+            problem = NO_PROBLEM
+        except WormholeError as error:
+            problem = error.problem
+        if problem and problem != self._unlooked:
+            _log.warning("changes of rows that the log does not have are not noticed: %s", problem)
+        self._unlooked = problem
+        ended = time.monotonic()
+        self._looks_again_s = ended + slots.rest_s(ended - began)
+
+    def _catalogue(self, state: ServerState) -> Connection:
+        """A session of its own: of thousands of tables the answer takes seconds, and others ask meanwhile."""
+        if self._tables is None or not self._tables.is_open:
+            self._tables = connect(self._address)
+        try:
+            check_same(self._tables, self._address, state)
+        except BaseException:
+            self._tables.close()
+            raise
+        return self._tables
+
+    def _owns_alone(self) -> bool:
+        """Whether no other publisher may do anything for the log now."""
+        return self._options.state is not None and self._options.may_act()
+
+    def _move_slots(self) -> None:
+        """Move the slots on: the held one to the oldest datamarker, the other one with the furthest reader."""
+        began = time.monotonic()
+        if began < self._moves_again_s or not self._options.may_act():
+            return
+        with self._lock:
+            seen, released, furthest = self._seen, self._released, self._furthest
+        if seen is None or self._mover is None:
+            return
+        wanted = {
+            slots.held_slot(self._address.slot): released,
+            slots.lead_slot(self._address.slot): furthest.read_from if furthest is not None else None,
+        }
+        present = seen.history.number
+        places = {name: at.offset for name, at in wanted.items() if at is not None and at.incarnation == present}
+        self._mover.move(places, seen.state)
+        ended = time.monotonic()
+        self._moves_again_s = ended + slots.rest_s(ended - began)
+
+    def _troubles(self, state: ServerState) -> list[Problem]:
+        found: list[Problem] = []
+        for name in (slots.held_slot(self._address.slot), slots.lead_slot(self._address.slot)):
+            slot = state.slots.get(name)
+            if slot is None or slot.lost:
+                try:
+                    slots.check(state, self._address.slot, self._address.database)
+                except WormholeError as error:
+                    found.append(error.problem)
+                break
+            if slot.wal_status == "unreserved" or is_near(slot, state):
+                found.append(
+                    Problem(
+                        f"the server removes the log that {name} needs after {max(0, slot.safe_bytes or 0) >> 20} MiB "
+                        "more (max_slot_wal_keep_size)",
+                        "see which flow is furthest behind (`wormholectl flows`), or raise max_slot_wal_keep_size",
+                    )
+                )
+        return found
+
+    def _make_state_dir(self) -> None:
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+            ) from error
+
+    def _known_shards(self, control: Connection) -> frozenset[str]:
+        """The shards that there are now."""
+        sharding = self._options.sharding
+        if sharding.by == "log":
+            return frozenset({self._log})
+        if sharding.by == "hash":
+            return frozenset(f"{self._log}.{k}of{sharding.count}" for k in range(sharding.count))
+        tables = control.query(
+            f"SELECT schemaname, tablename FROM pg_publication_tables "  # noqa: S608
+            f"WHERE pubname = {quote_literal(self._address.publication)}"
+        )
+        return frozenset(shard_name(self._log, sharding, schema or "", table or "") for schema, table in tables)
+
+    def _note(self, marker: Datamarker) -> None:
+        """A reader is about to hand out what ends at ``marker``."""
+        self._high_water.rise(marker)
+        with self._lock:
+            if self._furthest is None or marker.order > self._furthest.order:
+                self._furthest = marker
+
+    def _closed(self, reader: WalReader) -> None:
+        self._readers.discard(reader)
+
+
+def _closed() -> SourceUnavailable:
+    return SourceUnavailable("the log is closed", hint="it is opened again")
+
+
+def _slot_status(slot: Slot, state: ServerState) -> SlotStatus:
+    return SlotStatus(
+        name=slot.name,
+        kept_bytes=0 if slot.lost else max(0, state.end - slot.restart),
+        left_bytes=None if slot.safe_bytes is None else max(0, slot.safe_bytes),
+        lost=slot.lost,
+        unsynced=None if slot.failover is None else state.standbys > 0 and not slot.failover,
+        catalog_age=slot.catalog_age,
+    )

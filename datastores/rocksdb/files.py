@@ -1,0 +1,147 @@
+"""What lies in the directories of a RocksDB database, as far as tailing is concerned. Reads only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from datastores.rocksdb.decode.options import DatabaseOptions, parse_options
+from wormhole.model.errors import DecodeError, SourceUnavailable, UsageError
+
+__all__ = [
+    "LiveFile",
+    "check_database",
+    "head_of",
+    "live_file",
+    "live_files",
+    "newest_options",
+    "options_names",
+    "wal_directory",
+]
+
+_WAL: Final = re.compile(r"(\d+)\.log")
+_OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
+_HEAD: Final = 64
+
+
+@dataclass(slots=True)
+class LiveFile:
+    """A WAL in RocksDB's own directory, as one scan found it. ``modified_us``: last write, microseconds since 1970."""
+
+    number: int
+    path: Path
+    device: int
+    inode: int
+    size: int
+    modified_us: int
+
+
+def check_database(path: Path) -> None:
+    """Whether ``path`` is a RocksDB database that can be read.
+
+    Raises :class:`UsageError` for something else, :class:`SourceUnavailable` where one may yet appear or become
+    readable.
+    """
+    try:
+        names = os.listdir(path)
+    except NotADirectoryError:
+        raise UsageError(f"{path} is a file, not a RocksDB database", hint="name the database's directory") from None
+    except FileNotFoundError:
+        raise SourceUnavailable(
+            f"there is no directory {path}", hint="check the path, or create the database first"
+        ) from None
+    except PermissionError as error:
+        raise SourceUnavailable(
+            f"{path} cannot be listed: {error.strerror}", hint="let the publisher's user read the database's directory"
+        ) from error
+    if "CURRENT" not in names:
+        if not names:
+            raise SourceUnavailable(f"{path} is empty: no database yet", hint="open the database once to create it")
+        raise UsageError(
+            f"{path} is no RocksDB database: it has no CURRENT file", hint="name the directory that holds CURRENT"
+        )
+    if "IDENTITY" not in names and not any(_OPTIONS.fullmatch(name) for name in names):
+        raise UsageError(
+            f"{path} looks like LevelDB: it has neither IDENTITY nor OPTIONS files", hint="only RocksDB can be tailed"
+        )
+    if not os.access(path / "CURRENT", os.R_OK):
+        raise SourceUnavailable(
+            f"{path / 'CURRENT'} cannot be read", hint="let the publisher's user read the database's files"
+        )
+
+
+def options_names(path: Path) -> list[str]:
+    """Names of the OPTIONS files, newest first."""
+    matches = [match for name in os.listdir(path) if (match := _OPTIONS.fullmatch(name))]
+    return [m[0] for m in sorted(matches, key=lambda m: int(m[1]), reverse=True)]
+
+
+def newest_options(path: Path) -> DatabaseOptions | None:
+    """The settings that the database was last opened with; ``None`` when no OPTIONS file can be read."""
+    for name in options_names(path):
+        try:
+            return parse_options((path / name).read_text(encoding="utf-8", errors="backslashreplace"))
+        except (OSError, DecodeError):
+            continue  # deleted meanwhile, or not written whole yet: the one before still has most
+    return None
+
+
+def wal_directory(path: Path, options: DatabaseOptions | None) -> Path:
+    """Where the WAL files are: ``wal_dir`` of the OPTIONS file, else the database's directory.
+
+    Raises :class:`UsageError` for a relative one: it is relative to a working directory that nobody but its process
+    knows.
+    """
+    text = options.db.get("wal_dir", "") if options else ""
+    if not text:
+        return path
+    if not text.startswith("/"):
+        raise UsageError(
+            f"{path}: wal_dir={text!r} is relative to a working directory that the OPTIONS file does not contain",
+            hint="open the database with an absolute wal_dir",
+        )
+    return Path(text)
+
+
+def live_files(directory: Path) -> dict[int, LiveFile]:
+    """WAL files of ``directory`` by number, those that RocksDB moved to ``archive`` (WAL_ttl_seconds) included.
+
+    Raises ``OSError`` when the directory cannot be listed.
+    """
+    found: dict[int, LiveFile] = {}
+    try:
+        for file in _scan(directory / "archive"):
+            found[file.number] = file
+    except OSError:
+        pass  # there is one only where the database keeps old files
+    for file in _scan(directory):
+        found[file.number] = file
+    return found
+
+
+def live_file(path: Path) -> LiveFile | None:
+    """The WAL at ``path``; ``None`` when it is none or gone."""
+    match = _WAL.fullmatch(path.name)
+    if match is None:
+        return None
+    try:
+        stat = path.lstat()
+    except FileNotFoundError:
+        return None
+    return LiveFile(int(match[1]), path, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns // 1000)
+
+
+def _scan(directory: Path) -> Iterator[LiveFile]:
+    for name in os.listdir(directory):
+        if name.endswith(".log") and (file := live_file(directory / name)) is not None:
+            yield file
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a WAL, which no other has: they hold its first record's checksum and sequence number."""
+    with path.open("rb", buffering=0) as file:
+        return file.read(_HEAD) or b""

@@ -1,0 +1,49 @@
+"""Whether a log can be served on this host now: whether the disk with the database is here, and how far it goes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+from datastores.rocksdb.catalogue import FamilyCatalogue
+from datastores.rocksdb.files import check_database, live_files, newest_options, wal_directory
+from datastores.rocksdb.scan import end_of
+from wormhole.model.errors import SourceUnavailable, UsageError
+from wormhole.model.problem import Problem
+from wormhole.ports.datastore import Standing
+
+__all__ = ["standing"]
+
+_ATTACH = "attach the disk with the database to this host"
+
+
+def standing(path: Path, delivered: Collection[str]) -> Standing:
+    """See :meth:`wormhole.ports.datastore.Datastore.standing`. A copy of the database byte by byte is the same one."""
+    try:
+        check_database(path)
+        log = wal_directory(path, newest_options(path))
+        identity, end = _identity(path), _end(path, log)
+    except SourceUnavailable as error:
+        return Standing("", ready=False, problem=Problem(error.message, _ATTACH))
+    except UsageError as error:
+        return Standing("", ready=False, problem=error.problem)
+    except OSError as error:
+        return Standing("", ready=False, problem=Problem(f"{path} cannot be read: {error.strerror}", _ATTACH))
+    furthest = max((int(one) for one in delivered if one.isdecimal()), default=0)
+    return Standing(identity, lacking=f"sequence numbers {end + 1} to {furthest}" if furthest > end else "")
+
+
+def _identity(path: Path) -> str:
+    try:
+        return (path / "IDENTITY").read_text(encoding="ascii", errors="backslashreplace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _end(path: Path, log: Path) -> int:
+    """The last sequence number in the tables or in the log."""
+    with tempfile.TemporaryDirectory(prefix="wormhole-standing-") as scratch:
+        catalogue = FamilyCatalogue(path, Path(scratch) / "families.json")
+        catalogue.refresh()
+    return max(catalogue.last_sequence, end_of({number: file.path for number, file in live_files(log).items()}))

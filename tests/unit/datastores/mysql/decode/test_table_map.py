@@ -1,0 +1,207 @@
+"""Table maps: every kind of optional metadata, what is broken, and the plan that follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from datastores.mysql.decode import kinds
+from datastores.mysql.decode.table_map import Layout, parse_table_map, schema_of, type_name
+from tests.support import mysql_events as build
+from wormhole.model.errors import DecodeError
+from wormhole.model.schema import Column
+
+COLUMNS = (
+    build.integer("id", 8, unsigned=True),
+    build.varchar("name", 300),
+    build.char("code", 12, build.BINARY),
+    build.enum("state", "new", "dönе"),
+    build.set_of("tags", "a", "b"),
+    build.decimal("price", 10, 2),
+    build.blob("note", 2, build.LATIN1),
+    build.blob("shape", 4, 0, type_=255),
+    build.bit("bits", 10),
+    build.char("wide", 1000),
+)
+
+
+def test_a_table_with_full_metadata() -> None:
+    table = parse_table_map(build.table_map(1 << 40, "shop.orders", COLUMNS, [1, 0]))
+    assert (table.table_id, table.database, table.table, table.name) == (1 << 40, "shop", "orders", "shop.orders")
+    assert table.key == (1, 0)
+    assert table.has_names
+    assert [column.name for column in table.columns] == [column.name for column in COLUMNS]
+    assert [column.unsigned for column in table.columns][:2] == [True, False]
+    assert [column.type for column in table.columns] == [8, 15, 254, 247, 248, 246, 252, 255, 16, 254]
+    assert table.columns[3].members == ("new", "dönе")
+    assert table.columns[4].members == ("a", "b")
+    assert table.columns[9].meta == 1000
+    assert [column.collation for column in table.columns] == [0, 45, 63, 45, 45, 0, 8, 0, 0, 45]
+    layout = Layout(table)
+    assert layout.kinds.tolist() == [
+        *(
+            kinds.UINT,
+            kinds.TEXT,
+            kinds.PADDED,
+            kinds.ENUM,
+            kinds.SET,
+            kinds.DECIMAL,
+            kinds.CODED,
+            kinds.BYTES,
+            kinds.BIT,
+        ),
+        kinds.TEXT,
+    ]
+    assert layout.metas.tolist() == [8, 2, 1 | 12 << 8, 1, 1, 10 << 8 | 2, 2 | kinds.ASCII_SAFE, 4, 2, 2]
+    schema = schema_of(table)
+    assert schema.table == "shop.orders"
+    assert schema.key == (Column("name", "text"), Column("id", "uint"))
+    assert [column.type for column in schema.columns] == [
+        *("uint", "text", "bytes", "text", "text", "decimal", "text", "bytes", "uint", "text")
+    ]
+
+
+def test_year_and_the_old_decimal_have_a_bit_of_signedness() -> None:
+    columns = [
+        build.year("y"),
+        build.integer("v", 4),
+        build.Col("d", 0, bytes),
+        build.integer("w", 8, unsigned=True),
+        build.bit("b", 4),
+        build.integer("x", 1),
+    ]
+    body = build.table_map(1, "d.t", columns, extra=build.optional(1, bytes([0b10010000])))
+    assert [column.unsigned for column in parse_table_map(body).columns] == [True, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        build.optional(1, b"\0\0"),
+        build.optional(3, b"\x2d\x2d"),
+        build.optional(5, b"\1\1a\1\1b"),
+        build.optional(6, b"\1\1a\1\1b"),
+        build.optional(11, b"\x2d\x2d\x2d"),
+    ],
+)
+def test_metadata_of_more_columns_than_are_counted_is_refused(extra: bytes) -> None:
+    columns = [build.integer("n", 4), build.varchar("v"), build.enum("e", "a"), build.set_of("s", "a")]
+    with pytest.raises(DecodeError, match="left over"):
+        parse_table_map(build.table_map(1, "d.t", columns, extra=extra))
+
+
+def test_default_charsets_with_exceptions() -> None:
+    columns = [
+        build.varchar("a"),
+        build.integer("b", 4),
+        build.varchar("c"),
+        build.enum("d", "x"),
+        build.enum("e", "y"),
+    ]
+    body = build.table_map(1, "d.t", columns, names=False)
+    body += build.optional(2, bytes([45, 1, 63])) + build.optional(10, bytes([45, 0, 8]))
+    collations = [column.collation for column in parse_table_map(body).columns]
+    assert collations == [45, 0, 63, 8, 45]
+    assert not parse_table_map(body).has_names
+
+
+def test_mariadb_counts_geometries_among_the_columns_with_a_charset() -> None:
+    columns = [build.blob("shape", 4, 0, type_=255), build.varchar("name", collation=8)]
+    body = build.table_map(1, "d.t", columns, names=False)
+    body = body[: body.index(build.optional(3, b"\x08"))]
+    assert [c.collation for c in parse_table_map(body + build.optional(3, b"\x3f\x08"), True).columns] == [63, 8]
+    assert [c.collation for c in parse_table_map(body + build.optional(3, b"\x08")).columns] == [0, 8]
+    with pytest.raises(DecodeError, match="1 bytes of optional metadata of type 3 are left over"):
+        parse_table_map(body + build.optional(3, b"\x3f\x08"))
+
+
+def test_keys_with_prefixes_and_metadata_that_is_passed_over() -> None:
+    columns = [build.varchar("a"), build.blob("v", 4, build.BINARY, type_=242), build.integer("c", 1)]
+    extra = build.optional(9, bytes([0, 20, 2, 0])) + build.optional(7, b"\x01") + build.optional(12, b"\xa0")
+    extra += build.optional(13, b"\x05") + build.optional(200, b"later")
+    table = parse_table_map(build.table_map(1, "d.t", columns, extra=extra))
+    assert table.key == (0, 2)
+    assert Layout(table).kinds.tolist() == [kinds.TEXT, kinds.BYTES, kinds.INT]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "type_"),
+    [
+        (build.integer("a", 3), kinds.INT, "int"),
+        (build.integer("a", 4, unsigned=True), kinds.UINT, "int"),
+        (build.double("a"), kinds.DOUBLE, "double"),
+        (build.single("a"), kinds.FLOAT, "double"),
+        (build.year("a"), kinds.YEAR, "int"),
+        (build.date("a"), kinds.DATE, "text"),
+        (build.datetime2("a", 6), kinds.DATETIME2, "text"),
+        (build.timestamp2("a", 3), kinds.TIMESTAMP2, "text"),
+        (build.time2("a"), kinds.TIME2, "text"),
+        (build.old_time("a"), kinds.TIME, "text"),
+        (build.old_datetime("a"), kinds.DATETIME, "text"),
+        (build.old_timestamp("a"), kinds.TIMESTAMP, "text"),
+        (build.json_column("a"), kinds.JSON, "text"),
+        (build.blob("a", 3, build.BINARY, type_=140), kinds.COMPRESSED, "bytes"),
+        (build.blob("a", 3, build.UTF8MB4, type_=140), kinds.COMPRESSED, "text"),
+        (build.blob("a", 9), kinds.UNKNOWN, "bytes"),
+        (build.datetime2("a", 7), kinds.UNKNOWN, "bytes"),
+        (build.decimal("a", 66, 0), kinds.UNKNOWN, "bytes"),
+        (build.char("a", 10, 32), kinds.CODED, "text"),  # armscii8
+        (build.char("a", 10, 9999), kinds.BYTES, "bytes"),  # no collation that is known
+        (build.char("a", 10, build.UTF16), kinds.CODED, "text"),
+    ],
+)
+def test_each_type_has_a_plan(column: build.Col, kind: int, type_: str) -> None:
+    table = parse_table_map(build.table_map(1, "d.t", [column]))
+    assert Layout(table).kinds.tolist() == [kind]
+    assert schema_of(table).columns == (Column("a", type_),)
+
+
+def test_only_codecs_that_keep_ascii_are_marked_so() -> None:
+    def meta(collation: int) -> int:
+        return Layout(parse_table_map(build.table_map(1, "d.t", [build.varchar("a", 10, collation)]))).metas[0]
+
+    assert meta(build.GBK) == 1 | kinds.ASCII_SAFE
+    assert meta(build.UTF16) == 1
+
+
+def test_every_cut_is_refused_or_has_less_metadata() -> None:
+    body = build.table_map(1, "shop.orders", COLUMNS, [0])
+    problems = []
+    for cut in range(len(body)):
+        try:
+            assert len(parse_table_map(body[:cut]).columns) == len(COLUMNS)
+        except DecodeError as error:
+            problems.append(error.message)
+    assert len(problems) > len(body) - 10
+    assert all(problem.startswith("TABLE_MAP event") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (build.table_map(1, "d.t", []), "says it has 0 columns"),
+        (build.table_map(1, "d.t", [build.Col("a", 20, bytes)]), "type 20, which is not known"),
+        (build.table_map(1, "d.t", [build.Col("a", 99, bytes)]), "type 99, which is not known"),
+        (build.table_map(1, "d.t", [build.Col("a", 3, bytes, b"?")]), "are left over"),
+        (build.table_map(1, "d.t", [build.integer("a", 4)], [3]), "primary key has column 3 of 1"),
+        (
+            build.table_map(1, "d.t", [build.integer("a", 4)], extra=build.optional(4, b"\1b\1c")),
+            "2 names for 1 columns",
+        ),
+        (
+            build.table_map(1, "d.t", [build.varchar("a")], extra=build.optional(2, b"\x2d\x07\x08")),
+            "charset for column 7",
+        ),
+        (
+            build.table_map(1, "d.t", [build.enum("a", "x")], extra=build.optional(6, b"\x09\x01a")),
+            "9 members in 2 bytes",
+        ),
+    ],
+)
+def test_what_is_broken_is_named(body: bytes, text: str) -> None:
+    with pytest.raises(DecodeError, match=text):
+        parse_table_map(body)
+
+
+def test_types_have_names_for_people() -> None:
+    assert type_name(246) == "DECIMAL"
+    assert type_name(99) == "type 99"

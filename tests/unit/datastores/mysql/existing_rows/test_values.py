@@ -1,0 +1,132 @@
+"""Rows of a text result as updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.hot import hot_module
+from wormhole.wire.rows import decode_row
+from wormhole.wire.v1 import update_pb2
+
+values = hot_module("datastores.mysql.existing_rows.values")
+
+
+@pytest.mark.parametrize("n", [0, 1, 42, 63, 64, 8191, 8192, 1048575, 1048576, 1 << 40])
+@pytest.mark.parametrize("form", ["{}", "{:020d}", "-{}"])
+def test_an_integer_takes_the_least_bytes_however_it_is_shown(values: Any, n: int, form: str) -> None:
+    shown = form.format(n)
+    entry = values.entry_of_kind("bigint", "")(shown.encode())
+    assert entry == entry_of_least_bytes(update_pb2.Value(int=int(shown)))
+
+
+def entry_of_least_bytes(shown: update_pb2.Value) -> bytes:
+    return update_pb2.Update(after=[shown]).SerializeToString()[1:]
+
+
+def value(values: Any, kind: str, raw: bytes, codec: str = "", *, compressed: bool = False) -> update_pb2.Value:
+    """What an entry holds."""
+    entry = values.entry_of_kind(kind, codec, compressed=compressed)(raw)
+    return update_pb2.Update.FromString(b"\x1a" + entry).after[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "shown"),
+    [
+        ("int", b"8191", update_pb2.Value(int=8191)),
+        ("int", b"8192", update_pb2.Value(int=8192)),
+        ("int", b"1048575", update_pb2.Value(int=1048575)),
+        ("int", b"1048576", update_pb2.Value(int=1048576)),
+        ("int", b"-1", update_pb2.Value(int=-1)),
+        ("int", b"00042", update_pb2.Value(int=42)),
+        ("bigint", b"9223372036854775807", update_pb2.Value(int=9223372036854775807)),
+        ("bigint", b"-9223372036854775808", update_pb2.Value(int=-9223372036854775808)),
+        ("bigint", b"18446744073709551615", update_pb2.Value(uint=18446744073709551615)),
+        ("year", b"0000", update_pb2.Value(int=0)),
+        ("bit", b"\x01\xff", update_pb2.Value(uint=511)),
+        ("decimal", b"-00012.50", update_pb2.Value(decimal="-12.50")),
+        ("decimal", b"000.50", update_pb2.Value(decimal="0.50")),
+        ("decimal", b"0.50", update_pb2.Value(decimal="0.50")),
+        ("decimal", b"000", update_pb2.Value(decimal="0")),
+        ("double", b"-0", update_pb2.Value(double=-0.0)),
+        ("float", b"0.10000000149011612", update_pb2.Value(double=0.1)),
+        ("uuid", b"123e4567-e89b-12d3-a456-426655440000", update_pb2.Value(bytes=bytes.fromhex("123e4567e89b12d3a456426655440000"))),  # noqa: E501
+        ("inet4", b"192.0.2.1", update_pb2.Value(bytes=b"\xc0\0\2\1")),
+        ("inet6", b"::1", update_pb2.Value(bytes=bytes(15) + b"\1")),
+    ],
+)  # fmt: skip
+def test_values(values: Any, kind: str, raw: bytes, shown: update_pb2.Value) -> None:
+    assert value(values, kind, raw) == shown
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 300, 20_000])
+def test_strings_of_every_size(values: Any, size: int) -> None:
+    assert value(values, "varchar", b"x" * size, "utf-8").text == "x" * size
+    assert value(values, "varbinary", b"\xff" * size).bytes == b"\xff" * size
+
+
+def test_text(values: Any) -> None:
+    assert value(values, "varchar", b"\xe4", "mysql-latin1").text == "ä"
+    assert value(values, "varchar", "ä".encode(), "utf-8").text == "ä"
+    assert value(values, "varchar", b"\xff", "utf-8").bytes == b"\xff", "what is no UTF-8 stays bytes"
+    assert value(values, "varchar", b"\xff", "ascii").bytes == b"\xff"
+    assert value(values, "varchar", b"\xff", "ascii", compressed=True).text == "?", (
+        "as the decoder of compressed columns"
+    )
+    assert value(values, "enum", b"\xe4", "mysql-latin1").text == "ä"
+    assert value(values, "enum", b"\xe4").text == "\\xe4", "names in the character set binary"
+
+
+def added(encoder: Any, *rows: list[bytes | None]) -> list[tuple[bytes, bytes]]:
+    """Key and update of each."""
+    found: dict[bytes, bytes] = {}
+    assert encoder.add(list(rows), found, None, 1 << 20) == len(rows)
+    assert encoder.size == sum(map(len, found.values()))
+    return list(found.items())
+
+
+def test_a_row(values: Any) -> None:
+    of_kind = values.entry_of_kind
+    ((key, update),) = added(
+        values.RowEncoder([of_kind("int", ""), of_kind("varchar", "utf-8")], (1, 0), 20), [b"7", b"k"]
+    )
+    row = decode_row(update)
+    assert row.op == update_pb2.READ
+    assert [v.WhichOneof("kind") for v in row.key] == ["text", "int"]
+    assert row.after[0].int == 7
+    assert update_pb2.RowKey.FromString(key).values == row.key
+    ((_, update),) = added(values.RowEncoder([of_kind("int", "")] * 2, (0,), 20), [b"1", None])
+    assert decode_row(update).after[1].null
+
+
+def test_a_row_that_is_too_large_has_its_key_alone(values: Any) -> None:
+    entries = [values.entry_of_kind("int", ""), values.entry_of_kind("varchar", "utf-8")]
+    whole = added(values.RowEncoder(entries, (0,), 20, True), [b"6", b"x", b"0"], [b"8", b"x", None])
+    assert [len(decode_row(update).after) for _, update in whole] == [2, 2]
+    large = added(values.RowEncoder(entries, (0,), 20), [b"7", b"x" * 20])
+    large += added(values.RowEncoder(entries, (0,), 20, True), [b"7", None, b"1"])
+    for _, update in large:
+        row = decode_row(update)
+        assert row.too_large
+        assert row.key[0].int == 7
+        assert not row.after
+
+
+def test_rows_are_taken_until_there_is_no_room(values: Any) -> None:
+    entries = [values.entry_of_kind("int", "")] * 2
+    rows: list[list[bytes | None]] = [[b"1", b"%d" % n] for n in range(5)]
+    ((_, update),) = added(values.RowEncoder(entries, (1,), 20), rows[0])
+    encoder = values.RowEncoder(entries, (1,), 20)
+    found: dict[bytes, bytes] = {}
+    raw_keys: dict[bytes, list[bytes | None]] = {}
+    assert encoder.add(rows, found, raw_keys, 2 * len(update)) == 2
+    assert encoder.add(rows[2:], found, raw_keys, 3 * len(update) + 1) == 2
+    assert list(raw_keys.values()) == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    assert list(raw_keys) == list(found)
+
+
+def test_a_row_with_other_than_its_columns_is_refused(values: Any) -> None:
+    encoder = values.RowEncoder([values.entry_of_kind("int", "")] * 2, (1,), 20)
+    with pytest.raises(ValueError, match="3 values for 2 columns"):
+        encoder.add([[b"1", b"2", b"3"]], {}, None, 100)
