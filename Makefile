@@ -17,7 +17,7 @@ SOAK := tests/system tests/hostile tests/property tests/simulation tests/benchma
 	tests/integration/test_mixed_tables.py tests/integration/test_odd_settings.py tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
 	tests/integration/test_mysql_existing_rows.py tests/integration/test_mysql_existing_keys.py tests/integration/test_rocksdb_restored.py \
 	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py tests/integration/test_random_ddl.py tests/integration/test_peers_failover.py \
-	tests/unit/datastores/mysql/test_bounded_connection.py tests/unit/spark_replay/test_selected.py \
+	tests/unit/datastores/mysql/server/test_bounded_connection.py tests/unit/spark_replay/test_selected.py \
 	tests/unit/spark_replay/archive/test_store.py tests/unit/spark_replay/archive/test_checkpoints.py \
 	tests/unit/spark_replay/archive/test_remote_storage.py
 

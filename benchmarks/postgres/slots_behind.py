@@ -18,12 +18,12 @@ import psycopg
 
 from benchmarks.cases import cpu_s
 from benchmarks.postgres.wal import DATABASE, PUBLICATION, prepare
-from datastores.postgres import slots
-from datastores.postgres.address import Address, parse
-from datastores.postgres.connection import connect
-from datastores.postgres.lsn import format_lsn, parse_lsn
-from datastores.postgres.server_state import read_state
-from datastores.postgres.stream import LOG_DATA, Stream
+from datastores.postgres.log import slots
+from datastores.postgres.server.address import Address, parse
+from datastores.postgres.server.connection import connect
+from datastores.postgres.server.lsn import format_lsn, parse_lsn
+from datastores.postgres.server.state import read_state
+from datastores.postgres.server.stream import LOG_DATA, Stream
 from examples.demo.postgres_server import PostgresServer
 from wormholectl.show.printer import print_table, print_text
 

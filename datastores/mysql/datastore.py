@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from datastores.mysql.file_names import file_name
-from datastores.mysql.server_url import EXPOSED, SERVER_KINDS, ServerUrl
+from datastores.mysql.files.names import file_name
+from datastores.mysql.server.url import EXPOSED, SERVER_KINDS, ServerUrl
 from wormhole.host.tls import is_loopback
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
@@ -26,7 +26,7 @@ from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import TableSource
 
 if TYPE_CHECKING:
-    from datastores.mysql.address import Address
+    from datastores.mysql.server.address import Address
 
 __all__ = ["DATASTORE"]
 
@@ -66,17 +66,17 @@ class MySqlDatastore(Datastore):
         return MySqlTables(url, options)
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
-        from datastores.mysql import doctor
+        from datastores.mysql.doctor import examination as doctor
 
         return doctor.check(_address(url, login))
 
     def examine_existing_rows(self, url: str, login: Login, tables: Sequence[str]) -> Sequence[Finding]:
-        from datastores.mysql import doctor
+        from datastores.mysql.doctor import examination as doctor
 
         return doctor.check_existing_rows(_address(url, login), tables)
 
     def examine_binlog_folder(self, url: str, login: Login, folder: Path) -> Sequence[Finding]:
-        from datastores.mysql import doctor
+        from datastores.mysql.doctor import examination as doctor
 
         return doctor.check_binlog_folder(_address(url, login), folder)
 
@@ -86,7 +86,7 @@ class MySqlDatastore(Datastore):
         return standing.standing(_address(url, login), delivered, failover=failover)
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
-        from datastores.mysql import described_tables
+        from datastores.mysql.server import described_tables
 
         return described_tables.describe(_address(url, login), wanted)
 
@@ -156,7 +156,7 @@ class MySqlDatastore(Datastore):
 
 
 def _address(url: str, login: Login) -> Address:
-    from datastores.mysql import address
+    from datastores.mysql.server import address
 
     return address.parse(url, password_file=login.password_file, my_cnf=login.user_files, prompt=login.prompt)
 

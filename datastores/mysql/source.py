@@ -11,25 +11,25 @@ from typing import Any, Final, TypeVar
 from pymysql.connections import Connection
 
 from datastores.common.shared_state import open_state
-from datastores.mysql.address import parse
-from datastores.mysql.binlog_folder import BinlogFolder
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.confirmation import Confirmation, Unconfirmed
-from datastores.mysql.connection import connect, login_of
-from datastores.mysql.continuity import lost_history
-from datastores.mysql.folder_log import FolderLog
-from datastores.mysql.id_claims import IdClaims, list_replicas
-from datastores.mysql.incarnations import Incarnations
-from datastores.mysql.login import next_step
-from datastores.mysql.opening import Opening
-from datastores.mysql.places import Places
-from datastores.mysql.reader import BinlogReader
-from datastores.mysql.required_settings import refuse
-from datastores.mysql.server_ids import ServerIds
-from datastores.mysql.server_state import ServerState, queries_of
-from datastores.mysql.server_tables import look
-from datastores.mysql.settings import Settings, read_settings
-from datastores.mysql.tables import shard_name
+from datastores.mysql.history.confirmation import Confirmation, Unconfirmed
+from datastores.mysql.history.continuity import lost_history
+from datastores.mysql.history.incarnations import Incarnations
+from datastores.mysql.log.folder import BinlogFolder
+from datastores.mysql.log.folder_log import FolderLog
+from datastores.mysql.log.opening import Opening
+from datastores.mysql.log.places import Places
+from datastores.mysql.log.reader import BinlogReader
+from datastores.mysql.log.tables import shard_name
+from datastores.mysql.server.address import parse
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.connection import connect, login_of
+from datastores.mysql.server.id_claims import IdClaims, list_replicas
+from datastores.mysql.server.login import next_step
+from datastores.mysql.server.replica_ids import ServerIds
+from datastores.mysql.server.required_settings import refuse
+from datastores.mysql.server.settings import Settings, read_settings
+from datastores.mysql.server.state import ServerState, queries_of
+from datastores.mysql.server.table_names import look
 from wormhole.host.folder_identity import identity_of
 from wormhole.model.errors import SourceUnavailable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
@@ -76,7 +76,7 @@ class MySqlSource:
         self._poller: threading.Thread | None = None
 
     def start(self) -> None:
-        """See the port. Refuses a server without the :mod:`datastores.mysql.required_settings`."""
+        """See the port. Refuses a server without the :mod:`datastores.mysql.server.required_settings`."""
         login = self._options.login
         self._address = parse(
             self._url, password_file=login.password_file, my_cnf=login.user_files, prompt=login.prompt

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from contextlib import closing
 
 from datastores.common.lacking import shortened
-from datastores.mysql.address import Address
-from datastores.mysql.connection import connect
-from datastores.mysql.doctor_settings import findings
-from datastores.mysql.gtid_coverage import all_lacking
-from datastores.mysql.required_settings import refuse
-from datastores.mysql.server_state import queries_of
-from datastores.mysql.settings import Settings, read_settings
+from datastores.mysql.doctor.settings import findings
+from datastores.mysql.log.gtid_coverage import all_lacking
+from datastores.mysql.server.address import Address
+from datastores.mysql.server.connection import connect
+from datastores.mysql.server.required_settings import refuse
+from datastores.mysql.server.settings import Settings, read_settings
+from datastores.mysql.server.state import queries_of
 from wormhole.model.errors import UnsupportedLog, UsageError
 from wormhole.model.findings import Severity
 from wormhole.model.problem import NO_PROBLEM, Problem

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from datastores.postgres.decode.messages import MESSAGES
-from datastores.postgres.lsn import PLACE, format_lsn, parse_delivered
-from datastores.postgres.server_url import DEFAULT_PORT, EXPOSED, ServerUrl
+from datastores.postgres.server.lsn import PLACE, format_lsn, parse_delivered
+from datastores.postgres.server.url import DEFAULT_PORT, EXPOSED, ServerUrl
 from wormhole.host.tls import is_loopback
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import PositionError
@@ -22,7 +22,7 @@ from wormhole.ports.log_source import LogSource
 from wormhole.ports.table_source import TableSource
 
 if TYPE_CHECKING:
-    from datastores.postgres.address import Address
+    from datastores.postgres.server.address import Address
 
 __all__ = ["DATASTORE"]
 
@@ -61,8 +61,8 @@ class PostgresDatastore(Datastore):
         return PostgresSource(url, options)
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
-        from datastores.postgres import doctor
-        from datastores.postgres.connection import understood
+        from datastores.postgres.doctor import examination as doctor
+        from datastores.postgres.server.connection import understood
 
         address = _address(url, login)
         with understood(address):
@@ -74,13 +74,13 @@ class PostgresDatastore(Datastore):
         return standing.standing(_address(url, login), delivered)
 
     def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
-        from datastores.postgres import described_tables
+        from datastores.postgres.tables import described as described_tables
 
         return described_tables.describe(_address(url, login), wanted)
 
     def url_of_log(self, url: str, log: str, configured: str = "") -> str:
         """With ``publication`` and ``slot``."""
-        from datastores.postgres.address import slot_name
+        from datastores.postgres.server.address import slot_name
 
         given, known, name = ServerUrl.parse(url), ServerUrl.parse(configured or url), slot_name(log)
         more = {} if given.publication else {"publication": known.publication or name}
@@ -90,7 +90,7 @@ class PostgresDatastore(Datastore):
 
     def reserved(self, url: str, log: str) -> str:
         """The slots: their names are those of all databases of the server."""
-        from datastores.postgres.address import slot_name
+        from datastores.postgres.server.address import slot_name
 
         given = ServerUrl.parse(url)
         here = not given.host or is_loopback(given.host)
@@ -98,15 +98,15 @@ class PostgresDatastore(Datastore):
         return f"the replication slots {given.slot or slot_name(log)}_* of {where}"
 
     def server_objects(self, url: str, login: Login, tables: Sequence[str] = ()) -> ServerObjects:
-        from datastores.postgres import server_objects
-        from datastores.postgres.connection import understood
+        from datastores.postgres.doctor import server_objects
+        from datastores.postgres.server.connection import understood
 
         address = _address(url, login)
         with understood(address):
             return server_objects.find(address, tables)
 
     def run_statements(self, url: str, login: Login, statements: Sequence[str]) -> None:
-        from datastores.postgres import server_objects
+        from datastores.postgres.doctor import server_objects
 
         server_objects.run(_address(url, login), statements)
 
@@ -174,7 +174,7 @@ class PostgresDatastore(Datastore):
 
 
 def _address(url: str, login: Login) -> Address:
-    from datastores.postgres import address
+    from datastores.postgres.server import address
 
     # A command that knows no log takes the name that `init` gives one.
     log = ServerUrl.parse(url).database

@@ -13,30 +13,30 @@ from functools import partial
 from typing import Final, TypeVar
 
 from datastores.common.shared_state import open_state
-from datastores.postgres import slots
-from datastores.postgres.address import parse
-from datastores.postgres.connection import Connection, SessionEnded, connect, understood
 from datastores.postgres.decode.tables import shard_name
-from datastores.postgres.delivered_transactions import delivered_transactions
-from datastores.postgres.doctor_slots import is_near
-from datastores.postgres.flushing import EMPTY_COMMIT
-from datastores.postgres.incarnations import Incarnations
-from datastores.postgres.lsn import format_lsn
-from datastores.postgres.opening import Log, Opening
-from datastores.postgres.places import Places
-from datastores.postgres.publication import DOCUMENT, SILENT_SINCE, Publication
-from datastores.postgres.reader import WalReader
-from datastores.postgres.server_objects import find_names
-from datastores.postgres.server_state import AnotherServer, ServerState, Slot, check_same, read_state
-from datastores.postgres.server_url import ServerUrl
-from datastores.postgres.slot_mover import SlotMover
+from datastores.postgres.doctor.server_objects import find_names
+from datastores.postgres.doctor.slots import is_near
+from datastores.postgres.history.delivered_transactions import delivered_transactions
+from datastores.postgres.history.incarnations import Incarnations
+from datastores.postgres.history.timelines import Timelines, read_timelines
+from datastores.postgres.log import slots
+from datastores.postgres.log.flushing import EMPTY_COMMIT
+from datastores.postgres.log.opening import Log, Opening
+from datastores.postgres.log.places import Places
+from datastores.postgres.log.reader import WalReader
+from datastores.postgres.log.slot_mover import SlotMover
+from datastores.postgres.server.address import parse
+from datastores.postgres.server.connection import Connection, SessionEnded, connect, understood
+from datastores.postgres.server.lsn import format_lsn
+from datastores.postgres.server.state import AnotherServer, ServerState, Slot, check_same, read_state
+from datastores.postgres.server.stream import Stream
+from datastores.postgres.server.url import ServerUrl
 from datastores.postgres.sql_text import quote_literal
 from datastores.postgres.standing import check_settings, check_slots
-from datastores.postgres.stream import Stream
-from datastores.postgres.table_identities import read_tables
 from datastores.postgres.table_watch import TableWatch
-from datastores.postgres.timelines import Timelines, read_timelines
-from datastores.postgres.unlogged_changes import UnloggedChanges
+from datastores.postgres.tables.identities import read_tables
+from datastores.postgres.tables.publication import DOCUMENT, SILENT_SINCE, Publication
+from datastores.postgres.tables.unlogged_changes import UnloggedChanges
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import (
     DecodeError,
@@ -68,7 +68,7 @@ class PostgresSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database that ``url`` names.
 
     Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log, by the slots of
-    :mod:`datastores.postgres.slots`. The state folder holds which incarnation is which history, and how far the
+    :mod:`datastores.postgres.log.slots`. The state folder holds which incarnation is which history, and how far the
     log was read; where hosts share the log's state, that does.
     """
 

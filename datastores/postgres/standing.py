@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from datastores.common.lacking import shortened
-from datastores.postgres import slots
-from datastores.postgres.address import Address
-from datastores.postgres.connection import Connection, connect, understood
-from datastores.postgres.lsn import parse_delivered
-from datastores.postgres.server_state import ServerState, read_state
-from datastores.postgres.server_versions import FAILOVER_SINCE
+from datastores.postgres.history.timelines import Timelines, read_timelines
+from datastores.postgres.log import slots
+from datastores.postgres.server.address import Address
+from datastores.postgres.server.connection import Connection, connect, understood
+from datastores.postgres.server.lsn import parse_delivered
+from datastores.postgres.server.state import ServerState, read_state
+from datastores.postgres.server.versions import FAILOVER_SINCE
 from datastores.postgres.sql_text import quote_literal
-from datastores.postgres.timelines import Timelines, read_timelines
 from wormhole.model.errors import PositionError, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.datastore import Standing
@@ -73,7 +73,7 @@ def check_settings(state: ServerState, address: Address) -> None:
 
 def check_slots(state: ServerState, address: Address) -> None:
     """Both slots are there, and one of them can be read. Raises as
-    :func:`datastores.postgres.slots.check`.
+    :func:`datastores.postgres.log.slots.check`.
     """
     both = {slots.held_slot(address.slot), slots.lead_slot(address.slot)} <= state.slots.keys()
     (slots.usable if both else slots.check)(state, address.slot, address.database)

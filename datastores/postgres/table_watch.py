@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastores.postgres.doctor_publication import addition_to, remedy
-from datastores.postgres.table_identities import MOST_NAMED, Refusal, TableIdentity, named
+from datastores.postgres.doctor.publication import addition_to, remedy
+from datastores.postgres.tables.identities import MOST_NAMED, Refusal, TableIdentity, named
 from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["TableWatch"]

@@ -55,7 +55,7 @@ class RocksDatastore(Datastore):
         )
 
     def open_tables(self, url: str, options: SourceOptions) -> TableSource:
-        from datastores.rocksdb.existing_rows import RocksTables
+        from datastores.rocksdb.existing_rows.source import RocksTables
 
         if find_spec("rocksdict") is None:
             raise UsageError(

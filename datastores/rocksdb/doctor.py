@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from datastores.rocksdb.catalogue import FamilyCatalogue
 from datastores.rocksdb.decode.options import DatabaseOptions
-from datastores.rocksdb.files import check_database, live_files, newest_options, wal_directory
-from datastores.rocksdb.other_publishers import holder_of
-from datastores.rocksdb.scan import read_through
+from datastores.rocksdb.history.catalogue import FamilyCatalogue
+from datastores.rocksdb.history.files import check_database, live_files, newest_options, wal_directory
+from datastores.rocksdb.history.other_publishers import holder_of
+from datastores.rocksdb.log.scan import read_through
 from datastores.rocksdb.url import database_path
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.findings import Report, SeenTable, Severity

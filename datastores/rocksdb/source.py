@@ -6,9 +6,9 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from datastores.rocksdb.cursor import WentBack
-from datastores.rocksdb.keeper import History, WalKeeper
-from datastores.rocksdb.places import (
+from datastores.rocksdb.history.keeper import History, WalKeeper
+from datastores.rocksdb.log.cursor import WentBack
+from datastores.rocksdb.log.places import (
     check_anchor,
     check_reach,
     diverged,
@@ -16,8 +16,8 @@ from datastores.rocksdb.places import (
     record_after,
     sequence_after,
 )
-from datastores.rocksdb.reader import RocksReader
-from datastores.rocksdb.scan import find_sequence, scan_end
+from datastores.rocksdb.log.reader import RocksReader
+from datastores.rocksdb.log.scan import find_sequence, scan_end
 from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, LogPosition
@@ -32,7 +32,7 @@ __all__ = ["RocksSource"]
 class RocksSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database in the directory ``path``.
 
-    Order and gaps: those of :class:`~datastores.rocksdb.reader.RocksReader`. Places are (incarnation, WAL
+    Order and gaps: those of :class:`~datastores.rocksdb.log.reader.RocksReader`. Places are (incarnation, WAL
     number, offset); logical positions are sequence numbers. WAL files are kept from ``start`` on until they are
     released, also while stopped.
     """
@@ -158,7 +158,7 @@ class RocksSource:
 
     def locate_time(self, at_us: int) -> Datamarker:
         """See the port: to about a second, for the log has no times of its own
-        (:mod:`datastores.rocksdb.time_index`)."""
+        (:mod:`datastores.rocksdb.history.time_index`)."""
         latest, earliest = self.latest(), self.earliest()
         found = self._history().times.until(at_us)
         if found is None or found[0] <= earliest.order:

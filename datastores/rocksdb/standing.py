@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from datastores.rocksdb.catalogue import FamilyCatalogue
-from datastores.rocksdb.files import check_database, live_files, newest_options, wal_directory
-from datastores.rocksdb.scan import end_of
+from datastores.rocksdb.history.catalogue import FamilyCatalogue
+from datastores.rocksdb.history.files import check_database, live_files, newest_options, wal_directory
+from datastores.rocksdb.log.scan import end_of
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.problem import Problem
 from wormhole.ports.datastore import Standing

@@ -31,19 +31,19 @@ from pyarrow.fs import LocalFileSystem
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
 from datastores.common.high_water import HighWater
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.incarnations import Incarnations as MysqlIncarnations
-from datastores.mysql.incarnations import Lost
-from datastores.mysql.server_state import ServerState as MysqlState
-from datastores.postgres.incarnations import History
-from datastores.postgres.incarnations import Incarnations as PostgresIncarnations
-from datastores.postgres.publication import Publication
-from datastores.postgres.server_state import ServerState as PostgresState
-from datastores.rocksdb.catalogue import FamilyCatalogue
-from datastores.rocksdb.continuity import Evidence
-from datastores.rocksdb.history import WalHistory
+from datastores.mysql.history.incarnations import Incarnations as MysqlIncarnations
+from datastores.mysql.history.incarnations import Lost
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.state import ServerState as MysqlState
+from datastores.postgres.history.incarnations import History
+from datastores.postgres.history.incarnations import Incarnations as PostgresIncarnations
+from datastores.postgres.server.state import ServerState as PostgresState
+from datastores.postgres.tables.publication import Publication
+from datastores.rocksdb.history.catalogue import FamilyCatalogue
+from datastores.rocksdb.history.continuity import Evidence
+from datastores.rocksdb.history.time_index import TimeIndex
+from datastores.rocksdb.history.wal_files import WalHistory
 from datastores.rocksdb.source import RocksSource
-from datastores.rocksdb.time_index import TimeIndex
 from monitor.last_good_config import LastGoodConfig
 from publisher.flows.known_flows import KnownFlows
 from publisher.relay.disk import DISK

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from datastores.common.high_water import HighWater
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.incarnations import Incarnations, Known
+from datastores.mysql.history.incarnations import Incarnations, Known
+from datastores.mysql.server.catalog import Catalog
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker, LogPosition

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from datastores.rocksdb.catalogue import FamilyCatalogue
-from datastores.rocksdb.continuity import Evidence
-from datastores.rocksdb.history import WalHistory
+from datastores.rocksdb.history.catalogue import FamilyCatalogue
+from datastores.rocksdb.history.continuity import Evidence
+from datastores.rocksdb.history.wal_files import WalHistory
 from datastores.rocksdb.source import RocksSource
 from publisher.flows.known_flows import KnownFlows
 from wormhole.coordination.memory import MemoryCoordinator

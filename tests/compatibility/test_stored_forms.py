@@ -13,7 +13,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 from pydantic import BaseModel
 
-from datastores.postgres.unlogged_changes import UnloggedChange, UnloggedChanges
+from datastores.postgres.tables.unlogged_changes import UnloggedChange, UnloggedChanges
 from publisher.stores.dead_letters.rules import letter_from_json, letter_to_json
 from publisher.stores.markers.rules import flow_from_json, flow_to_json
 from spark_replay.export.places import keep_places, load_places
@@ -31,8 +31,8 @@ from tests.compatibility.stored_forms import (
     parsed,
     unpack,
 )
-from tests.unit.datastores.postgres.test_table_facts import row
-from tests.unit.datastores.postgres.test_unlogged_changes import Catalogue, look
+from tests.unit.datastores.postgres.tables.test_facts import row
+from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look
 from wormhole.config import dataset_from_json, to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres import reader
+from datastores.postgres.log import reader
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import PostgresHarness

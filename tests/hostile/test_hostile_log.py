@@ -21,10 +21,10 @@ from typing import Any, cast
 import pytest
 import zstandard
 
-from datastores.mysql import dump as dump_module
 from datastores.mysql.decode import events
-from datastores.mysql.dump import Dump, FromFile
-from datastores.mysql.log_walk import LogWalk, Step
+from datastores.mysql.log import dump as dump_module
+from datastores.mysql.log.dump import Dump, FromFile
+from datastores.mysql.log.walk import LogWalk, Step
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table, xa_prepare
 from wormhole.model.errors import DecodeError, SourceUnavailable

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from datastores.rocksdb import wal_file
-from datastores.rocksdb.wal_file import WalFile
+from datastores.rocksdb.log import wal_file
+from datastores.rocksdb.log.wal_file import WalFile
 from tests.support.rocksdb_wal import WalWriter, batch, fragment, open_reader, put, segments
 
 MIB = 1 << 20

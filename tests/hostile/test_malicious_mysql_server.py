@@ -19,18 +19,18 @@ from typing import Any, cast
 import pytest
 from pymysql import _auth
 
-from datastores.mysql import prepared_xa as prepared_transactions
-from datastores.mysql import reader, tables
-from datastores.mysql.address import Address
-from datastores.mysql.bounded_connection import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.connection import connect, query
 from datastores.mysql.decode import events
-from datastores.mysql.dump import Dump, FromFile
-from datastores.mysql.log_walk import Step
-from datastores.mysql.peer_account import doubt_local, owner
-from datastores.mysql.reader import BinlogReader
-from datastores.mysql.spool import Spool
+from datastores.mysql.log import prepared_xa as prepared_transactions
+from datastores.mysql.log import reader, tables
+from datastores.mysql.log.dump import Dump, FromFile
+from datastores.mysql.log.reader import BinlogReader
+from datastores.mysql.log.spool import Spool
+from datastores.mysql.log.walk import Step
+from datastores.mysql.server.address import Address
+from datastores.mysql.server.bounded_connection import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.connection import connect, query
+from datastores.mysql.server.peer_account import doubt_local, owner
 from tests.support import mysql_events as build
 from tests.support.eventually import PATIENCE_S
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving

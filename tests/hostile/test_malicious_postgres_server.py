@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from datastores.postgres.connection import Connection
 from datastores.postgres.decode.encodings import UTF8
-from datastores.postgres.stream import Stream
-from datastores.postgres.waiting import ready
+from datastores.postgres.server.connection import Connection
+from datastores.postgres.server.stream import Stream
+from datastores.postgres.server.waiting import ready
 from tests.support import postgres_messages as build
 from wormhole.model.errors import DecodeError
 

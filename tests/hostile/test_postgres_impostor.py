@@ -17,10 +17,10 @@ from typing import Literal
 import pytest
 
 from datastores.postgres import source as source_module
-from datastores.postgres.address import Address, parse
-from datastores.postgres.connection import connect
 from datastores.postgres.datastore import DATASTORE
-from datastores.postgres.reader import WalReader
+from datastores.postgres.log.reader import WalReader
+from datastores.postgres.server.address import Address, parse
+from datastores.postgres.server.connection import connect
 from datastores.postgres.source import PostgresSource
 from tests.support.certificates import Authority
 from tests.support.postgres_impostor import (

@@ -13,12 +13,12 @@ import pymysql
 import pytest
 from typer.testing import CliRunner
 
-from datastores.mysql import handshake
-from datastores.mysql.address import Address
-from datastores.mysql.connection import connect, login_of, query
-from datastores.mysql.login import Login
-from datastores.mysql.server_url import TlsMode
-from datastores.mysql.settings import read_settings
+from datastores.mysql.server import handshake
+from datastores.mysql.server.address import Address
+from datastores.mysql.server.connection import connect, login_of, query
+from datastores.mysql.server.login import Login
+from datastores.mysql.server.settings import read_settings
+from datastores.mysql.server.url import TlsMode
 from tests.support.certificates import Authority
 from tests.support.databases import DURABLE, DatabaseServer, NewServer
 from wormhole.model.errors import SourceUnavailable, UsageError

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from datastores.mysql.address import parse
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.connection import connect
 from datastores.mysql.datastore import MySqlDatastore
-from datastores.mysql.server_tables import look
+from datastores.mysql.server.address import parse
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.connection import connect
+from datastores.mysql.server.table_names import look
 from subscriber_sdk import ModelMismatch, Update, decode
 from tests.support.command_line import run
 from tests.support.databases import DatabaseServer

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pymysql.connections import Connection
 
-from datastores.mysql.address import parse
-from datastores.mysql.connection import connect, query
 from datastores.mysql.existing_rows import snapshot
 from datastores.mysql.existing_rows.source import MySqlTables
-from datastores.mysql.select_grants import select_grants
-from datastores.mysql.settings import read_settings
+from datastores.mysql.server.address import parse
+from datastores.mysql.server.connection import connect, query
+from datastores.mysql.server.grants import select_grants
+from datastores.mysql.server.settings import read_settings
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.table_scene import TableScene
 from wormhole.model.errors import SourceUnavailable, UnreadableTable, UsageError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datastores.postgres.opening import MESSAGES_SINCE
+from datastores.postgres.log.opening import MESSAGES_SINCE
 from tests.support.postgres_changes import Slot, decoded, keyed
 from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.postgres_types import VERSION

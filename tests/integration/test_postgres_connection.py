@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres.address import Address, parse
-from datastores.postgres.connection import ServerError, connect
+from datastores.postgres.server.address import Address, parse
+from datastores.postgres.server.connection import ServerError, connect
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.fault_proxy import FaultProxy
@@ -23,8 +23,8 @@ from wormhole.model.errors import SourceUnavailable, UsageError
 _CANCELS = """
 import sys, threading
 from pathlib import Path
-from datastores.postgres.address import parse
-from datastores.postgres.connection import connect
+from datastores.postgres.server.address import parse
+from datastores.postgres.server.connection import connect
 connection = connect(parse(sys.argv[1], "log", password_file=Path(sys.argv[2])))
 print("connected", flush=True)
 input()

@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from datastores.postgres import reader
 from datastores.postgres.existing_rows.keys import above, literals_of, up_to
 from datastores.postgres.existing_rows.reading import copied
 from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.log import reader
 from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.postgres_types import EXTENSIONS, SETUP, TYPES, VERSION

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from datastores.postgres import reader
 from datastores.postgres.existing_rows import reading, snapshot, source
 from datastores.postgres.existing_rows.reading import copied_key
 from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.log import reader
 from tests.support.eventually import until
 from tests.support.keyed_copy import rows_of
 from tests.support.postgres_scene import PostgresScene

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres import slots
 from datastores.postgres.datastore import DATASTORE
-from datastores.postgres.server_versions import FAILOVER_SINCE
+from datastores.postgres.log import slots
+from datastores.postgres.server.versions import FAILOVER_SINCE
 from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from datastores.postgres import server_state, slots
 from datastores.postgres.datastore import DATASTORE
 from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.log import slots
+from datastores.postgres.server import state as server_state
 from datastores.postgres.source import PostgresSource
 from tests.support.postgres_harness import all_tables
 from tests.support.postgres_server import PostgresServer

@@ -12,11 +12,11 @@ from typing import Final
 import psycopg
 import pytest
 
-from datastores.postgres.address import parse
-from datastores.postgres.connection import connect
 from datastores.postgres.datastore import DATASTORE
+from datastores.postgres.server.address import parse
+from datastores.postgres.server.connection import connect
 from datastores.postgres.sql_text import quote_identifier
-from datastores.postgres.table_identities import Refusal, TableIdentity, read_tables
+from datastores.postgres.tables.identities import Refusal, TableIdentity, read_tables
 from tests.support.postgres_server import PostgresServer, new_database
 from wormhole.model.errors import UsageError
 from wormhole.model.findings import Severity

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres import reader as reader_module
-from datastores.postgres import slots
 from datastores.postgres import source as source_module
-from datastores.postgres import stream as stream_module
 from datastores.postgres.datastore import DATASTORE
-from datastores.postgres.opening import MESSAGES_SINCE
+from datastores.postgres.log import reader as reader_module
+from datastores.postgres.log import slots
+from datastores.postgres.log.opening import MESSAGES_SINCE
+from datastores.postgres.server import stream as stream_module
 from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from datastores.rocksdb import history
+from datastores.rocksdb.history import wal_files as history
 from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter

@@ -17,7 +17,7 @@ import pytest
 from rocksdict import Options, Rdict, SliceTransform, SstFileWriter, WriteBatch, WriteOptions
 
 from datastores.rocksdb.datastore import DATASTORE
-from datastores.rocksdb.existing_rows import RocksTables
+from datastores.rocksdb.existing_rows.source import RocksTables
 from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import until
 from tests.support.librocksdb import TransactionStore
@@ -537,7 +537,7 @@ def test_the_process_ends_with_the_publisher(scene: Scene, writer: RocksWriter) 
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from datastores.rocksdb.existing_rows import RocksTables\n"
+        "from datastores.rocksdb.existing_rows.source import RocksTables\n"
         "from wormhole.model.sharding import Sharding\n"
         "tables = RocksTables(Path(sys.argv[1]), log='log', state_dir=Path(sys.argv[2]), sharding=Sharding('log'), "
         "max_update_bytes=1 << 20)\n"
@@ -565,7 +565,7 @@ def children_with(argument: str) -> list[int]:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):
             continue
-        if b"datastores.rocksdb.secondary" in arguments and argument.encode() in arguments:
+        if b"datastores.rocksdb.existing_rows.secondary" in arguments and argument.encode() in arguments:
             found.append(int(entry.name))
     return found
 
@@ -582,7 +582,7 @@ def test_the_binding_is_missing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_publisher_does_not_load_the_binding() -> None:
     program = (
-        "import sys, datastores.rocksdb.existing_rows, datastores.rocksdb.secondary\n"
+        "import sys, datastores.rocksdb.existing_rows.source, datastores.rocksdb.existing_rows.secondary\n"
         "sys.exit('rocksdict' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch
 
-from datastores.rocksdb.scan import find_sequence, scan_end
+from datastores.rocksdb.log.scan import find_sequence, scan_end
 from tests.support.rocksdb_wal import (
     DirectoryFiles,
     Names,

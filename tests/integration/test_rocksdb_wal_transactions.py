@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from datastores.rocksdb.scan import find_sequence, read_record, scan_end
+from datastores.rocksdb.log.scan import find_sequence, read_record, scan_end
 from tests.support.librocksdb import TransactionStore
 from tests.support.rocksdb_wal import DirectoryFiles, gaps_of, open_reader, segments, updates_of
 from wormhole.model.loss import LossKind

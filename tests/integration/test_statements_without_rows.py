@@ -9,10 +9,10 @@ from subprocess import run
 
 import pytest
 
-from datastores.postgres.address import parse
-from datastores.postgres.connection import connect
-from datastores.postgres.doctor_publication import named_values_findings, unlogged_partition_findings
-from datastores.postgres.reader import WalReader
+from datastores.postgres.doctor.publication import named_values_findings, unlogged_partition_findings
+from datastores.postgres.log.reader import WalReader
+from datastores.postgres.server.address import parse
+from datastores.postgres.server.connection import connect
 from datastores.postgres.source import PostgresSource
 from tests.support.databases import DatabaseServer
 from tests.support.eventually import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from datastores.mysql import dump
+from datastores.mysql.log import dump
 from tests.support.databases import DatabaseServer
 from tests.support.fault_proxy import FaultProxy
 from wormhole.filters import Filter

@@ -62,10 +62,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="rocksdb-history-by-numbers-of-files-only",
-        file="datastores/rocksdb/continuity.py",
+        file="datastores/rocksdb/history/continuity.py",
         old="            if first is not None and first <= reached[1]:\n",
         new="            if False and first is not None:\n",
-        tests=("tests/unit/datastores/rocksdb/test_continuity.py",),
+        tests=("tests/unit/datastores/rocksdb/history/test_continuity.py",),
         promise="a RocksDB that was restored and opened several times is another history",
     ),
     Fault(
@@ -78,10 +78,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="rocksdb-end-in-an-empty-file-not-reached",
-        file="datastores/rocksdb/cursor.py",
+        file="datastores/rocksdb/log/cursor.py",
         old="                self._move(newer)\n",
         new="",
-        tests=("tests/unit/datastores/rocksdb/test_cursor.py",),
+        tests=("tests/unit/datastores/rocksdb/log/test_cursor.py",),
         promise="a reader reaches the log's end also when the last files hold no records",
     ),
     Fault(
@@ -144,17 +144,17 @@ FAULTS: list[Fault] = [
         new="        if _checksum(data, at + 6, end) != stored & 0xFFFFFFFF and end < size:",
         tests=(
             "tests/unit/datastores/rocksdb/decode/test_log_format.py",
-            "tests/unit/datastores/rocksdb/test_reader.py",
+            "tests/unit/datastores/rocksdb/log/test_reader.py",
         ),
         promise="what was not committed is not delivered",
     ),
     Fault(
         name="prepared-delivered-before-commit",
-        file="datastores/rocksdb/transaction.py",
+        file="datastores/rocksdb/log/transaction.py",
         old="        encoder.skipping = self._skipping or self._prepare is not None\n",
         new="        encoder.skipping = self._skipping\n",
         tests=(
-            "tests/unit/datastores/rocksdb/test_transaction.py",
+            "tests/unit/datastores/rocksdb/log/test_transaction.py",
             "tests/integration/test_rocksdb_wal_transactions.py",
         ),
         promise="prepared data is released at its commit only",
@@ -231,10 +231,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="marker-inside-a-transaction",
-        file="datastores/rocksdb/reader.py",
+        file="datastores/rocksdb/log/reader.py",
         old="        marker = None\n        if whole:\n",
         new="        marker = None\n        if True:\n",
-        tests=("tests/unit/datastores/rocksdb/test_reader.py",),
+        tests=("tests/unit/datastores/rocksdb/log/test_reader.py",),
         promise="a datamarker never lies inside a transaction",
     ),
     # --- nobody holds up anybody -----------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ FAULTS: list[Fault] = [
     # --- no silent gap ---------------------------------------------------------------------------------------------
     Fault(
         name="gap-silently-skipped-by-the-reader",
-        file="datastores/rocksdb/cursor.py",
+        file="datastores/rocksdb/log/cursor.py",
         old="        return Step.GAP\n",
         new="        self.gap = None\n        return Step.PROGRESS\n",
-        tests=("tests/unit/datastores/rocksdb/test_reader.py",),
+        tests=("tests/unit/datastores/rocksdb/log/test_reader.py",),
         promise="a gap in the log is told with its range",
     ),
     Fault(
@@ -285,7 +285,7 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="anchor-not-compared",
-        file="datastores/rocksdb/places.py",
+        file="datastores/rocksdb/log/places.py",
         old="    if there != anchor.id or found.checksum != anchor.checksum or moved:",
         new="    if False and (there != anchor.id or found.checksum != anchor.checksum or moved):",
         tests=("tests/contract/test_log_source.py",),

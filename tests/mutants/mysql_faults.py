@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_WALK = "datastores/mysql/log_walk.py"
+_WALK = "datastores/mysql/log/walk.py"
 _ROWS = "datastores/mysql/existing_rows"
 _ROWS_TESTS = "tests/unit/datastores/mysql/existing_rows"
-_WALK_TESTS = ("tests/unit/datastores/mysql/test_log_walk.py",)
+_WALK_TESTS = ("tests/unit/datastores/mysql/log/test_walk.py",)
 
 MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mysql-row-end-only-at-the-end-of-the-key",
-        file="datastores/mysql/table_definitions.py",
+        file="datastores/mysql/server/table_definitions.py",
         old="    return tuple(i for i in moments if not table.key or i in table.key)\n",
         new="    return tuple(i for i in moments[-1:] if not table.key or i == table.key[-1])\n",
-        tests=("tests/unit/datastores/mysql/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/server/test_table_definitions.py",),
         promise="ROW END of a system-versioned table is found wherever the key has it",
     ),
     Fault(
@@ -28,50 +28,50 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-any-old-file-proves-the-history",
-        file="datastores/mysql/continuity.py",
+        file="datastores/mysql/history/continuity.py",
         old="    newest = max(left)\n",
         new="    newest = min(left)\n",
-        tests=("tests/unit/datastores/mysql/test_continuity.py",),
+        tests=("tests/unit/datastores/mysql/history/test_continuity.py",),
         promise="a restored copy, which has the oldest files too, is not taken for the server that was read",
     ),
     Fault(
         name="mysql-read-elsewhere-and-forgotten",
-        file="datastores/mysql/incarnations.py",
+        file="datastores/mysql/history/incarnations.py",
         old='            known[-1] = {**known[-1], "read": read.delivered}\n',
         new="            pass\n",
-        tests=("tests/unit/datastores/mysql/test_incarnations.py",),
+        tests=("tests/unit/datastores/mysql/history/test_incarnations.py",),
         promise="what was delivered from another server and no log holds any more is reported",
     ),
     Fault(
         name="mysql-lost-end-of-a-log-unseen",
-        file="datastores/mysql/continuity.py",
+        file="datastores/mysql/history/continuity.py",
         old="    if not cut and not gone:\n",
         new="    if not gone:\n",
-        tests=("tests/unit/datastores/mysql/test_continuity.py",),
+        tests=("tests/unit/datastores/mysql/history/test_continuity.py",),
         promise="a server that lost the end of its log is noticed although datamarkers lie before it",
     ),
     Fault(
         name="mysql-one-answer-begins-a-history",
-        file="datastores/mysql/incarnations.py",
+        file="datastores/mysql/history/incarnations.py",
         old="                believe(f\"the server is {view.identity}, no longer {last['server']}\")\n",
         new="",
-        tests=("tests/unit/datastores/mysql/test_incarnations.py",),
+        tests=("tests/unit/datastores/mysql/history/test_incarnations.py",),
         promise="one damaged answer does not begin another history",
     ),
     Fault(
         name="mysql-one-damaged-event-holds-flows",
-        file="datastores/mysql/reader.py",
+        file="datastores/mysql/log/reader.py",
         old="        return self._confirmed(error, self._place)\n",
         new="        return error\n",
-        tests=("tests/unit/datastores/mysql/test_reader.py",),
+        tests=("tests/unit/datastores/mysql/log/test_reader.py",),
         promise="an error of the stream is looked for once more before flows are held for it",
     ),
     Fault(
         name="mysql-gtids-lost-from-a-marker",
-        file="datastores/mysql/delivered.py",
+        file="datastores/mysql/history/delivered.py",
         old="                self._set.add(name, first, last)\n",
         new="                self._set.add(name, first, first)\n",
-        tests=("tests/unit/datastores/mysql/test_delivered.py",),
+        tests=("tests/unit/datastores/mysql/history/test_delivered.py",),
         promise="a datamarker names every transaction before it, so that another copy goes on there",
     ),
     Fault(
@@ -108,7 +108,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-drip-taken-for-progress",
-        file="datastores/mysql/dump.py",
+        file="datastores/mysql/log/dump.py",
         old="        if self.at and not self.inside:\n",
         new="        if self.at:\n",
         tests=("tests/hostile/test_hostile_log.py",),
@@ -116,7 +116,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-statement-cut-in-silence",
-        file="datastores/mysql/statements.py",
+        file="datastores/mysql/log/statements.py",
         old="            return replace(statement, unread=((None, None),))\n",
         new="            return statement\n",
         tests=("tests/hostile/test_hostile_log.py",),
@@ -148,18 +148,18 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mariadb-history-handed-on-as-rows",
-        file="datastores/mysql/table_definitions.py",
+        file="datastores/mysql/server/table_definitions.py",
         old="            return (position, ()) if position in candidates else (-1, ())\n",
         new="            return -1, ()\n",
-        tests=("tests/unit/datastores/mysql/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/server/test_table_definitions.py",),
         promise="of a system-versioned table the current rows' changes are delivered",
     ),
     Fault(
         name="mariadb-digits-of-a-changed-table",
-        file="datastores/mysql/table_definitions.py",
+        file="datastores/mysql/server/table_definitions.py",
         old="definition.created_s < logged_s\n",
         new="True\n",
-        tests=("tests/unit/datastores/mysql/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/server/test_table_definitions.py",),
         promise="a value of the old temporal format is right or its table is held",
     ),
     Fault(
@@ -172,7 +172,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-savepoint-ignored",
-        file="datastores/mysql/statements.py",
+        file="datastores/mysql/log/statements.py",
         old="        elif encoder.back_to(self._savepoints[name]):\n",
         new="        elif False:\n",
         tests=_WALK_TESTS,
@@ -188,7 +188,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-unreadable-table-skipped-in-silence",
-        file="datastores/mysql/broken_shards.py",
+        file="datastores/mysql/log/broken_shards.py",
         old="        self.update(fresh)\n",
         new="",
         tests=_WALK_TESTS,
@@ -204,10 +204,10 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-another-transaction-before-the-marker",
-        file="datastores/mysql/scan.py",
+        file="datastores/mysql/log/scan.py",
         old="        if anchor is None or found or last is None or last is seen:\n",
         new="        if anchor is None or found or last is None or last is seen or True:\n            found = True\n",
-        tests=("tests/unit/datastores/mysql/test_scan.py",),
+        tests=("tests/unit/datastores/mysql/log/test_scan.py",),
         promise="the transaction before a datamarker is compared: another one is divergence",
     ),
     Fault(
@@ -220,7 +220,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-password-for-any-server",
-        file="datastores/mysql/login.py",
+        file="datastores/mysql/server/login.py",
         old="        if self._password and not self._address.exposed and (doubt := self._doubt()):\n",
         new="        if not self._password and (doubt := self._doubt()):\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -228,7 +228,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-scramble-without-a-nonce",
-        file="datastores/mysql/login.py",
+        file="datastores/mysql/server/login.py",
         old="    if len(nonce) != size:\n",
         new="    if len(nonce) > size:\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -244,7 +244,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-wide-text-counted-as-bytes",
-        file="datastores/mysql/bounded_connection.py",
+        file="datastores/mysql/server/bounded_connection.py",
         old="        self._take(_BYTE_COST * num_bytes)\n",
         new="        self._take(num_bytes)\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -252,7 +252,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-second-answers-are-read",
-        file="datastores/mysql/bounded_connection.py",
+        file="datastores/mysql/server/bounded_connection.py",
         old='        self._give_up("the server sends a second answer to one statement")\n',
         new="        return super().next_result(unbuffered)\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -260,7 +260,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-tables-of-a-log-kept-for-ever",
-        file="datastores/mysql/tables.py",
+        file="datastores/mysql/log/tables.py",
         old="            self._held += _TABLE_COST + _BYTE_COST * len(body)\n",
         new="            pass\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),
@@ -268,7 +268,7 @@ MYSQL_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-names-of-tables-kept-for-ever",
-        file="datastores/mysql/catalog.py",
+        file="datastores/mysql/server/catalog.py",
         old="            if len(self._tables) > len(self._there) + 2 * self._most:\n",
         new="            if not self._tables:\n",
         tests=("tests/hostile/test_malicious_mysql_server.py",),

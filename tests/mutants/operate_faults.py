@@ -68,10 +68,10 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="time-within-a-second-passed-over",
-        file="datastores/rocksdb/time_index.py",
+        file="datastores/rocksdb/history/time_index.py",
         old="            latest = at_us - _RESOLUTION_US * (1 + len(self._entries) // _THIN)\n",
         new="            latest = at_us + _RESOLUTION_US\n",
-        tests=("tests/unit/datastores/rocksdb/test_time_index.py",),
+        tests=("tests/unit/datastores/rocksdb/history/test_time_index.py",),
         promise="going back to a time passes over nothing that was committed later",
     ),
     Fault(

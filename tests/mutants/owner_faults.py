@@ -97,7 +97,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-replication-id-in-use-is-taken",
-        file="datastores/mysql/id_claims.py",
+        file="datastores/mysql/server/id_claims.py",
         old="            if got and number not in replicas:\n",
         new="            if True:\n",
         tests=("tests/integration/test_mysql_servers.py::TestAnotherReader::test_is_not_thrown_out_and_is_named",),

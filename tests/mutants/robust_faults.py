@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_BOUNDED = "datastores/mysql/bounded_connection.py"
-_BOUNDED_TESTS = ("tests/unit/datastores/mysql/test_bounded_connection.py",)
+_BOUNDED = "datastores/mysql/server/bounded_connection.py"
+_BOUNDED_TESTS = ("tests/unit/datastores/mysql/server/test_bounded_connection.py",)
 
 ROBUST_FAULTS: list[Fault] = [
     Fault(
         name="mysql-nonsense-not-translated",
-        file="datastores/mysql/connection.py",
+        file="datastores/mysql/server/connection.py",
         old="    except Exception as error:\n        if connection is not None:",
         new="    except KeyError as error:\n        if connection is not None:",
         tests=_BOUNDED_TESTS,
@@ -19,7 +19,7 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-rows-of-another-form-not-translated",
-        file="datastores/mysql/connection.py",
+        file="datastores/mysql/server/connection.py",
         old="    except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:",
         new="    except (TypeError, DecodeError, PositionError) as error:",
         tests=_BOUNDED_TESTS,
@@ -43,10 +43,10 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-dump-waits-for-each-byte",
-        file="datastores/mysql/dump.py",
+        file="datastores/mysql/log/dump.py",
         old="            left = max(0.0, until - now)\n",
         new="            left = wait_s\n",
-        tests=("tests/unit/datastores/mysql/test_dump.py",),
+        tests=("tests/unit/datastores/mysql/log/test_dump.py",),
         promise="a read of the binlog ends when its time is over, however slowly the server sends",
     ),
     Fault(
@@ -69,10 +69,10 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="loss-range-with-what-was-delivered",
-        file="datastores/mysql/log_walk.py",
+        file="datastores/mysql/log/walk.py",
         old="            name,  # what is delivered behind it is filled in with the place\n",
         new="            str(self._delivered),\n",
-        tests=("tests/unit/datastores/mysql/test_reader.py",),
+        tests=("tests/unit/datastores/mysql/log/test_reader.py",),
         promise="the range of a loss names what is missing, and nothing that was delivered",
     ),
     Fault(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_STATEMENT_TESTS = ("tests/unit/datastores/mysql/test_statements.py",)
+_STATEMENT_TESTS = ("tests/unit/datastores/mysql/log/test_statements.py",)
 
 STATEMENT_FAULTS: list[Fault] = [
     Fault(
@@ -25,7 +25,7 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="statement-barrier-undone-by-a-rollback",
-        file="datastores/mysql/statements.py",
+        file="datastores/mysql/log/statements.py",
         old="            self._encoder.truncate(*barrier)\n\n    def unread",
         new="            pass\n\n    def unread",
         tests=_STATEMENT_TESTS,
@@ -33,20 +33,20 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="tables-of-a-database-not-durable",
-        file="datastores/mysql/reader.py",
+        file="datastores/mysql/log/reader.py",
         old="        self._tables.catalog.save()\n",
         new="",
-        tests=("tests/unit/datastores/mysql/test_reader.py",),
+        tests=("tests/unit/datastores/mysql/log/test_reader.py",),
         promise="a dropped database has barriers for tables that were met before a crash",
     ),
     Fault(
         name="unread-statements-share-a-segment",
-        file="datastores/mysql/log_walk.py",
+        file="datastores/mysql/log/walk.py",
         old="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
         "return Step.CUT\n",
         new="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
         "return Step.PROGRESS\n",
-        tests=(*_STATEMENT_TESTS, "tests/unit/datastores/mysql/test_reader.py"),
+        tests=(*_STATEMENT_TESTS, "tests/unit/datastores/mysql/log/test_reader.py"),
         promise="a flow that skips one statement passes no other one",
     ),
     Fault(
@@ -59,7 +59,7 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="case-of-a-table-ignored",
-        file="datastores/mysql/catalog.py",
+        file="datastores/mysql/server/catalog.py",
         old="            found = self._folded.get(_folded(name), name)\n",
         new="            found = name\n",
         tests=_STATEMENT_TESTS,

@@ -16,7 +16,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="proof-of-any-iterations",
-        file="datastores/postgres/scram.py",
+        file="datastores/postgres/server/scram.py",
         old="        return FEWEST_ITERATIONS <= self.iterations <= MOST_ITERATIONS",
         new="        return self.iterations <= MOST_ITERATIONS",
         tests=("tests/hostile/test_postgres_impostor.py",),

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
 from datastores.mysql.decode import events
-from datastores.mysql.dump import Dump
-from datastores.mysql.reader import BinlogReader
+from datastores.mysql.log.dump import Dump
+from datastores.mysql.log.reader import BinlogReader
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import TORN, Scripted, format_description, insert, refuse, rotate, table
 from tests.support.seed import examples
@@ -36,7 +36,7 @@ from wormhole.wire.update import Batch
 START = Datamarker(LogPosition(1, 3, 4), "", LogPosition(1, 3, 4))
 SHARDINGS = (Sharding("log"), Sharding("hash", 2), Sharding("hash", 5))
 
-logging.getLogger("datastores.mysql.log_walk").setLevel(
+logging.getLogger("datastores.mysql.log.walk").setLevel(
     logging.ERROR
 )  # one warning for each transaction that is not whole
 

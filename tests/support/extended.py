@@ -82,7 +82,7 @@ EXTENDED: Final = (
     "tests/system/test_torn_binlog.py",
     "tests/system/test_up.py::test_a_wrong_password_is_one_cause_everywhere",
     "tests/system/test_verify.py",
-    "tests/unit/datastores/mysql/test_bounded_connection.py::test_a_source_survives_every_damaged_answer",
+    "tests/unit/datastores/mysql/server/test_bounded_connection.py::test_a_source_survives_every_damaged_answer",
     "tests/unit/spark_replay/archive/test_checkpoints.py::test_a_file_is_listed_in_three_checkpoints_in_its_life",
     "tests/unit/spark_replay/archive/test_checkpoints.py::test_older_files_are_in_checkpoints",
     "tests/unit/spark_replay/archive/test_checkpoints.py::test_what_a_commit_writes_and_reads_does_not_grow",

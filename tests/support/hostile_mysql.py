@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from datastores.mysql.address import Address
 from datastores.mysql.decode.events import PREVIOUS_GTIDS
 from datastores.mysql.decode.gtid import GtidSet
+from datastores.mysql.server.address import Address
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import format_description, insert, rotate, table
 from tests.support.mysql_settings import MYSQL

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from datastores.mysql.catalog import Catalog
 from datastores.mysql.decode import events
 from datastores.mysql.decode.encoder import Encoder
-from datastores.mysql.delivered import delivered_of
-from datastores.mysql.dump import Dump
-from datastores.mysql.log_walk import LogWalk, Step
-from datastores.mysql.prepared_xa import Prepared
-from datastores.mysql.spool import Spool
-from datastores.mysql.tables import Tables
+from datastores.mysql.history.delivered import delivered_of
+from datastores.mysql.log.dump import Dump
+from datastores.mysql.log.prepared_xa import Prepared
+from datastores.mysql.log.spool import Spool
+from datastores.mysql.log.tables import Tables
+from datastores.mysql.log.walk import LogWalk, Step
+from datastores.mysql.server.catalog import Catalog
 from tests.support import mysql_events as build
 from wormhole.model.sharding import Sharding
 
@@ -61,7 +61,7 @@ def refuse(text: str, code: int = 1236) -> bytes:
 
 
 class ScriptedDump:
-    """Implements what a walk uses of :class:`~datastores.mysql.dump.Dump`. At the end it fails with
+    """Implements what a walk uses of :class:`~datastores.mysql.log.dump.Dump`. At the end it fails with
     ``error``, if there is one."""
 
     def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:

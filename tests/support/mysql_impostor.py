@@ -20,7 +20,7 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from datastores.mysql.address import Address
+from datastores.mysql.server.address import Address
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S
 from wormhole.config import TlsFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from datastores.mysql.settings import BinaryLog, Grant, LogPlace, Settings
+from datastores.mysql.server.settings import BinaryLog, Grant, LogPlace, Settings
 
 _COMMON: Final = {
     "log_bin": "ON",

@@ -15,7 +15,7 @@ from datastores.postgres.decode.catalogue_keys import CatalogueColumn, Catalogue
 from datastores.postgres.decode.kinds import SESSION_SETTINGS
 from datastores.postgres.decode.messages import Relation
 from datastores.postgres.decode.tables import FindKey, FindLoggedKeys, Tables
-from datastores.postgres.opening import MESSAGES_SINCE
+from datastores.postgres.log.opening import MESSAGES_SINCE
 from tests.support.postgres_messages import log_data
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.schema import Schema

@@ -9,7 +9,7 @@ from typing import Final
 
 import psycopg
 
-from datastores.postgres import slots
+from datastores.postgres.log import slots
 from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer

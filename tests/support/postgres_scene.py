@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from datastores.postgres import slots
 from datastores.postgres.existing_rows.source import PostgresTables
+from datastores.postgres.log import slots
 from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from google_crc32c import value as crc32c
 
-from datastores.rocksdb.reader import RocksReader
+from datastores.rocksdb.log.reader import RocksReader
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment

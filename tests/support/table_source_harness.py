@@ -8,8 +8,8 @@ from pathlib import Path
 from datastores.memory.tables import MemoryTables
 from datastores.mysql.existing_rows.source import MySqlTables
 from datastores.postgres.existing_rows.source import PostgresTables
-from datastores.postgres.lsn import format_delivered
-from datastores.rocksdb.existing_rows import RocksTables
+from datastores.postgres.server.lsn import format_delivered
+from datastores.rocksdb.existing_rows.source import RocksTables
 from examples.demo.database_server import DatabaseServer
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import DATABASE, PostgresHarness

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from datastores.rocksdb.doctor import check
-from datastores.rocksdb.existing_rows import RocksTables
+from datastores.rocksdb.existing_rows.source import RocksTables
 from datastores.rocksdb.source import RocksSource
 from tests.support.rocks_java import JavaStore, Options
 from tests.support.rocks_options import Life

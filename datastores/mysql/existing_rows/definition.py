@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from datastores.mysql.connection import query
 from datastores.mysql.decode.charsets import codec_of_charset, is_reversible
-from datastores.mysql.described_tables import parse_members
 from datastores.mysql.existing_rows.key_order import ORDERED, PORTABLE, KeyColumn
 from datastores.mysql.existing_rows.values import Entry, entry_of_kind
+from datastores.mysql.server.connection import query
+from datastores.mysql.server.described_tables import parse_members
 from datastores.mysql.sql_text import account_name, quoted, sql_name
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Column, Schema

@@ -12,10 +12,10 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError as WireError
 from pymysql.connections import Connection
 
-from datastores.mysql.connection import query
 from datastores.mysql.existing_rows.definition import Definition
 from datastores.mysql.existing_rows.key_order import literal
 from datastores.mysql.existing_rows.result_rows import Row
+from datastores.mysql.server.connection import query
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact", "literals_of"]

@@ -11,13 +11,13 @@ from typing import Any, Final
 import pymysql
 from pymysql.connections import Connection
 
-from datastores.mysql.connection import bound, server_text
 from datastores.mysql.existing_rows.definition import Definition
 from datastores.mysql.existing_rows.exact_keys import is_exact, literals_of
 from datastores.mysql.existing_rows.key_order import above, order_by
 from datastores.mysql.existing_rows.result_rows import ResultRows, Row, rows_of
 from datastores.mysql.existing_rows.snapshot import Snapshots
 from datastores.mysql.existing_rows.values import RowEncoder
+from datastores.mysql.server.connection import bound, server_text
 from datastores.mysql.sql_text import quoted, sql_name
 from wormhole.model.errors import UnreadableTable
 from wormhole.ports.table_source import ChunkLimits

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from datastores.mysql.connection import query, reading_answers
 from datastores.mysql.existing_rows.snapshot import MariaSnapshots, MySqlSnapshots, Snapshots
-from datastores.mysql.server_tables import show_all
-from datastores.mysql.settings import parse_version
+from datastores.mysql.server.connection import query, reading_answers
+from datastores.mysql.server.settings import parse_version
+from datastores.mysql.server.table_names import show_all
 from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["Server", "ask_server", "prepare_session"]
@@ -33,7 +33,7 @@ _NO_GTIDS: Final = Problem(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """``identity`` as in `datastores.mysql.server_state`; ``account``: ours, ``user@host``; ``most_packet``:
+    """``identity`` as in `datastores.mysql.server.state`; ``account``: ours, ``user@host``; ``most_packet``:
     bytes of values that a row may have; ``refused``: why no table can be read.
     """
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 import pymysql
 from pymysql.connections import Connection
 
-from datastores.mysql.connection import bound, server_text
 from datastores.mysql.existing_rows.definition import Definition
 from datastores.mysql.existing_rows.exact_keys import is_exact
 from datastores.mysql.existing_rows.key_order import above, order_by
@@ -17,6 +16,7 @@ from datastores.mysql.existing_rows.reading import TIMEOUTS
 from datastores.mysql.existing_rows.result_rows import rows_of
 from datastores.mysql.existing_rows.snapshot import Snapshots
 from datastores.mysql.existing_rows.values import RowEncoder
+from datastores.mysql.server.connection import bound, server_text
 from datastores.mysql.sql_text import quoted, sql_name
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
 

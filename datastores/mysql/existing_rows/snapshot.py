@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from datastores.mysql.connection import query, reading_answers
-from datastores.mysql.file_names import file_number
+from datastores.mysql.files.names import file_number
+from datastores.mysql.server.connection import query, reading_answers
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 

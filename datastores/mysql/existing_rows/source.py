@@ -14,10 +14,6 @@ import pymysql
 from pymysql.connections import Connection
 
 from datastores.common.kept_state import state_of
-from datastores.mysql.address import Address, parse
-from datastores.mysql.bounded_connection import MOST_LISTING_BYTES
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.connection import connect, query, reading_answers, server_text, translating
 from datastores.mysql.decode.name_folding import fold
 from datastores.mysql.existing_rows.definition import (
     Definition,
@@ -31,9 +27,13 @@ from datastores.mysql.existing_rows.key_order import equal, is_moment, up_to
 from datastores.mysql.existing_rows.reading import Reading
 from datastores.mysql.existing_rows.server import Server, ask_server, prepare_session
 from datastores.mysql.existing_rows.skipping import key_behind
-from datastores.mysql.incarnations import Incarnations
-from datastores.mysql.server_tables import OWN_DATABASES
-from datastores.mysql.tables import shard_name
+from datastores.mysql.history.incarnations import Incarnations
+from datastores.mysql.log.tables import shard_name
+from datastores.mysql.server.address import Address, parse
+from datastores.mysql.server.bounded_connection import MOST_LISTING_BYTES
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.connection import connect, query, reading_answers, server_text, translating
+from datastores.mysql.server.table_names import OWN_DATABASES
 from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UsageError, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datastores.postgres.key_indexes import KEY_INDEX
-from datastores.postgres.server_versions import FILTERS_SINCE, GENERATED_SINCE
+from datastores.postgres.server.key_indexes import KEY_INDEX
+from datastores.postgres.server.versions import FILTERS_SINCE, GENERATED_SINCE
 from datastores.postgres.sql_text import quote_literal
 
 __all__ = ["described", "named", "published"]

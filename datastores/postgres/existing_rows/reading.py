@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from datastores.postgres.connection import Connection, ServerError
 from datastores.postgres.existing_rows.copied_rows import CopiedRows
 from datastores.postgres.existing_rows.definition import Definition
 from datastores.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
+from datastores.postgres.server.connection import Connection, ServerError
 from datastores.postgres.sql_text import quote_identifier
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.schema import Column

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from datastores.postgres.connection import Connection
-from datastores.postgres.delivered_transactions import DeliveredTransactions, ServerSnapshot
-from datastores.postgres.flushing import EMPTY_COMMIT, await_flushed
-from datastores.postgres.lsn import format_lsn, parse_lsn
-from datastores.postgres.server_state import record_end
+from datastores.postgres.history.delivered_transactions import DeliveredTransactions, ServerSnapshot
+from datastores.postgres.log.flushing import EMPTY_COMMIT, await_flushed
+from datastores.postgres.server.connection import Connection
+from datastores.postgres.server.lsn import format_lsn, parse_lsn
+from datastores.postgres.server.state import record_end
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 

@@ -9,10 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from datastores.common.kept_state import state_of
-from datastores.postgres.address import Address, parse
-from datastores.postgres.connection import Connection, ServerError, connect, understood
 from datastores.postgres.decode.tables import shard_name
-from datastores.postgres.delivered_transactions import delivered_transactions
 from datastores.postgres.existing_rows.catalogue import described, named, published
 from datastores.postgres.existing_rows.copied_rows import CopiedRows
 from datastores.postgres.existing_rows.definition import (
@@ -25,7 +22,10 @@ from datastores.postgres.existing_rows.interruption import Interruption
 from datastores.postgres.existing_rows.keys import above, among, literals_of, same, up_to
 from datastores.postgres.existing_rows.reading import CANCELED, Reading, copied_key, timeout, unasked_rows
 from datastores.postgres.existing_rows.snapshot import Snapshots
-from datastores.postgres.incarnations import Incarnations
+from datastores.postgres.history.delivered_transactions import delivered_transactions
+from datastores.postgres.history.incarnations import Incarnations
+from datastores.postgres.server.address import Address, parse
+from datastores.postgres.server.connection import Connection, ServerError, connect, understood
 from datastores.postgres.sql_text import quote_identifier, quote_literal, sql_name
 from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition

@@ -23,16 +23,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pymysql.cursors import DictCursor
 
-from datastores.mysql import handshake
-from datastores.mysql.address import Address
-from datastores.mysql.catalog import Catalog
-from datastores.mysql.connection import query, translating
-from datastores.mysql.dump import Dump, FromFile
-from datastores.mysql.handshake import ServerConnection
-from datastores.mysql.log_walk import Step
-from datastores.mysql.server_state import queries_of
-from datastores.mysql.server_tables import look
-from datastores.mysql.settings import read_settings
+from datastores.mysql.log.dump import Dump, FromFile
+from datastores.mysql.log.walk import Step
+from datastores.mysql.server import handshake
+from datastores.mysql.server.address import Address
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.connection import query, translating
+from datastores.mysql.server.handshake import ServerConnection
+from datastores.mysql.server.settings import read_settings
+from datastores.mysql.server.state import queries_of
+from datastores.mysql.server.table_names import look
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, answer_to, column, greeting, packets
@@ -285,7 +285,7 @@ class _Given:
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def _mysql(name: str, decode: Any, make: Any, module: str = "datastores.mysql.handshake") -> Target:
+def _mysql(name: str, decode: Any, make: Any, module: str = "datastores.mysql.server.handshake") -> Target:
     return Target(f"mysql.{name}", module, decode, make, (WormholeError,))
 
 
@@ -294,6 +294,6 @@ TARGETS = [
     _mysql("server.answer", _decode_answer, _make_answer),
     _mysql("server.words", _decode_words, lambda _: _words()),
     _mysql("server.dump", _decode_begin, _make_begin),
-    _mysql("server.error", _decode_error, _make_error, "datastores.mysql.dump_errors"),
-    _mysql("server.log", _decode_log, _make_log, "datastores.mysql.log_walk"),
+    _mysql("server.error", _decode_error, _make_error, "datastores.mysql.log.dump_errors"),
+    _mysql("server.log", _decode_log, _make_log, "datastores.mysql.log.walk"),
 ]

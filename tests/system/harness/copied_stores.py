@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import psycopg
 
-from datastores.postgres import slots
+from datastores.postgres.log import slots
 from tests.support import postgres_server
 from tests.support.databases import FLAVOURS, DatabaseServer, template
 from tests.support.postgres_harness import drop_slots

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from datastores.postgres import slots
-from datastores.postgres.server_versions import FAILOVER_SINCE
+from datastores.postgres.log import slots
+from datastores.postgres.server.versions import FAILOVER_SINCE
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy

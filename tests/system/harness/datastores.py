@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from datastores.postgres import slots
+from datastores.postgres.log import slots
 from tests.support.databases import start_server
 from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres_server import PostgresServer, small_segments, template

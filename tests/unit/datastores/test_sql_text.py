@@ -24,8 +24,8 @@ NAMED = re.compile(r"\b(?:TABLE|USER|ROLE|PUBLICATION|SCHEMA|DATABASE|ON|TO|INTO
 QUOTES = re.compile(r"quote|sql_name|account_name|literal\(|\.sql\b")
 # A list that was quoted where it was made, by the module and the text of the expression.
 MADE_BEFORE = {
-    ("datastores/postgres/doctor_publication.py", "listed"),
-    ("datastores/mysql/required_settings.py", "scope"),
+    ("datastores/postgres/doctor/publication.py", "listed"),
+    ("datastores/mysql/server/required_settings.py", "scope"),
 }
 
 

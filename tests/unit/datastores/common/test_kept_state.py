@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from datastores.common.kept_state import HISTORIES
-from datastores.mysql.incarnations import Incarnations as MySqlIncarnations
-from datastores.postgres.incarnations import Incarnations as PostgresIncarnations
-from datastores.postgres.publication import DOCUMENT, Publication
+from datastores.mysql.history.incarnations import Incarnations as MySqlIncarnations
+from datastores.postgres.history.incarnations import Incarnations as PostgresIncarnations
+from datastores.postgres.tables.publication import DOCUMENT, Publication
 from tests.support.hosts_state import HostsState
 from wormhole.model.errors import SourceUnavailable
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from datastores.mysql import dump_errors, incarnations, scan
-from datastores.postgres import proof
-from datastores.rocksdb.places import diverged
+from datastores.mysql.history import incarnations
+from datastores.mysql.log import dump_errors, scan
+from datastores.postgres.history import proof
+from datastores.rocksdb.log.places import diverged
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.problems.catalogue import entries
 

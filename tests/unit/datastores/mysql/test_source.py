@@ -9,13 +9,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from datastores.mysql import login as logins
-from datastores.mysql import required_settings
 from datastores.mysql import source as module
-from datastores.mysql.address import Address
 from datastores.mysql.datastore import DATASTORE
-from datastores.mysql.opening import Opening
-from datastores.mysql.server_state import ServerState, StateQueries, queries_of
+from datastores.mysql.log.opening import Opening
+from datastores.mysql.server import login as logins
+from datastores.mysql.server import required_settings
+from datastores.mysql.server.address import Address
+from datastores.mysql.server.state import ServerState, StateQueries, queries_of
 from datastores.mysql.source import MySqlSource
 from tests.support.eventually import PATIENCE_S
 from tests.support.hosts_state import HostsState

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from datastores.mysql import standing as module
-from datastores.mysql.address import Address
 from datastores.mysql.datastore import DATASTORE
-from datastores.mysql.server_state import ServerState, StateQueries
-from datastores.mysql.settings import ReplicaChannel, Settings
+from datastores.mysql.server.address import Address
+from datastores.mysql.server.settings import ReplicaChannel, Settings
+from datastores.mysql.server.state import ServerState, StateQueries
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
 from wormhole.model.errors import SourceUnavailable
 from wormhole.ports.datastore import Login, Standing

@@ -37,17 +37,17 @@ from typing import Any, cast
 import pytest
 from psycopg import pq
 
-from datastores.postgres import slots
 from datastores.postgres import source as source_module
-from datastores.postgres.address import Address
-from datastores.postgres.connection import Connection, ServerError
 from datastores.postgres.decode.encoder import Encoder
 from datastores.postgres.decode.kinds import TEXT, kind_of
 from datastores.postgres.decode.tables import Tables
-from datastores.postgres.refused_logins import refused_login
-from datastores.postgres.server_state import ServerState, read_state
+from datastores.postgres.log import slots
+from datastores.postgres.server.address import Address
+from datastores.postgres.server.connection import Connection, ServerError
+from datastores.postgres.server.refused_logins import refused_login
+from datastores.postgres.server.state import ServerState, read_state
+from datastores.postgres.server.stream import Stream
 from datastores.postgres.source import PostgresSource
-from datastores.postgres.stream import Stream
 from tests.support import postgres_messages as build
 from tests.unit.datastores.postgres.test_source import SLOTS, STATE, Played
 from wormhole.model.errors import (

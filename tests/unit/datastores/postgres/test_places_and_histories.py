@@ -9,13 +9,13 @@ import pytest
 
 from datastores.common.high_water import HighWater
 from datastores.common.kept_state import HISTORIES, keep
-from datastores.postgres import slots
 from datastores.postgres.datastore import DATASTORE
-from datastores.postgres.incarnations import History, Incarnations
-from datastores.postgres.lsn import format_delivered, format_lsn, parse_delivered, parse_lsn
-from datastores.postgres.opening import Log, Opening
-from datastores.postgres.server_state import ServerState, Slot, record_end
-from datastores.postgres.timelines import Timelines, parse_history
+from datastores.postgres.history.incarnations import History, Incarnations
+from datastores.postgres.history.timelines import Timelines, parse_history
+from datastores.postgres.log import slots
+from datastores.postgres.log.opening import Log, Opening
+from datastores.postgres.server.lsn import format_delivered, format_lsn, parse_delivered, parse_lsn
+from datastores.postgres.server.state import ServerState, Slot, record_end
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import Diverged, PositionError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker, LogPosition

@@ -12,13 +12,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from datastores.postgres import flushing, places, slots
 from datastores.postgres import source as source_module
-from datastores.postgres.connection import Connection, SessionEnded
 from datastores.postgres.decode.encodings import UTF8
-from datastores.postgres.server_state import AnotherServer, ServerState, Slot
+from datastores.postgres.log import flushing, places, slots
+from datastores.postgres.server.connection import Connection, SessionEnded
+from datastores.postgres.server.state import AnotherServer, ServerState, Slot
+from datastores.postgres.server.stream import Stream
 from datastores.postgres.source import PostgresSource
-from datastores.postgres.stream import Stream
 from tests.support.hosts_state import HostsState
 from wormhole.model.errors import CoordinationLost, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition

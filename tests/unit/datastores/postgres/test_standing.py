@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from datastores.postgres import standing as module
-from datastores.postgres.connection import ServerError
 from datastores.postgres.datastore import DATASTORE
-from datastores.postgres.server_state import ServerState, Slot
-from datastores.postgres.timelines import Timelines
+from datastores.postgres.history.timelines import Timelines
+from datastores.postgres.server.connection import ServerError
+from datastores.postgres.server.state import ServerState, Slot
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog
 from wormhole.ports.datastore import Login, Standing
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from datastores.postgres.table_identities import Refusal, TableIdentity
 from datastores.postgres.table_watch import TableWatch
+from datastores.postgres.tables.identities import Refusal, TableIdentity
 
 USERS = TableIdentity("public", "users", "d", 1, 10, published=True, readable=True)
 LEFT_OUT = replace(USERS, name="old", published=False)

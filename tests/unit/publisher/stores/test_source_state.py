@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from datastores.common.high_water import HighWater
-from datastores.mysql.incarnations import Incarnations
-from datastores.mysql.server_state import ServerState
+from datastores.mysql.history.incarnations import Incarnations
+from datastores.mysql.server.state import ServerState
 from publisher.stores import source_state
 from publisher.stores.markers import ZooKeeperMarkerStore
 from publisher.stores.source_state import InheritedState, ZooKeeperSourceState, copies_of

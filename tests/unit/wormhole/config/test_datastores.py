@@ -136,6 +136,8 @@ def test_nothing_that_tails_is_imported_to_check_a_configuration() -> None:
         "datastores.common.url_parts",
         "datastores.mysql",
         "datastores.mysql.datastore",
-        "datastores.mysql.file_names",
-        "datastores.mysql.server_url",
+        "datastores.mysql.files",
+        "datastores.mysql.files.names",
+        "datastores.mysql.server",
+        "datastores.mysql.server.url",
     ]

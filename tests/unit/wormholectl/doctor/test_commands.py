@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from datastores.mysql import doctor as mysql_doctor
-from datastores.mysql.address import Address
 from datastores.mysql.datastore import MySqlDatastore
+from datastores.mysql.doctor import examination as mysql_doctor
+from datastores.mysql.server.address import Address
 from datastores.rocksdb import doctor as rocksdb_doctor
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres import doctor as postgres_doctor
-from datastores.postgres.address import Address
+from datastores.postgres.doctor import examination as postgres_doctor
+from datastores.postgres.server.address import Address
 from tests.support.command_line import run
 from wormhole.config import parse, relay_of
 from wormhole.config.datastores import datastore

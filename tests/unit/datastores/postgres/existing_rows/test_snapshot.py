@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from datastores.postgres import flushing
-from datastores.postgres.connection import Connection
-from datastores.postgres.delivered_transactions import DeliveredTransactions
 from datastores.postgres.existing_rows import snapshot as module
 from datastores.postgres.existing_rows.snapshot import Begun, Snapshots
+from datastores.postgres.history.delivered_transactions import DeliveredTransactions
+from datastores.postgres.log import flushing
+from datastores.postgres.server.connection import Connection
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from datastores.postgres.connection import ServerError
 from datastores.postgres.decode.encodings import UTF8
 from datastores.postgres.existing_rows import source as module
 from datastores.postgres.existing_rows.source import PostgresTables
-from datastores.postgres.incarnations import History, Incarnations
+from datastores.postgres.history.incarnations import History, Incarnations
+from datastores.postgres.server.connection import ServerError
 from tests.support.postgres_catalogue import answer, column, part
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, WormholeError

@@ -1,0 +1,1 @@
+"""What `wormholectl doctor` finds: settings, tables, a folder of binlog files, growth. It only reads."""

@@ -1,0 +1,1 @@
+"""Which history of which server was read, and what proves that the log still belongs to it."""

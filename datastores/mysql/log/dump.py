@@ -1,0 +1,234 @@
+"""The binlog dump: a connection that became a stream of packets, received into one bounded buffer.
+
+Commands and packets: MySQL's client/server protocol, "Replication Protocol" (COM_REGISTER_SLAVE, COM_BINLOG_DUMP,
+COM_BINLOG_DUMP_GTID); MariaDB takes the place as a GTID position in the session variable ``@slave_connect_state``
+instead of the third.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import struct
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from datastores.mysql.decode.gtid import GtidSet
+from datastores.mysql.log.dump_errors import dump_error
+from datastores.mysql.server.connection import bound, translating
+from wormhole.model.errors import SourceSilent, SourceUnavailable, WormholeError
+
+__all__ = ["HEARTBEAT_S", "Dump", "FromFile", "FromGtids", "Start"]
+
+HEARTBEAT_S: Final = 1.0
+"""The server sends at least a heartbeat this often; see ``_SILENT_BEATS``."""
+
+_SILENT_BEATS: Final = 10  # a server that is stopped for a moment (a snapshot, a busy disk) is not gone yet
+_PIECE: Final = 128 << 10  # decoded in one go, which takes about a millisecond
+_LEAST_PROGRESS: Final = 4 << 10  # bytes of an event that is not whole yet, within the time of ``_SILENT_BEATS``
+_WRITE_TIMEOUT_S: Final = 86_400
+_REGISTER_SLAVE: Final = 0x15
+_BINLOG_DUMP: Final = 0x12
+_BINLOG_DUMP_GTID: Final = 0x1E
+_THROUGH_GTID: Final = 0x04
+_FILE_HEADER: Final = 4
+_LONGEST_NAME: Final = 60  # bytes that every server takes
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """Begin with the event at ``offset`` of the binlog file ``name``. The protocol has 32 bits for the offset."""
+
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromGtids:
+    """Begin with the first transaction that is not in ``text``: a GTID set (MySQL) or a GTID position (MariaDB)."""
+
+    text: str
+
+
+Start = FromFile | FromGtids
+
+
+class Dump:
+    """Packets from the server: ``data`` from ``at`` on is received and not consumed; the decoder moves ``at``.
+
+    Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries
+    one. ``inside``: set by the caller while it consumes an event in parts, so that a part is no whole event. Used by
+    one thread; :meth:`close` only when no other method runs.
+    """
+
+    def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
+        """Raises :class:`~wormhole.model.errors.SourceUnavailable`, and the errors of `dump_error`."""
+        self._mariadb = mariadb
+        self._begin(connection, start, server_id)
+
+    def restart(self, connection: Connection[Any], start: Start, *, server_id: int) -> None:
+        """Go on from ``start`` over another connection, which is taken over; the present one is closed.
+
+        Raises as the constructor."""
+        self.close()
+        self._begin(connection, start, server_id)
+
+    def _clear(self) -> None:
+        self.data = b""
+        self.at = 0
+        self.checksums = False
+        self.inside = False
+        self._gathered = bytearray()  # of an event that is larger than one piece: what is received of it
+        self._silent_s = 0.0  # of waiting since the last progress
+        self._unfinished = 0  # bytes received since then
+        self._timeout: float | None = None
+
+    def _begin(self, connection: Connection[Any], start: Start, server_id: int) -> None:
+        self._clear()
+        self._connection: Any = connection
+        try:
+            bound(connection)
+            with translating("the binlog dump"):
+                self._prepare(start, server_id, self._mariadb)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def arrived(self) -> int:
+        """Bytes received that nobody has consumed, also those of an event that is not whole yet."""
+        return len(self._gathered) or len(self.data) - self.at
+
+    def more(self, need: int, wait_s: float) -> bool:
+        """Receive what there is, waiting up to ``wait_s`` seconds in all; whether ``data`` has more now.
+
+        ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises
+        :class:`SourceUnavailable` when the connection ended, or when no event came whole in several heartbeats of
+        waiting.
+        """
+        if self.at and not self.inside:
+            self._progressed()
+        gathered = self._gathered
+        if self.at:
+            self.data, self.at = self.data[self.at :], 0
+        have = len(gathered) or len(self.data)
+        want = need or len(self.data) + 1
+        until = time.monotonic() + wait_s
+        left = wait_s
+        while have < want:
+            piece = self._receive(max(_PIECE, min(want - have, 4 * _PIECE)), left)
+            if not piece:
+                return False
+            have += len(piece)
+            if not gathered and have >= want:
+                self.data += piece  # the usual case: one copy, and none where the last event ended with its piece
+            else:
+                gathered += piece if gathered else self.data + piece
+            self._unfinished += len(piece)
+            if self._unfinished >= _LEAST_PROGRESS:
+                self._progressed()
+            # A server that sends byte by byte is not waited for longer than one that sends nothing.
+            now = time.monotonic()
+            self._silent_s += max(0.0, left - max(0.0, until - now))
+            left = max(0.0, until - now)
+            if have < want or self.inside:
+                self._check_silence()
+        if gathered:
+            self.data = bytes(gathered)
+            self._gathered = bytearray()
+        return True
+
+    def _receive(self, size: int, wait_s: float) -> bytes:
+        if wait_s != self._timeout:
+            self._socket.settimeout(wait_s)
+            self._timeout = wait_s
+        try:
+            piece = self._socket.recv(size)
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            self._silent_s += wait_s
+            self._check_silence()
+            return b""
+        except OSError as error:
+            raise SourceUnavailable(f"the binlog stream broke: {error}", hint="it is opened again") from error
+        if not piece:
+            raise SourceUnavailable(
+                "the server closed the binlog stream",
+                hint="it is opened again; if this repeats: was the thread killed, has another replica the same "
+                "server id?",
+            )
+        return piece
+
+    def _progressed(self) -> None:
+        """An event was whole, or enough of a large one came."""
+        self._silent_s, self._unfinished = 0.0, 0
+
+    def _check_silence(self) -> None:
+        if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
+            raise SourceSilent(
+                f"no whole event came from the server in {self._silent_s:.0f} s of waiting, although it was asked for "
+                f"a heartbeat each {HEARTBEAT_S:g} s",
+                hint="it is opened again; look at the network between here and the server",
+            )
+
+    @staticmethod
+    def refused(payload: bytes) -> WormholeError:
+        """The error for an ERR packet with this payload."""
+        text = payload[3:]
+        if text[:1] == b"#":
+            text = text[6:]  # the SQL state
+        return dump_error(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Idempotent. The server notices with its next heartbeat."""
+        self._connection._force_close()
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _prepare(self, start: Start, server_id: int, mariadb: bool) -> None:
+        connection = self._connection
+        beat = int(HEARTBEAT_S * 1e9)
+        settings = [
+            # Replicas name themselves and their wishes in user variables; from 8.0.26 on MySQL knows both spellings.
+            "@master_binlog_checksum = @@GLOBAL.binlog_checksum, @source_binlog_checksum = @@GLOBAL.binlog_checksum",
+            f"@master_heartbeat_period = {beat}, @source_heartbeat_period = {beat}",
+            # A reader waits for its slowest subscriber: the server must not take that for a dead connection.
+            f"SESSION net_write_timeout = {_WRITE_TIMEOUT_S}",
+        ]
+        if mariadb:
+            settings.append("@mariadb_slave_capability = 4")  # GTID events, and everything before them
+        else:
+            # With its own uuid no reader ends another one's dump.
+            own = uuid.uuid4()
+            settings.append(f"@slave_uuid = '{own}', @replica_uuid = '{own}'")
+        with connection.cursor() as cursor:
+            cursor.execute("SET " + ", ".join(settings))
+            if mariadb and isinstance(start, FromGtids):
+                cursor.execute(
+                    "SET @slave_connect_state = %s, @slave_gtid_strict_mode = 1, @slave_gtid_ignore_duplicates = 0",
+                    (start.text,),
+                )
+            cursor.execute("SELECT @master_binlog_checksum AS checksum")
+            row = cursor.fetchone()
+            self.checksums = row is not None and str(row["checksum"]).upper() == "CRC32"
+        name = f"wormhole:{os.getpid()}@{socket.gethostname()}".encode()[:_LONGEST_NAME]  # shown by SHOW REPLICAS
+        self._command(
+            _REGISTER_SLAVE, struct.pack("<IB", server_id, len(name)) + name + struct.pack("<BBHII", 0, 0, 0, 0, 0)
+        )
+        connection._read_ok_packet()
+        if isinstance(start, FromFile):
+            self._command(_BINLOG_DUMP, struct.pack("<IHI", start.offset, 0, server_id) + start.name.encode())
+        elif mariadb:
+            self._command(_BINLOG_DUMP, struct.pack("<IHI", _FILE_HEADER, 0, server_id))
+        else:
+            known = GtidSet.parse(start.text).encode()
+            head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, _FILE_HEADER, len(known))
+            self._command(_BINLOG_DUMP_GTID, head + known)
+        self._socket: socket.socket = connection._sock
+
+    def _command(self, command: int, payload: bytes) -> None:
+        self._connection._execute_command(command, payload)

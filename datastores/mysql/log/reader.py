@@ -1,0 +1,249 @@
+"""The reader of a binlog: it turns a dump into segments.
+
+Order: the binlog's. Transactions: what one GTID names, whose id is ``<source>:<number>``; an XA transaction comes
+with its commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare
+lies before the place at which reading began. Only what is whole in the log is delivered. At the
+end of the log a reader waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from datastores.common.encode.piece import Piece
+from datastores.common.encode.runs import open_shards, runs_of
+from datastores.mysql.decode.encoder import Encoder
+from datastores.mysql.history.delivered import MariaDelivered, MySqlDelivered
+from datastores.mysql.log.dump import Dump
+from datastores.mysql.log.prepared_xa import Prepared
+from datastores.mysql.log.tables import Tables
+from datastores.mysql.log.walk import LogWalk, Step
+from wormhole.model.errors import DecodeError, Fatal, SourceUnavailable, UnsupportedLog, WormholeError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.segment import Run, Segment
+
+__all__ = ["BinlogReader"]
+
+_POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
+_LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each datamarker carries
+
+
+class BinlogReader:
+    """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk at that place.
+
+    ``placed``: the walk is at the marker's own place; otherwise (another server, found by GTIDs) only the first
+    transaction shows where it is. ``passed`` is called with every datamarker; ``closed`` once, when the reader is
+    closed. ``confirmed`` is called with an error for an operator that one changed byte may have made, and with the
+    transaction end before it; it returns what to raise.
+    """
+
+    def __init__(
+        self,
+        dump: Dump,
+        encoder: Encoder,
+        walk: LogWalk,
+        tables: Tables,
+        prepared: Prepared,
+        delivered: MySqlDelivered | MariaDelivered,
+        marker: Datamarker,
+        *,
+        placed: bool,
+        passed: Callable[[Datamarker], None],
+        closed: Callable[[], None],
+        confirmed: Callable[[WormholeError, LogPosition], WormholeError],
+    ) -> None:
+        self._dump = dump
+        self._encoder = encoder
+        self._walk = walk
+        self._tables = tables
+        self._prepared = prepared
+        self._delivered = delivered
+        self._began = self._place = marker.order
+        self._anchor: Anchor | None = marker.anchor if placed else None
+        self._unseen = walk.anchor  # what ended on the way to the marker is the marker's own anchor
+        self._committed_at_us = marker.committed_at_us
+        self._placed = placed
+        self._passed = passed
+        self._confirmed = confirmed
+        self._on_closed: Callable[[], None] | None = closed
+        self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
+        self._failure: WormholeError | None = None
+        self._believed: set[str] = set()  # shards whose rows cannot be read, which was confirmed
+        self._closed = threading.Event()
+        self._reading = threading.Lock()
+
+    @property
+    def too_large(self) -> int:
+        """Updates that went without their values so far."""
+        return int(self._encoder.rows.too_large)
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        """See :class:`~wormhole.ports.log_source.LogReader`."""
+        deadline = time.monotonic() + wait_s
+        with self._reading:
+            while not self._closed.is_set():
+                ready = self._ready()
+                if self._encoder.rows.used >= max_bytes or (self._failure is not None and ready):
+                    return self._segment()
+                if self._failure is not None:
+                    raise self._failure
+                left = max(0.0, min(deadline - time.monotonic(), _POLL_S))
+                try:
+                    step = self._walk.step(max_bytes, 0.0 if ready else left)
+                    self._believe_broken()
+                    self._forget_tables()
+                except WormholeError as error:
+                    self._failure = self._believe(error)  # the updates before the fault go out first
+                    continue
+                if step == Step.PROGRESS:
+                    continue
+                if self._ready() or (step != Step.END and self._encoder.rows.updates and not self._walk.ends):
+                    return self._segment()
+                if step == Step.END and time.monotonic() >= deadline:
+                    return None
+            self._release()
+        return None
+
+    def _believe(self, error: WormholeError) -> WormholeError:
+        """What to raise for an error of the stream. Only an event's checksum shows that its bytes are the server's."""
+        if not isinstance(error, Fatal) or self._walk.verified:
+            return error
+        return self._confirmed(error, self._place)
+
+    def _believe_broken(self) -> None:
+        """Raises when rows that cannot be read may be readable."""
+        broken = self._walk.broken
+        if not broken or self._encoder.checksums or broken.keys() <= self._believed:
+            return
+        self._believed |= broken.keys()
+        for error in dict.fromkeys(broken.values()):
+            sure = self._confirmed(error, self._place)
+            if sure is not error:
+                raise sure
+
+    def _forget_tables(self) -> None:
+        """Raises when the log had so many tables that another reader has to begin without them, once a transaction
+        ended here: the next reader begins behind it."""
+        if self._tables.full and self._walk.place > self._began:
+            raise SourceUnavailable(
+                f"the log had {len(self._tables.schemas)} tables since it was opened, and what is known of "
+                "them is forgotten",
+                hint="it is opened again where it was read to",
+            )
+
+    def outlived(self, incarnation: int) -> None:
+        """The log is in ``incarnation`` now, as another thread saw.
+
+        A reader of an earlier one would be sent heartbeats for ever."""
+        own = self._walk.place.incarnation
+        if own < incarnation and self._failure is None:
+            self._failure = SourceUnavailable(
+                f"the log is in incarnation {incarnation} now, and this reader was opened in {own}",
+                hint="it is opened again, which looks whether there is a way to the new one",
+            )
+
+    def close(self) -> None:
+        """See :class:`~wormhole.ports.log_source.LogReader`."""
+        self._closed.set()
+        # A read that is going on ends by itself, soon.
+        if self._reading.acquire(blocking=False):
+            try:
+                self._release()
+            finally:
+                self._reading.release()
+
+    def _release(self) -> None:
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            self._dump.close()
+            self._prepared.close()
+            self._walk.close()
+            on_closed()
+
+    # --- segments -------------------------------------------------------------------------------------------------
+
+    def _ready(self) -> bool:
+        """Whether there is something to hand out: transactions that ended. One that is open is only cut when it is
+        large: then its updates are reported at another place than when it comes whole, and a small one has to come the
+        same every time."""
+        encoder, walk = self._encoder, self._walk
+        if walk.gap is not None:
+            return True
+        if not self._placed:
+            self._placed = encoder.in_transaction or walk.anchor is not None
+        return self._placed and (walk.open_place if encoder.in_transaction else walk.place) != self._place
+
+    def _segment(self) -> Segment:
+        encoder, walk = self._encoder, self._walk
+        inside = encoder.in_transaction
+        end = walk.open_place if inside else walk.place
+        # Transactions that ended go first, so that a datamarker lies between them and a large one.
+        whole = not inside or end != self._place
+        self._tables.catalog.save()
+        piece = encoder.take(whole)
+        gap, walk.gap = walk.gap, None
+        delivered = self._delivered
+        sources, numbers = encoder.transactions.take_passed()
+        if numbers:
+            delivered.add(encoder.sources.names, sources, numbers)
+        if gap is not None:
+            gap = replace(gap, behind=str(delivered))
+        runs = self._runs(piece, whole) if piece.tx_number else {}
+        marker = self._marker(end) if whole else None
+        if marker is not None:
+            self._passed(marker)
+        log_bytes, walk.log_bytes = walk.log_bytes, 0
+        begin = self._place if gap is None else end
+        self._place = end
+        broken, replaced = self._broken(end, whole), walk.take_replaced()
+        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, gap, broken, replaced=replaced)
+
+    def _runs(self, piece: Piece, whole: bool) -> dict[str, Run]:
+        encoder, tables = self._encoder, self._tables
+        self._committed_at_us = piece.tx_committed_at_us[-1] or self._committed_at_us
+        names = sorted(set(piece.tx_source))
+        if len(names) > 1:
+            place = {ordinal: i for i, ordinal in enumerate(names)}
+            piece.tx_source = array("I", map(place.__getitem__, piece.tx_source))
+        else:
+            piece.tx_source = array("I")
+        runs = runs_of(
+            piece,
+            tables.shards,
+            tables.schemas,
+            tuple(encoder.sources.names[ordinal] for ordinal in names),
+            self._walk.file.number,
+            piece.tx_committed_at_us,
+            encoder.first_index,
+            # A piece that begins with a transaction's first update ends none that was open: that one was rolled back.
+            self._open_shards if encoder.first_index else set(),
+        )
+        self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(tables.shards))
+        return runs
+
+    def _marker(self, order: LogPosition) -> Datamarker:
+        anchor = self._walk.anchor
+        if anchor is not self._unseen:
+            self._anchor = anchor
+        oldest = self._prepared.oldest
+        read_from = order if oldest is None else min(order, oldest)
+        delivered = str(self._delivered)
+        if len(delivered) > _LONGEST_DELIVERED:
+            raise UnsupportedLog(
+                f"the log's GTID set has {len(delivered)} characters, more than a datamarker may have "
+                f"({_LONGEST_DELIVERED})",
+                hint="is the server the database? if it is, close the gaps in its gtid_executed with empty "
+                "transactions",
+                position=str(order),
+            )
+        return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
+
+    def _broken(self, end: LogPosition, whole: bool) -> dict[str, DecodeError]:
+        """The shards that break in what is handed out now: a segment that ends before the fault does not have it."""
+        walk = self._walk
+        return {} if whole and end <= walk.broken.at else walk.broken.take()

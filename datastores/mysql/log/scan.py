@@ -1,0 +1,163 @@
+"""Reading a log without delivering it: to prove that a datamarker belongs to the log, and to find positions."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from datastores.common.next_steps import REPAIR
+from datastores.mysql.history.delivered import MariaDelivered, MySqlDelivered
+from datastores.mysql.log.prepared_xa import Prepared
+from datastores.mysql.log.walk import LogWalk
+from wormhole.model.errors import Diverged, Retryable, SourceUnavailable, WormholeError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+
+__all__ = ["ANEW", "fails_again", "find_next", "last_marker", "pass_to", "see_beginning", "see_file"]
+
+ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
+_STUCK_S: Final = 15.0
+_PROGRESS: Final = 64 << 10  # bytes of one event that have to arrive in that time
+_POLL_S: Final = 0.1
+
+
+def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
+    """Go on to ``order``, which the log reaches, and look whether ``anchor`` is there on the way.
+
+    What is prepared there is collected.
+
+    Raises :class:`Diverged` when it is not, or when ``order`` lies inside a transaction.
+    """
+    _silence(walk, True)
+    seen: Anchor | None = None
+    found = anchor is None
+    stalled = _Stalled(walk)
+    while walk.place != order or walk.inside or not (walk.file.described or order.offset <= 4):
+        if walk.place > order:
+            raise Diverged(f"{order} is no transaction's end in this log", position=str(order), hint=ANEW)
+        walk.one_packet()
+        stalled.check(order)
+        last = walk.anchor
+        if anchor is None or found or last is None or last is seen:
+            continue
+        seen = last
+        if last.begin == anchor.begin and last != anchor:
+            raise Diverged(f"the transaction before {order} was {anchor} and is {last}", position=str(order), hint=ANEW)
+        found = last == anchor
+    if not found or walk.encoder.in_transaction:
+        raise Diverged(f"{anchor or order} is no transaction's end in this log", position=str(order), hint=ANEW)
+    _silence(walk, False)
+
+
+def see_file(walk: LogWalk) -> None:
+    """Go on until the file is known (see `Incarnations.check_file`), and when it was begun.
+
+    Nothing can be read afterwards."""
+    _go_on(walk, lambda: walk.file.described)
+
+
+def see_beginning(walk: LogWalk) -> None:
+    """Go on until the file's fingerprint is whole: a file of an old server has no list of GTIDs. Nothing can be read
+    afterwards."""
+    _silence(walk, True)
+    _go_on(walk, lambda: walk.file.identified or walk.encoder.in_transaction or walk.anchor is not None)
+
+
+def find_next(walk: LogWalk) -> LogPosition:
+    """Where the next transaction begins; it is there. Nothing can be read afterwards."""
+    _silence(walk, True)
+    _go_on(walk, lambda: walk.encoder.in_transaction or walk.anchor is not None)
+    last = walk.anchor
+    return walk.open_place if last is None else last.begin
+
+
+def fails_again(walk: LogWalk, failed: LogPosition, error: WormholeError) -> bool:
+    """Whether the log fails with the same error up to ``failed``, read anew. Nothing can be read afterwards."""
+    encoder, message = walk.encoder, str(error)
+    stalled = _Stalled(walk)
+    try:
+        while walk.place <= failed or walk.inside:
+            walk.step(
+                1, _POLL_S
+            )  # in the smallest pieces: some errors are about transactions that were handed on in part
+            stalled.check(failed)
+            if any(str(broken) == message for broken in walk.broken.values()):
+                return True
+            walk.broken.clear()
+            walk.gap = None
+            encoder.take()
+            encoder.transactions.take_passed()
+    except Retryable:
+        return False
+    except WormholeError as again:
+        return str(again) == message
+    return False
+
+
+def last_marker(
+    walk: LogWalk,
+    wanted: LogPosition,
+    delivered: MySqlDelivered | MariaDelivered,
+    prepared: Prepared,
+    until_us: int = sys.maxsize,
+) -> Datamarker:
+    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches, and before any
+    transaction that was committed after ``until_us``. Nothing can be read afterwards.
+
+    ``delivered`` is what was delivered before the walk's beginning; it is moved on.
+    """
+    _silence(walk, True)
+    encoder = walk.encoder
+    place, seen, oldest, committed_at_us = walk.place, walk.anchor, prepared.oldest, 0
+    stalled = _Stalled(walk)
+    while walk.place < wanted or walk.inside:
+        walk.one_packet()
+        stalled.check(wanted)
+        if walk.place > wanted or walk.inside or encoder.in_transaction:
+            continue
+        last = walk.anchor
+        if last is not None and last is not seen:
+            if encoder.last_committed_at_us > until_us:
+                break
+            seen, committed_at_us = last, encoder.last_committed_at_us
+            source, _, number = last.id.rpartition(":")
+            delivered.add((source,), (0,), (int(number),))
+        place, oldest = walk.place, prepared.oldest
+    read_from = place if oldest is None else min(place, oldest)
+    return Datamarker(place, str(delivered), read_from, seen, committed_at_us)
+
+
+def _go_on(walk: LogWalk, reached: Callable[[], bool]) -> None:
+    """Read packet by packet until ``reached`` says so."""
+    stalled = _Stalled(walk)
+    while not reached():
+        walk.one_packet()
+        stalled.check(walk.place)
+
+
+def _silence(walk: LogWalk, silent: bool) -> None:
+    walk.encoder.suppress = walk.encoder.single = silent
+
+
+class _Stalled:
+    """Raises when a server does not send what it has: waiting on would hide that something is wrong.
+
+    A large event moves the place at its end only: what arrives of it counts, as long as it is more than a drip.
+    """
+
+    def __init__(self, walk: LogWalk) -> None:
+        self._walk = walk
+        self._place = walk.place
+        self._arrived = walk.arrived
+        self._moved_at = time.monotonic()
+
+    def check(self, wanted: LogPosition) -> None:
+        place, arrived = self._walk.place, self._walk.arrived
+        if place != self._place or arrived >= self._arrived + _PROGRESS:
+            self._place, self._arrived = place, arrived
+            self._moved_at = time.monotonic()
+        elif time.monotonic() - self._moved_at > _STUCK_S:
+            raise SourceUnavailable(
+                f"the server does not send what it has between {place} and {wanted}", hint="it is tried again"
+            )

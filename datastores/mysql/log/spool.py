@@ -1,0 +1,143 @@
+"""An event that is too large to be held in memory: received into a file, and read after its checksum was verified.
+
+    event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 precedes the event
+
+Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What nobody reads is
+not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from zlib_ng.zlib_ng import crc32
+
+from datastores.mysql.decode.events import CHECKSUM, HEADER
+from datastores.mysql.decode.framing import WHOLE_PAYLOAD
+from datastores.mysql.decode.large_event import Body
+from datastores.mysql.log.scratch_file import ScratchFile
+from wormhole.model.errors import DecodeError
+
+__all__ = ["LARGEST_EVENT", "Spool"]
+
+LARGEST_EVENT: Final = (1 << 30) + (1 << 16)
+"""Bytes of an event at most: max_allowed_packet is at most 1 GiB."""
+
+_PACKET: Final = 4
+_TYPE_AT: Final = 4
+_LENGTH_AT: Final = 9
+_FLAGS_AT: Final = 17
+
+
+class Spool:
+    """``open``: an event is being received, of which ``received`` bytes came behind its header. ``ended``: it is whole.
+
+    ``header``, ``size``: the event's, once they came; ``tail``: its last four bytes; ``crc``: CRC-32 of all bytes
+    before those. ``ignores``: asked for the type and flags of an event whether its body is of no use. ``folder``: where
+    the file goes, which has no name and is there for one event only.
+    """
+
+    def __init__(self, folder: Path, ignores: Callable[[int, int], bool]) -> None:
+        self._folder = folder
+        self._ignores = ignores
+        self._file: ScratchFile | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.open = self.ended = False
+        self.received = 0
+        self.header = b""
+        self.size = 0
+        self.tail = b""
+        self.crc = 0
+        self._first = b""  # what came before the header is whole
+        self._head = b""  # of a packet
+        self._left = 0  # of the present packet
+        self._last = False
+
+    def begin(self) -> None:
+        """The next packet begins an event."""
+        self.close()
+        self.open = True
+
+    def take(self, data: bytes, at: int) -> int:
+        """Receive the event's bytes in ``data`` from ``at`` on; returns the place after them.
+
+        Raises :class:`DecodeError` for what is no event, :class:`SourceUnavailable` when the disk refuses.
+        """
+        end = len(data)
+        while at < end and not self.ended:
+            if self._left:
+                stop = min(end, at + self._left)
+                self._left -= stop - at
+                self._receive(memoryview(data)[at:stop])
+            else:
+                stop = min(end, at + _PACKET - len(self._head))
+                self._head += data[at:stop]
+                if len(self._head) == _PACKET:
+                    self._left = int.from_bytes(self._head[:3], "little")
+                    self._last = self._left < WHOLE_PAYLOAD
+                    self._head = b""
+            at = stop
+            if self._last and not self._left:
+                self._end()
+        return at
+
+    def body(self, checksum: bool) -> Body:
+        """The event behind its header, and before its ``checksum``, to be read once; nothing where it is ignored."""
+        if self._file is None:
+            return Body(_nothing, 0)
+        return self._file.body(0, self.received - (CHECKSUM if checksum else 0))
+
+    def close(self) -> None:
+        """Drop the event."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._reset()
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _receive(self, piece: memoryview) -> None:
+        if not self.header:
+            missing = 1 + HEADER - len(self._first)
+            self._first += piece[:missing]
+            piece = piece[missing:]
+            if self._first[0]:
+                raise DecodeError(f"a packet of more than 1 MiB begins with 0x{self._first[0]:02x}, which is no event")
+            if len(self._first) <= HEADER:
+                return
+            self._begin(self._first[1:])
+        checked = min(len(piece), max(0, self.size - HEADER - CHECKSUM - self.received))
+        self.received += len(piece)
+        if HEADER + self.received > self.size:
+            raise DecodeError(f"an event whose header says that it has {self.size} bytes has more")
+        self.crc = crc32(piece[:checked], self.crc)
+        self.tail += piece[checked:]
+        if self._file is not None:
+            self._file.append((piece,), f"an event of {self.size} bytes cannot be received into a file")
+
+    def _begin(self, header: bytes) -> None:
+        self.header = header
+        self.size = int.from_bytes(header[_LENGTH_AT : _LENGTH_AT + 4], "little")
+        if not HEADER + CHECKSUM <= self.size <= LARGEST_EVENT:
+            raise DecodeError(
+                f"the server announces an event of {self.size} bytes", hint="the stream is damaged; it is opened again"
+            )
+        self.crc = crc32(header)
+        if not self._ignores(header[_TYPE_AT], int.from_bytes(header[_FLAGS_AT:HEADER], "little")):
+            self._file = ScratchFile(self._folder)
+
+    def _end(self) -> None:
+        self.ended = True
+        if HEADER + self.received != self.size or not self.header:
+            raise DecodeError(
+                f"an event whose header says that it has {self.size} bytes has {HEADER + self.received}",
+                hint="the stream is damaged; it is opened again",
+            )
+
+
+def _nothing(_: int) -> bytes:
+    return b""

@@ -1,0 +1,256 @@
+"""The tables that a reader meets: their schemas and the shards that they belong to.
+
+Every table map in the log says what its columns are (``binlog_row_metadata=FULL``), so that rows are read with the
+columns of their own time, however far behind the reader is. Shards: the whole log, one per database (``log.database``),
+one per table (``log.database.table``) or N by the hash of the primary key; with those, a table without a key is a shard
+of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from datastores.common.encode.piece import ALL_SHARDS, HASHED
+from datastores.mysql.decode.lexer import Name
+from datastores.mysql.decode.name_folding import fold
+from datastores.mysql.decode.table_map import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.table_definitions import (
+    Describe,
+    has_hashes,
+    row_end_candidates,
+    row_end_of,
+    with_old_digits,
+    without_hashes,
+)
+from wormhole.model.errors import DecodeError, UnsupportedLog
+from wormhole.model.schema import Schema
+from wormhole.model.sharding import Sharding, shard_of_table
+
+__all__ = ["METADATA_HINT", "TableSink", "Tables", "shard_name"]
+
+METADATA_HINT: Final = (
+    "`wormholectl doctor` shows whether binlog_row_metadata is FULL now, and how to set it; what was logged before "
+    "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew behind it, "
+    "from a copy of the table"
+)
+
+
+_MOST_HELD: Final = 64 << 20  # bytes of what is known of tables: 14,000 of ten columns
+_TABLE_COST: Final = 2 << 10  # of Python objects for a table, and for each byte of its map; measured
+_BYTE_COST: Final = 16
+
+
+class TableSink(Protocol):
+    """What of the encoder is needed here."""
+
+    def add_table(
+        self,
+        table_id: int,
+        body: bytes,
+        layout: Layout | None,
+        schema: int,
+        shard: int,
+        row_end: int = -1,
+        maybe: tuple[int, ...] = (),
+    ) -> None:
+        """Make a table map known."""
+        ...
+
+
+def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
+    """The shard of a table that is not hashed."""
+    if sharding.by == "log":
+        return log
+    of_database = shard_of_table(log, database)
+    return of_database if sharding.by == "database" else shard_of_table(of_database, table)
+
+
+class Tables:
+    """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` has by table id the shards that
+    halt, and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing,
+    ``database.*`` for all of a database. ``catalog``: the tables that subscribers may know, of all readers.
+    ``history``: names of system-versioned tables whose rows are handed on as they are logged, with those of the
+    history. ``describe``: asks the server for what table maps lack; ``None``: nothing does."""
+
+    def __init__(
+        self,
+        log: str,
+        sharding: Sharding,
+        skipped: frozenset[str] = frozenset(),
+        history: frozenset[str] = frozenset(),
+        *,
+        catalog: Catalog,
+        mariadb: bool,
+        describe: Describe | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.schemas: list[Schema] = []
+        self.shards: dict[int, str] = {}
+        self.broken: dict[int, tuple[tuple[str, ...], DecodeError]] = {}
+        self._log = log
+        self._sharding = sharding
+        self._skipped = frozenset(map(fold, skipped)) if catalog.folds else skipped
+        self._history = frozenset(map(fold, history)) if catalog.folds else history
+        self._describe = describe
+        self._mariadb = mariadb
+        self._schema_ordinals: dict[Schema, int] = {}
+        self._shard_ordinals: dict[str, int] = {}
+        self._held = 0
+        if sharding.by == "hash":
+            for k in range(sharding.count):
+                self._shard(f"{log}.{k}of{sharding.count}")
+        elif sharding.by == "log":
+            self._shard(log)
+
+    def learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
+        """A table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
+
+        Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for one transaction with more tables than
+        fit into memory, and what asking the server raises.
+        """
+        known = len(self.schemas) + len(self.broken)
+        self._learn(body, sink, logged_s)
+        if len(self.schemas) + len(self.broken) > known:
+            self._held += _TABLE_COST + _BYTE_COST * len(body)
+        if self._held > 2 * _MOST_HELD:
+            raise UnsupportedLog(
+                f"one transaction changes {len(self.schemas)} tables, more than fit into memory",
+                hint="is the server the database? if it is, start the application anew behind the transaction, from "
+                "a copy of the tables",
+            )
+
+    @property
+    def full(self) -> bool:
+        """Whether what is held of tables should be forgotten, which another reader does."""
+        return self._held > _MOST_HELD
+
+    def _learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
+        table = parse_table_map(body, self._mariadb)
+        self.catalog.note(table.database, table.table, bool(table.key) if table.has_names else None)
+        if self.skips(table.database, table.table):
+            self.broken[table.table_id] = ((), DecodeError(f"{table.name} is left out by skip_tables"))
+            sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), 0)
+            return
+        if not table.has_names:
+            error = DecodeError(
+                f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it "
+                "was written",
+                hint=METADATA_HINT,
+                tables=(table.name,),
+            )
+            self._break(table, body, sink, error)
+            return
+        try:
+            table, row_end, maybe = self._asked(table, logged_s)
+        except DecodeError as error:
+            self._break(table, body, sink, error)
+            return
+        self.broken.pop(table.table_id, None)
+        schema = self._schema(schema_of(table))
+        if self._sharding.by == "hash" and table.key:
+            shard = HASHED
+        else:
+            shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
+        sink.add_table(table.table_id, body, Layout(table), schema, shard, row_end, maybe)
+
+    def _break(self, table: TableMap, body: bytes, sink: TableSink, error: DecodeError) -> None:
+        """The rows of a table cannot be read: its shards break where the first of them is."""
+        shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
+        # Whether it has a key may not be known either: with a hash every shard may have lost rows of it.
+        hashed = self.names_of(HASHED) if self._sharding.by == "hash" else []
+        self.broken[table.table_id] = ((*hashed, self.shards[shard]), error)
+        sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
+
+    def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
+        """The table with what only the server knows of it: digits of old temporal columns, hidden columns, the key
+        without ROW END, and ROW END's position (-1: none), and the columns of which one may be it where that is
+        unknown."""
+        if self._describe is None:
+            return table, -1, ()
+        old = any(column.type in OLD_TEMPORAL for column in table.columns)
+        name = fold(table.name) if self.catalog.folds else table.name
+        candidates = () if name in self._history else row_end_candidates(table)
+        hashes = has_hashes(table)
+        if not old and not candidates and not hashes:
+            return table, -1, ()
+        definition = self._describe(table.database, table.table)
+        if hashes:
+            table = without_hashes(table, definition)
+        if old:
+            table = with_old_digits(table, definition, logged_s)
+        row_end, maybe = row_end_of(table, candidates, definition)
+        if row_end >= 0:
+            table = replace(table, key=tuple(column for column in table.key if column != row_end))
+        return table, row_end, maybe
+
+    def barrier(self, database: str, table: str) -> tuple[int, int]:
+        """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no
+        values, and this way it is the same wherever reading began."""
+        schema = self._schema(Schema(f"{database}.{table}", (), ()))
+        keyed, keyless = self.catalog.keys(database, table)
+        own = None
+        if self._sharding.by != "hash" or keyless:
+            own = self._shard(shard_name(self._log, self._sharding, database, table))
+        # One that had a key and had none has rows in both kinds of shards.
+        return schema, ALL_SHARDS if own is None or (self._sharding.by == "hash" and keyed) else own
+
+    def shards_of(self, database: str, table: str) -> list[str]:
+        """The shards that hold rows of that table."""
+        shard = self.barrier(database, table)[1]
+        names = self.names_of(shard)
+        if shard == ALL_SHARDS and self.catalog.keys(database, table)[1]:
+            names.append(shard_name(self._log, self._sharding, database, table))
+        return names
+
+    def skips(self, database: str, table: str) -> bool:
+        """Whether nothing of that table is handed on."""
+        if not self._skipped:
+            return False
+        if self.catalog.folds:
+            database, table = fold(database), fold(table)
+        return f"{database}.{table}" in self._skipped or f"{database}.*" in self._skipped
+
+    def losing(self, database: str, table: str, *, exists: bool = True) -> list[tuple[str, str]]:
+        """The tables that lose their rows with this one, by the names that subscribers know; an empty ``table``: all of
+        the database.
+
+        ``exists``: see :meth:`Catalog.spelled`.
+        """
+        names = [(database, name) for name in self.catalog.of_database(database)] if not table else [(database, table)]
+        return [self.catalog.spelled(*name, exists=exists) for name in names if not self.skips(*name)]
+
+    def possible(self, unread: Iterable[Name]) -> list[tuple[str, str]]:
+        """The tables that these names, which cannot be read in full, may mean."""
+        found: dict[tuple[str, str], None] = {}
+        for database, table in unread:
+            if database is not None:
+                found.update(dict.fromkeys(name for name in self.losing(database, "")))
+            else:
+                found.update(
+                    dict.fromkeys(
+                        name
+                        for name in self.catalog.all()
+                        if (table is None or name[1] == table) and not self.skips(*name)
+                    )
+                )
+        return list(found)
+
+    def names_of(self, shard: int) -> list[str]:
+        """The shards of an ordinal, which may be `HASHED` or `ALL_SHARDS`."""
+        if shard in (HASHED, ALL_SHARDS):
+            return [self.shards[k] for k in range(self._sharding.count)] or list(self.shards.values())
+        return [self.shards[shard]]
+
+    def _schema(self, schema: Schema) -> int:
+        ordinal = self._schema_ordinals.setdefault(schema, len(self.schemas))
+        if ordinal == len(self.schemas):
+            self.schemas.append(schema)
+        return ordinal
+
+    def _shard(self, name: str) -> int:
+        ordinal = self._shard_ordinals.setdefault(name, len(self._shard_ordinals))
+        self.shards[ordinal] = name
+        return ordinal

@@ -1,0 +1,200 @@
+"""Claims on replication ids: a reader's connection holds a named lock of the server for its id.
+
+The lock is taken before the dump begins. On MariaDB a dump whose id another connection holds would end that
+connection's dump, and that one's next dump would end ours. `GET_LOCK` needs no privilege, and the server frees the
+lock when the connection ends, however it ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL
+8.0-9 and MariaDB 10.6-11. Not seen: readers of another server of the group, and replicas, where the account may not
+list them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from datastores.mysql.server.connection import query, reading_answers
+from datastores.mysql.server.replica_ids import ServerIds
+from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
+from wormhole.model.problem import NO_PROBLEM, Problem
+
+__all__ = ["IdClaims", "list_replicas"]
+
+_log = logging.getLogger(__name__)
+
+_ENDING_S: Final = 3  # the server notices with its next heartbeats (one each second) that a reader of ours is closed
+_NEXT: Final = (
+    "if that reader publishes the same log, stop one of the two publishers; "
+    "otherwise give each publisher and each replica a range of its own with server_ids"
+)
+
+
+def list_replicas(*, mariadb: bool, version: tuple[int, int, int]) -> str:
+    """The statement that lists the connected replicas with their ids."""
+    return "SHOW SLAVE HOSTS" if mariadb or version < (8, 0, 22) else "SHOW REPLICAS"
+
+
+class IdClaims:
+    """Lends the ids of ``ids``, each with the server's lock for it. Thread-safe.
+
+    ``owner``: the state folder, which one process at a time uses. What a former process of it still holds is ours.
+    ``replicas``: the statement of :func:`list_replicas`.
+    """
+
+    def __init__(self, ids: ServerIds, owner: str, replicas: str) -> None:
+        self._ids = ids
+        self._owner = hashlib.sha256(owner.encode()).hexdigest()[:32]
+        self._replicas = replicas
+        self._taking = threading.Lock()
+        self._rivals: dict[int, str] = {}
+        self._unlocked = ""
+
+    def take(self, connection: Connection[Any], avoid: int) -> int:
+        """Lend an id that no other reader of this server has, and not ``avoid`` (the server's own).
+
+        ``connection`` then holds the id's lock.
+
+        Raises :class:`SourceUnavailable` when all are in use, with the connection that uses one of them.
+        """
+        busy: list[int] = []
+        with self._taking:
+            try:
+                return self._take(connection, avoid, busy)
+            finally:
+                for number in reversed(busy):
+                    self._ids.give_back(number)
+
+    def give_back(self, number: int) -> None:
+        """The reader that had the id is closed; the server frees the lock when it notices."""
+        self._ids.give_back(number)
+
+    def problem(self, connection: Connection[Any]) -> Problem:
+        """Which ids other readers use; empty when there is none any more."""
+        for number in tuple(self._rivals):
+            holder = self._holder(connection, number)
+            if holder:
+                self._rivals[number] = holder
+            else:
+                self._rivals.pop(number, None)
+        rivals = "; ".join(f"{number}: {holder}" for number, holder in sorted(self._rivals.items()))
+        return Problem(f"another reader uses replication ids of this log ({rivals})", _NEXT) if rivals else NO_PROBLEM
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _take(self, connection: Connection[Any], avoid: int, busy: list[int]) -> int:
+        replicas = self._registered(connection)
+        ending = 0
+        while True:
+            try:
+                number = self._ids.take(avoid)
+            except SourceUnavailable:
+                if not busy:
+                    raise
+                break
+            busy.append(number)
+            got, ours = self._claim(connection, number)
+            if got and number not in replicas:
+                self._rivals.pop(number, None)
+                busy.remove(number)
+                return number
+            if got:  # registered without the lock: a replica, or a release before this one
+                self._release(connection, number)
+            if not got and ours:
+                ending = ending or number
+            else:
+                self._met(connection, number)
+        if ending and self._lock(connection, ending, _ENDING_S)[0]:
+            busy.remove(ending)
+            return ending
+        used = "; ".join(f"{number}: {self._rivals[number]}" for number in busy if number in self._rivals)
+        raise SourceUnavailable(
+            f"all replication ids {self._ids} are in use, also by another reader ({used})"
+            if used
+            else f"the server has not noticed yet that former readers with the ids {self._ids} are gone",
+            hint=f"it is tried again; {_NEXT}" if used else "it is tried again",
+        )
+
+    def _claim(self, connection: Connection[Any], number: int) -> tuple[bool, bool]:
+        """Whether the connection has the id's lock now; if not, whether a reader of this state folder has it."""
+        try:
+            got, own = self._lock(connection, number)
+        except (UsageError, UnsupportedLog) as error:
+            return self._goes_without(str(error)), False
+        if got is None:
+            return self._goes_without("GET_LOCK answers NULL"), False
+        if own and not got:
+            self._release(connection, number)
+        return got, not own
+
+    def _lock(self, connection: Connection[Any], number: int, wait_s: int = 0) -> tuple[bool | None, bool]:
+        """Ask for the id's lock, and for the one that says that it is this state folder's.
+
+        ``None``: the server has no such locks.
+        """
+        names = (_name(number), wait_s, self._own(number), wait_s)
+        with reading_answers("the lock of a replication id"):
+            row = query(connection, "SELECT GET_LOCK(%s, %s) AS got, GET_LOCK(%s, %s) AS own", names)[0]
+            return None if row["got"] is None else bool(row["got"]), bool(row["own"])
+
+    def _release(self, connection: Connection[Any], number: int) -> None:
+        """Free what this connection has of the id's two locks."""
+        names = (_name(number), self._own(number))
+        query(connection, "SELECT RELEASE_LOCK(%s) AS got, RELEASE_LOCK(%s) AS own", names)
+
+    def _own(self, number: int) -> str:
+        return f"{_name(number)}:{self._owner}"
+
+    def _goes_without(self, reason: str) -> bool:
+        """A server that knows no such locks is read all the same."""
+        if not self._unlocked:
+            _log.warning(
+                "replication ids are not locked on this server, so another reader with the same ids is not seen: %s",
+                reason,
+            )
+        self._unlocked = reason
+        return True
+
+    def _met(self, connection: Connection[Any], number: int) -> None:
+        known = number in self._rivals
+        holder = self._holder(connection, number)
+        if not holder:
+            return  # it ended meanwhile
+        self._rivals[number] = holder
+        if not known:
+            _log.warning("another reader uses replication id %d of this log: %s. Next: %s", number, holder, _NEXT)
+
+    def _holder(self, connection: Connection[Any], number: int) -> str:
+        """Which connection of the server has the id, as far as the account may see; empty: none."""
+        found = []
+        with reading_answers("the holder of a replication id"):
+            rows = self._allowed(connection, "SELECT IS_USED_LOCK(%s) AS id", (_name(number),))
+            thread = rows[0]["id"] if rows else None
+            if thread is not None:
+                rows = self._allowed(connection, "SHOW FULL PROCESSLIST")
+                where = next((f" ({row['User']}@{row['Host']})" for row in rows if row["Id"] == thread), "")
+                found.append(f"connection {thread}{where}")
+        name = self._registered(connection).get(number)
+        if name is not None:
+            found.append(f"registered as {name or 'a replica without a name'}")
+        return ", ".join(found)
+
+    def _registered(self, connection: Connection[Any]) -> dict[int, str]:
+        """The host names of the connected replicas by their ids, as far as the account may see them."""
+        rows = self._allowed(connection, self._replicas)
+        with reading_answers("the server's list of replicas"):
+            named = [{key.lower(): value for key, value in row.items()} for row in rows]
+            return {int(row["server_id"]): str(row["host"] or "") for row in named}
+
+    def _allowed(self, connection: Connection[Any], sql: str, args: Sequence[object] = ()) -> list[dict[str, Any]]:
+        try:
+            return query(connection, sql, args)
+        except (UsageError, UnsupportedLog):
+            return []
+
+
+def _name(number: int) -> str:
+    return f"wormhole-reader:{number}"

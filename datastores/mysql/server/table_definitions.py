@@ -1,0 +1,166 @@
+"""What a MariaDB table map lacks and the server has to be asked for.
+
+Three things: which column is the ROW END of a system-versioned table, how many digits the fraction of a TIME, DATETIME
+or TIMESTAMP of the format before 10.1.2 has, and which columns are hashes that no SELECT shows. The server answers for
+the table as it is now, the log was written before: an answer is used only where the table cannot have been another one
+then, and is not used otherwise. Deciding is pure; :func:`ask` is the only I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from datastores.mysql.decode.table_map import LONGLONG, OLD_TEMPORAL, TIMESTAMP2, TableMap
+from datastores.mysql.server.connection import query
+from datastores.mysql.sql_text import sql_name
+from wormhole.model.errors import DecodeError
+
+__all__ = [
+    "Definition",
+    "Describe",
+    "ask",
+    "has_hashes",
+    "row_end_candidates",
+    "row_end_of",
+    "with_old_digits",
+    "without_hashes",
+]
+
+_TABLE: Final = (
+    "SELECT TABLE_TYPE AS kind, UNIX_TIMESTAMP(CREATE_TIME) AS created FROM information_schema.TABLES "
+    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+)
+_COLUMNS: Final = (
+    "SELECT COLUMN_NAME AS name, DATETIME_PRECISION AS digits, GENERATION_EXPRESSION AS made FROM "
+    "information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+)
+_IMPLICIT: Final = ("row_start", "row_end")
+_MICROSECONDS: Final = 6
+_HASH: Final = re.compile(r"DB_ROW_HASH_[1-9]\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A table as the server has it now. ``columns``: name to digits of the fraction, in order, without those that
+    the server made for system versioning. ``row_end``: the column that was declared so. ``created_s``: when it got
+    its present form, seconds since 1970; ``None``: not known."""
+
+    versioned: bool
+    columns: Mapping[str, int | None]
+    row_end: str = ""
+    created_s: int | None = None
+
+
+Describe = Callable[[str, str], Definition | None]
+"""Database and table to what the server says; ``None``: it has no such table, or does not show it to this account."""
+
+
+def ask(connection: Connection[Any], database: str, table: str) -> Definition | None:
+    """What the server says of a table. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    found = query(connection, _TABLE, (database, table))
+    if not found:
+        return None
+    columns = query(connection, _COLUMNS, (database, table))
+    if not columns:
+        return None
+    created = found[0]["created"]
+    return Definition(
+        str(found[0]["kind"]) == "SYSTEM VERSIONED",
+        {str(row["name"]): None if row["digits"] is None else int(row["digits"]) for row in columns},
+        next((str(row["name"]) for row in columns if str(row["made"] or "").upper() == "ROW END"), ""),
+        None if created is None else int(created),
+    )
+
+
+def row_end_candidates(table: TableMap) -> tuple[int, ...]:
+    """The columns of which one is the ROW END if the table is system-versioned; empty: no column can be.
+
+    ROW START and ROW END are two TIMESTAMP(6) NOT NULL, and ROW END is in the primary key, if there is one: mostly its
+    last column, but before the columns of a period ``WITHOUT OVERLAPS``, and where it was declared if the key names it.
+    Tables that are versioned by transaction id are logged as statements.
+    """
+    moments = [
+        i
+        for i, column in enumerate(table.columns)
+        if column.type == TIMESTAMP2 and column.meta == _MICROSECONDS and not column.nullable
+    ]
+    if len(moments) < 2:
+        return ()
+    return tuple(i for i in moments if not table.key or i in table.key)
+
+
+def row_end_of(
+    table: TableMap, candidates: tuple[int, ...], definition: Definition | None
+) -> tuple[int, tuple[int, ...]]:
+    """The position of the table's ROW END (-1: none that is known), and the columns of which one may be it, where
+    that is unknown."""
+    if not candidates:
+        return -1, ()
+    names = [column.name for column in table.columns if not column.hidden]
+    if definition is not None and definition.versioned:
+        if definition.row_end in names:
+            position = names.index(definition.row_end)
+            return (position, ()) if position in candidates else (-1, ())
+    elif definition is not None and names == list(definition.columns):
+        return -1, ()  # the same columns, and no versioning: it has never been one, or they would have gone with it
+    if tuple(names[-2:]) == _IMPLICIT and len(names) - 1 in candidates:
+        return len(names) - 1, ()
+    return -1, candidates
+
+
+def has_hashes(table: TableMap) -> bool:
+    """Whether the last column may be a hash that MariaDB keeps for a UNIQUE index on a TEXT or another long value."""
+    last = table.columns[-1]
+    return last.type == LONGLONG and last.unsigned and _HASH.fullmatch(last.name) is not None
+
+
+def without_hashes(table: TableMap, definition: Definition | None) -> TableMap:
+    """The table with its hashes hidden: the last columns, whose names the server makes, and which it does not list.
+
+    A column of such a name that the server lists is the user's own.
+    """
+    columns = list(table.columns)
+    listed = definition.columns if definition is not None else {}
+    at = len(columns)
+    while at > 1 and has_hashes(replace(table, columns=tuple(columns[:at]))) and columns[at - 1].name not in listed:
+        at -= 1
+        columns[at] = replace(columns[at], hidden=True)
+    return replace(table, columns=tuple(columns))
+
+
+def with_old_digits(table: TableMap, definition: Definition | None, logged_s: int) -> TableMap:
+    """The table with the digits of its TIME, DATETIME and TIMESTAMP columns of the old format.
+
+    ``logged_s``: when it was logged.
+
+    Raises :class:`DecodeError` when they are unknown.
+    """
+    old = [i for i, column in enumerate(table.columns) if column.type in OLD_TEMPORAL]
+    names = [column.name for column in table.columns if column.name and not column.hidden]
+    digits = {} if definition is None else dict(definition.columns)
+    known = bool(names) and all(name in digits for name in names)
+    if known and not any(digits[table.columns[i].name] for i in old):
+        return table
+    unchanged = (
+        known and definition is not None and definition.created_s is not None and definition.created_s < logged_s
+    )
+    if not unchanged:
+        raise DecodeError(
+            f"{table.name} has TIME, DATETIME or TIMESTAMP columns of the format before MariaDB 10.1.2, and "
+            "the log does not "
+            f"say how many digits their fractions had when it was written: {', '.join(names[i] for i in old if names)}",
+            hint="SET GLOBAL mysql56_temporal_format = ON; "
+            f"ALTER TABLE {sql_name(table.database, table.table)} FORCE; what was logged before "
+            "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew "
+            "behind it, from a copy of the table. The publisher's account needs SELECT on the table",
+            tables=(table.name,),
+        )
+    columns = list(table.columns)
+    for i in old:
+        columns[i] = replace(columns[i], meta=digits[columns[i].name] or 0)
+    return replace(table, columns=tuple(columns))

@@ -1,0 +1,56 @@
+"""The tables that a server has now, and how it compares their names."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from datastores.mysql.server.bounded_connection import MOST_LISTING_BYTES
+from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.connection import query, reading_answers
+
+__all__ = ["OWN_DATABASES", "look", "show_all"]
+
+OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
+"""Of the server itself: their tables are nobody's data."""
+# Without a join: MariaDB opens every table's files once more for it.
+_TABLES: Final = (
+    "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "
+    "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
+)
+# Not by an index's name: without a primary key the server logs the first unique index without NULL or a prefix as the
+# key, and marks its columns. Not from TABLE_CONSTRAINTS: it hides the tables of an account that may only SELECT from
+# them.
+_KEYED: Final = (
+    "SELECT DISTINCT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.COLUMNS "
+    "WHERE COLUMN_KEY = 'PRI' AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
+)
+_WITHIN_S: Final = 60.0  # a server with many tables opens each
+# MariaDB skips a comment with a version of MySQL's; before 8.0.30 there are no such keys.
+_SHOW: Final = "SET SESSION sql_mode = '' /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */"
+_FOLDS: Final = "SELECT @@GLOBAL.lower_case_table_names AS folds"
+
+
+def show_all(connection: Connection[Any]) -> None:
+    """From now on the session shows tables in the server's own form, with MySQL's generated invisible primary keys,
+    which are keys in the log and which a server may hide. Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    query(connection, _SHOW)
+
+
+def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, bool]]:
+    """Put the server's tables into ``catalog`` and return them: database, table, whether it has a key in the log.
+
+    An account without ``SELECT`` on a table does not see it. Raises :class:`~wormhole.model.errors.SourceUnavailable`.
+    """
+    with reading_answers("the server's tables"):
+        show_all(connection)
+        folds = int(query(connection, _FOLDS)[0]["folds"]) != 0
+        rows = query(connection, _TABLES, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
+        keys = query(connection, _KEYED, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
+        tables = [(str(row["db"]), str(row["name"])) for row in rows]
+        keyed = {(str(row["db"]), str(row["name"])) for row in keys}
+    found = [(*name, name in keyed) for name in tables]
+    catalog.present(found, folds=folds)
+    return found

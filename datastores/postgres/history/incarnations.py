@@ -1,0 +1,126 @@
+"""The incarnations of a log, kept for later starts: of which history of which server a place is.
+
+An LSN means something in one timeline of one server only. Another incarnation begins when the server behind the URL is
+another (its system identifier), when it was promoted or recovered to a point in time (its timeline), and when it lost
+log that was read of it: a copy of its files that was put back has the same identifier and the same timeline.
+
+With each that ended is kept how far it was read: what was delivered may lie behind every datamarker, and in no log any
+more.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+from datastores.common.high_water import HighWater
+from datastores.common.kept_state import keep, load_incarnations
+from datastores.postgres.server.state import ServerState
+from wormhole.ports.source_state import HISTORIES, SourceState
+
+__all__ = ["History", "Incarnations"]
+
+_KEPT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One incarnation. ``why`` it began; empty for the first.
+
+    ``read``: the logical position up to which it was read before it ended; empty: not known. ``gone``: its own server
+    lost that.
+    """
+
+    number: int
+    system: str
+    timeline: int
+    why: str = ""
+    read: str = ""
+    gone: bool = False
+
+
+class Incarnations:
+    """Thread-safe. Every change is kept before a place of the new incarnation can be handed out. Questions do not wait
+    for that.
+    """
+
+    def __init__(self, state: SourceState, high_water: HighWater | None = None) -> None:
+        """``state``: where they are kept. ``high_water``: how far the log was read. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable`.
+        """
+        self._state = state
+        self._high_water = high_water
+        self._lock = threading.Lock()  # one change at a time
+        # Oldest first. Replaced as a whole, and never changed.
+        self._known = load_incarnations(state, timeline=int)
+
+    @property
+    def current(self) -> History | None:
+        """The log's as it was last seen; ``None`` before that."""
+        known = self._known
+        return _history(known[-1]) if known else None
+
+    def find(self, number: int) -> History | None:
+        """The incarnation with this number, if it was seen here."""
+        return next((_history(one) for one in self._known if one["number"] == number), None)
+
+    def ended_since(self, number: int) -> list[History]:
+        """Those from this number on that ended, oldest first."""
+        return [_history(one) for one in self._known[:-1] if one["number"] >= number]
+
+    def observe(self, state: ServerState, lost: str = "") -> History:
+        """The incarnation that the server's log is in. ``lost``: why its end is not what was read of it; empty: it is.
+
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be kept, and what else the state of the
+        source raises that passes by itself.
+        """
+        with self._lock:
+            last = self.current
+            why = _why(last, state) or lost
+            if last is not None and not why:
+                return last
+            begun = History(1 if last is None else last.number + 1, state.system, state.timeline, why)
+            self._begin(begun, gone=bool(lost))
+            return begun
+
+    def _begin(self, history: History, *, gone: bool = False) -> None:
+        """``gone``: the server lost the end of what was read of the one before."""
+        known = [
+            *(self._ended(one, gone=gone) if one is self._known[-1] else one for one in self._known[1 - _KEPT :]),
+            {
+                "number": history.number,
+                "system": history.system,
+                "timeline": history.timeline,
+                "why": history.why,
+            },
+        ]
+        keep(self._state, HISTORIES, {"incarnations": known})
+        self._known = known
+
+    def _ended(self, one: dict[str, Any], *, gone: bool) -> dict[str, Any]:
+        last = self._high_water.last if self._high_water is not None else None
+        if last is None or last.order.incarnation != one["number"]:
+            return one
+        return {**one, "read": last.delivered, "gone": gone}
+
+
+def _history(one: dict[str, Any]) -> History:
+    return History(
+        int(one["number"]),
+        str(one["system"]),
+        int(one["timeline"]),
+        str(one.get("why", "")),
+        str(one.get("read", "")),
+        bool(one.get("gone", False)),
+    )
+
+
+def _why(last: History | None, state: ServerState) -> str:
+    if last is None:
+        return ""
+    if state.system != last.system:
+        return f"the server is another one (system {state.system}, it was {last.system})"
+    if state.timeline != last.timeline:
+        return f"the server is on timeline {state.timeline}, it was on {last.timeline}: a failover, or a recovery"
+    return ""

@@ -1,0 +1,89 @@
+"""Anchors: what proves that the log before a place is the one that was read.
+
+After a transaction it is that transaction: its commit's LSN, its number and its commit time, all of which the server
+sends again when it begins to read at the commit. A log that was restored and wrote other transactions has another one
+there, or none. Where no transaction of the publication came for long, it is the bytes of the log before the place.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from datastores.common.next_steps import REPAIR
+from datastores.postgres.history.timelines import Timelines
+from datastores.postgres.history.wal_bytes import PROOF_BYTES, checksum_of_log
+from datastores.postgres.server.address import Address
+from datastores.postgres.server.lsn import format_lsn
+from datastores.postgres.server.state import ServerState
+from wormhole.model.errors import Diverged, SourceUnavailable
+from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition
+
+__all__ = [
+    "ANEW",
+    "GONE",
+    "check_log_bytes",
+    "diverged",
+    "log_bytes_anchor",
+    "transaction_anchor",
+]
+
+_log = logging.getLogger(__name__)
+
+ANEW: Final = (
+    f"find out whether the server was restored from a backup or failed over to a copy that lagged. If it was: {REPAIR}"
+)
+GONE: Final = (
+    "look in the application's data for changes that were committed there and take them back, then `wormholectl flows "
+    "accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
+)
+"""The next step for a flow behind whose datamarker something was delivered that no log holds any more."""
+_SMALLEST_FILE: Final = 1 << 20  # of WAL files, whose sizes are powers of two
+_FEWEST_BYTES: Final = 512
+
+
+def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int) -> Anchor:
+    """The anchor of a place right after a transaction. ``source``: the left part of its id."""
+    return Anchor(f"{source}:{commit}", checksum, LogPosition(incarnation, 0, commit))
+
+
+def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines, place: LogPosition) -> Anchor | None:
+    """The anchor of a place that no transaction lies before for long; ``None`` where the server does not send the bytes
+    of its log, and right behind the beginning of a WAL file.
+
+    A slot at the place keeps the whole file that the place is in. The bytes are all in that file: the one before it may
+    be removed, whatever slots follow.
+    """
+    end = place.offset
+    begin = max(end - PROOF_BYTES, end - end % _SMALLEST_FILE)
+    if end - begin < _FEWEST_BYTES:
+        return None
+    try:
+        checksum = checksum_of_log(address, state, timelines.of(end), begin, end)
+    except SourceUnavailable as error:
+        _log.warning("the bytes of the log before %s cannot be read: %s", format_lsn(end), error.message)
+        return None
+    return Anchor(_id(state.system, timelines, end), checksum, LogPosition(place.incarnation, 0, begin))
+
+
+def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, marker: Datamarker, place: int) -> None:
+    """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes are not those that the anchor of the marker
+    at ``place`` is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
+    """
+    anchor = marker.anchor
+    assert anchor is not None
+    begin, end = anchor.begin.offset, anchor.log_bytes_end
+    if anchor.id != _id(state.system, timelines, end) or not 0 <= end - begin <= PROOF_BYTES or end > place:
+        raise diverged(marker, "the marker is of another server, or of another timeline")
+    if checksum_of_log(address, state, timelines.of(end), begin, end) != anchor.checksum:
+        raise diverged(marker, f"the log before {format_lsn(end)} is not the one that was read")
+
+
+def diverged(marker: Datamarker, why: str, **missing: str) -> Diverged:
+    """The log is not the one that the marker came from. ``missing``: the range that it lacks, where that is known."""
+    text = f"the datamarker {marker} is not of this log: {why}"
+    return Diverged(text, position=str(marker.order), hint=ANEW, **missing)
+
+
+def _id(system: str, timelines: Timelines, end: int) -> str:
+    return f"{LOG_BYTES}{system}:{timelines.of(end)}:{end}"

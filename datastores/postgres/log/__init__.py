@@ -1,0 +1,1 @@
+"""Reading the log: slots, the reader, and where it begins."""

@@ -1,0 +1,199 @@
+"""A database's address and account: from the URL, a password file, ``~/.pgpass`` or a prompt."""
+
+from __future__ import annotations
+
+import getpass
+import ipaddress
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from datastores.common.password_file import others_may_read, read_password_file
+from datastores.postgres.server.url import DEFAULT_PORT, ServerUrl, SslMode
+from wormhole.config.passwords import without_password
+from wormhole.model.errors import UsageError
+
+__all__ = ["NAME_PREFIX", "Address", "parse", "slot_name"]
+
+NAME_PREFIX: Final = "wormhole_"
+"""What publication and slots of a log are called begins so, where its URL does not name them."""
+_NOT_IN_SLOTS: Final = re.compile(r"[^a-z0-9_]+")
+_LONGEST_SLOT: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A database of a server and an account on it. ``socket``: the folder of a Unix socket, in place of a host.
+
+    ``publication``, ``slot``: names on the server; ``names_publication``, ``names_slot``: the URL says it.
+    ``exposed``: a server that nothing vouches for may have the password too.
+    ``password_from``: where the password was found, for messages.
+    ``remarks``: what the user should be warned of about the files.
+    """
+
+    host: str
+    port: int
+    user: str
+    database: str
+    publication: str
+    slot: str
+    password: str = field(default="", repr=False)
+    socket: str = ""
+    sslmode: SslMode = "prefer"
+    sslrootcert: str = ""
+    sslcert: str = ""
+    sslkey: str = ""
+    exposed: bool = False
+    kind: str = "postgres"
+    password_from: str = "no password was given"  # noqa: S105 - says where one comes from
+    remarks: tuple[str, ...] = ()
+    names_publication: bool = False
+    names_slot: bool = False
+
+    def __str__(self) -> str:
+        """``user@host:port/database``; never the password."""
+        return f"{self.user}@{self.where}/{self.database}"
+
+    @property
+    def where(self) -> str:
+        """Host and port, or the socket's folder and the port that its name ends with."""
+        if self.socket:
+            return f"{self.socket}:{self.port}" if self.port != DEFAULT_PORT else self.socket
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def stays_here(self) -> bool:
+        """Whether the connection does not leave this host."""
+        return bool(self.socket) or self.host == "localhost" or _is_loopback(self.host)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate is checked."""
+        return self.sslmode in ("verify-ca", "verify-full")
+
+
+def parse(
+    url: str,
+    log: str,
+    *,
+    password_file: Path | None = None,
+    pgpass: Path | bool = False,
+    prompt: Callable[[str], str] | None = None,
+) -> Address:
+    """The address that a URL names. ``log``: the log's name, from which those of publication and slots are made.
+
+    The password comes from ``password_file``, else the URL, else ``pgpass`` (``True``: ``~/.pgpass`` where it exists;
+    ``False``: none), else from ``prompt``, which gets the question. Raises
+    :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
+    """
+    shown = without_password(url)
+    try:
+        given = ServerUrl.parse(url)
+    except ValueError as error:
+        raise UsageError(f"{shown} {error}") from None
+    user = given.user or (getpass.getuser() if pgpass or prompt else "")
+    if not user:
+        raise UsageError(f"{shown} names no user", hint=f"write {given.kind}://user@host:5432/{given.database}")
+    host, port = ("" if given.socket else given.host or "localhost"), given.port or DEFAULT_PORT
+    remarks: list[str] = []
+    kept = _kept_password(pgpass, (host or "localhost", str(port), given.database, user), remarks)
+    if password_file is not None:
+        if given.password is not None:
+            raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")
+        password, source = read_password_file(password_file), f"the password came from {password_file}"
+        if others_may_read(password_file):
+            remarks.append(f"{password_file} can be read by every user of this host: chmod 600 {password_file}")
+    elif given.password is not None:
+        password, source = given.password, "the password came from the URL"
+    elif kept is not None:
+        password, source = kept, f"the password came from {_pgpass_path(pgpass)}"
+    elif prompt is not None:
+        password, source = prompt(f"Password of {user} on {given.socket or host}: "), "the password was typed"
+    else:
+        password, source = "", "no password was given"
+    name = slot_name(log)
+    return Address(
+        host=host,
+        port=port,
+        user=user,
+        database=given.database,
+        publication=given.publication or name,
+        slot=given.slot or name,
+        password=password,
+        socket=given.socket,
+        sslmode=given.sslmode or "prefer",
+        sslrootcert=given.sslrootcert,
+        sslcert=given.sslcert,
+        sslkey=given.sslkey,
+        exposed=given.exposed,
+        kind=given.kind,
+        password_from=source,
+        remarks=tuple(remarks),
+        names_publication=bool(given.publication),
+        names_slot=bool(given.slot),
+    )
+
+
+def slot_name(log: str) -> str:
+    """What publication and slots of a log are called where its URL does not say it: ``wormhole_<log>``, with ``_`` for
+    what a slot's name may not have.
+    """
+    plain = _NOT_IN_SLOTS.sub("_", log.lower()).strip("_")
+    return f"{NAME_PREFIX}{plain}"[:_LONGEST_SLOT]
+
+
+def _pgpass_path(pgpass: Path | bool) -> Path:
+    return Path.home() / ".pgpass" if isinstance(pgpass, bool) else pgpass
+
+
+def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[str]) -> str | None:
+    """The password that ``~/.pgpass`` holds for host, port, database and user. As libpq, a file that others may read is
+    not used.
+    """
+    if pgpass is False:
+        return None
+    path = _pgpass_path(pgpass)
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            remarks.append(f"{path} is not used, since others may read it: chmod 600 {path}")
+            return None
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {type(error).__name__}", hint="correct or remove it") from None
+    for fields in _entries(text):
+        if all(one in ("*", of) for one, of in zip(fields, wanted, strict=False)):
+            return fields[4]
+    return None
+
+
+def _entries(text: str) -> Iterator[list[str]]:
+    """The lines of a password file: https://www.postgresql.org/docs/current/libpq-pgpass.html."""
+    for line in text.splitlines():
+        fields = _split(line)
+        if len(fields) == 5 and not line.startswith("#"):
+            yield fields
+
+
+def _split(line: str) -> list[str]:
+    fields, escaped = [""], False
+    for char in line:
+        if escaped or char not in "\\:":
+            fields[-1] += char
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        else:
+            fields.append("")
+    return fields
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,464 @@
+"""A session on a server over libpq. Every call has a deadline, and no message holds a password.
+
+Two kinds: one for queries, and a walsender's (``replication=database``), which takes queries too until it begins to
+send the log.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import psycopg
+from psycopg import pq
+
+from datastores.postgres.decode.encodings import UTF8, Encoding, encoding_of
+from datastores.postgres.decode.kinds import SESSION_SETTINGS
+from datastores.postgres.server.address import Address
+from datastores.postgres.server.login import Asked, ask, withheld
+from datastores.postgres.server.refused_logins import refused_login
+from datastores.postgres.server.scram import derive
+from datastores.postgres.server.waiting import NEVER, ready
+from datastores.postgres.sql_text import quote_literal
+from wormhole.model.errors import SourceSilent, SourceUnavailable, UsageError
+
+__all__ = [
+    "TIMEOUT_S",
+    "Connection",
+    "Row",
+    "ServerError",
+    "SessionEnded",
+    "connect",
+    "drop_notifications",
+    "understood",
+]
+
+TIMEOUT_S: Final = 30.0
+"""For connecting, and for a statement if nothing else is said."""
+
+Row = tuple[str | None, ...]
+
+_ENDED: Final = frozenset({"57P01", "57P02"})
+_NO_SUCH_FILE: Final = "58P01"
+_NO_CHARACTER: Final = "22P05"
+_LOG_REMOVED: Final = (
+    "if the log was reset (pg_resetwal) or files of it removed, no slot says so: run `wormholectl objects drop` "
+    "and `objects create`; flows report what they lack with its range"
+)
+_HINTS: Final = {
+    _NO_SUCH_FILE: _LOG_REMOVED,
+    _NO_CHARACTER: "the server converts text of this encoding itself, and ends there: correct the row. For what is "
+    "logged already, run `wormholectl objects drop` and `objects create`; flows report what they lack with its range",
+}
+_COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
+_MOST_AT_ONCE: Final = 512 << 10  # bytes of a copy's messages
+_MESSAGE_COST: Final = 64
+_MOST_ANSWER: Final = 64 << 20
+_ROW_COST: Final = 100  # bytes, beside its values
+_VALUE_COST: Final = 60
+_RESULT_COST: Final = 4096  # of one that is no row; an honest server sends one for each statement
+_MOST_TEXT: Final = 2000  # of what a server says
+_NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
+_NOT_GIVEN: Final = b"no password supplied"  # libpq's words
+_KEYS_SINCE: Final = 180000  # the version of libpq
+_WAITED_FOR: Final[dict[int, int]] = {
+    pq.PollingStatus.WRITING: select.POLLOUT,
+    pq.PollingStatus.READING: select.POLLIN,
+}
+# From the session's start on: it would end the statement that sets the others.
+_AT_ONCE: Final = "-c statement_timeout=0"
+_UNBOUNDED: Final = {"lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+_UNBOUNDED_SINCE: Final = ((140000, "idle_session_timeout"), (170000, "transaction_timeout"))
+_PLAIN: Final = {
+    "client_min_messages": "error",
+    "exit_on_error": "off",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "synchronous_commit": "local",  # on the server's own disk
+}
+_CANCEL_S: Final = 1.0
+_TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
+
+
+class ServerError(SourceUnavailable):
+    """The server refused a statement. ``sqlstate``: its code, five characters, empty where it gave none."""
+
+    def __init__(self, message: str, *, sqlstate: str = "", **where: str | None) -> None:
+        super().__init__(message, **where)
+        self.sqlstate = sqlstate
+
+
+class SessionEnded(SourceUnavailable):
+    """The server ended the session: it shuts down, or somebody ended this one."""
+
+
+class Connection:
+    """A session. Used by one thread at a time; ``close`` may be called again.
+
+    ``interrupt``: a file descriptor; when it can be read, whoever waits for the server gets a
+    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: of what is sent and
+    received.
+    """
+
+    def __init__(
+        self, pgconn: pq.abc.PGconn, address: Address, interrupt: int = NEVER, encoding: Encoding = UTF8
+    ) -> None:
+        self.pgconn = pgconn
+        self._address = address
+        self._interrupt = interrupt
+        self.encoding = encoding
+
+    @property
+    def version(self) -> int:
+        """The server's, as 150004 for 15.4."""
+        return self.pgconn.server_version
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the session uses TLS."""
+        return self.pgconn.ssl_in_use
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session may be used. That a server went away shows at the next statement."""
+        return bool(self.pgconn.status == pq.ConnStatus.OK)
+
+    def query(self, statement: str, *, timeout_s: float = TIMEOUT_S, most_bytes: int = _MOST_ANSWER) -> list[Row]:
+        """The rows of one statement's answer, as text. ``most_bytes``: what they may take.
+
+        Raises :class:`ServerError` for what the server refuses, :class:`~wormhole.model.errors.SourceUnavailable` for a
+        broken connection and for a larger answer, and :class:`~wormhole.model.errors.SourceSilent` when there is no
+        answer in time; after the last two the session is closed.
+        """
+        _, rows = self._execute(statement, time.monotonic() + timeout_s, most_bytes)
+        return rows
+
+    def start_copy(self, statement: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Send ``START_REPLICATION``; :class:`datastores.postgres.server.stream.Stream` reads what follows.
+
+        Raises as :meth:`query`.
+        """
+        result, _ = self._execute(statement, time.monotonic() + timeout_s)
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise ServerError(f"{self._address}: the server does not begin to send its log")
+
+    def copy_rows(self, statement: str, *, timeout_s: float) -> Iterator[list[bytes]]:
+        """What a ``COPY … TO STDOUT`` sends, message by message as they come; whoever stops before the end has to close
+        the session. Raises as :meth:`query`, also between messages.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            result, _ = self._execute(statement, deadline)
+            if result.status != pq.ExecStatus.COPY_OUT:
+                raise self._not_understood("it does not send the rows that a COPY was to send")
+            size = 0
+            while size >= 0:
+                messages: list[bytes] = []
+                room = _MOST_AT_ONCE
+                size, data = self.pgconn.get_copy_data(1)
+                while size > 0:
+                    messages.append(bytes(data))
+                    room -= size + _MESSAGE_COST
+                    if room <= 0:
+                        break
+                    size, data = self.pgconn.get_copy_data(1)
+                if messages:
+                    yield messages
+                elif size == 0:
+                    self._receive(deadline)
+            self._last(deadline)
+        except psycopg.Error:
+            raise self._broke() from None
+
+    def close(self) -> None:
+        """Close the session; the server drops what is temporary of it."""
+        self.pgconn.finish()
+
+    def cancel(self) -> None:
+        """Ask the server to end the statement that another thread waits for; a server that does not take the request
+        soon is left alone.
+        """
+        deadline = time.monotonic() + _CANCEL_S
+        # Not PGcancel: psycopg holds the interpreter's lock while that waits for the server, and with it every thread.
+        with suppress(psycopg.Error):  # there is no session, nobody to ask, or a libpq before 17
+            request = self.pgconn.cancel_conn()
+            try:
+                request.start()
+                status: int = pq.PollingStatus.WRITING
+                while status in _WAITED_FOR and ready(request.socket, _WAITED_FOR[status], deadline, NEVER):
+                    status = request.poll()
+            finally:
+                request.finish()
+
+    def refusal(self, result: pq.abc.PGresult) -> ServerError:
+        """What the server says in a refusal."""
+
+        def field(name: pq.DiagnosticField) -> bytes:
+            return self.encoding.show((result.error_field(name) or b"")[:_MOST_TEXT]).encode()
+
+        detail = _said(field(pq.DiagnosticField.MESSAGE_DETAIL))
+        sqlstate = _said(field(pq.DiagnosticField.SQLSTATE))
+        # What libpq itself says of an answer that is none has no fields.
+        what = _said(field(pq.DiagnosticField.MESSAGE_PRIMARY)) or _one_line(result.error_message)
+        return ServerError(
+            f"{self._address}: {what}{f' ({detail})' if detail else ''}",
+            sqlstate=sqlstate,
+            hint=_HINTS.get(sqlstate) or _said(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
+        )
+
+    def broken(self) -> SourceUnavailable:
+        """The error for a connection that ended."""
+        return SourceUnavailable(
+            f"{self._address}: {_one_line(self.pgconn.error_message) or 'the connection ended'}",
+            hint="check that the server runs; it is tried again",
+        )
+
+    def _execute(
+        self, statement: str, deadline: float, most_bytes: int = _MOST_ANSWER
+    ) -> tuple[pq.abc.PGresult, list[Row]]:
+        try:
+            self.pgconn.send_query(self.encoding.to_server(statement))
+            self.pgconn.set_single_row_mode()  # else libpq collects the whole answer, however large
+            while self.pgconn.flush():
+                self._wait(select.POLLIN | select.POLLOUT, deadline)
+                self.pgconn.consume_input()
+            return self._last(deadline, most_bytes)
+        except psycopg.Error:
+            raise self._broke() from None
+
+    def _last(self, deadline: float, most_bytes: int = _MOST_ANSWER) -> tuple[pq.abc.PGresult, list[Row]]:
+        """The last result of what was sent, or the one that begins a copy, and its rows."""
+        last: pq.abc.PGresult | None = None
+        rows: list[Row] = []
+        whole = True
+        broken = False
+        room = most_bytes
+        try:
+            while (result := self._result(deadline)) is not None:
+                # Behind the server's own last word libpq adds that the connection ended.
+                last = result if last is None or last.status != pq.ExecStatus.FATAL_ERROR else last
+                if result.status in _COPIES:
+                    return result, []
+                if whole:
+                    rows = []  # of the statement before
+                whole = result.status != pq.ExecStatus.SINGLE_TUPLE
+                found, cost = _rows_of(result, self.encoding)
+                rows += found
+                room -= cost
+                if room < 0:
+                    raise self._not_understood(f"one takes more than {most_bytes >> 20} MiB")
+        except psycopg.Error:
+            broken = True
+        if broken or last is None or (last.status == pq.ExecStatus.FATAL_ERROR and not self.is_open):
+            error = self._broke()
+            if last is not None and _said(last.error_field(pq.DiagnosticField.SQLSTATE)) in _ENDED:
+                error = SessionEnded(error.message, hint=error.hint)
+            raise error
+        if last.status == pq.ExecStatus.FATAL_ERROR:
+            raise self.refusal(last)
+        return last, rows
+
+    def _not_understood(self, what: str) -> SourceUnavailable:
+        """The server answers as none does; the session is closed."""
+        self.close()
+        return _no_server(self._address, what)
+
+    def _broke(self) -> SourceUnavailable:
+        error = self.broken()
+        self.close()
+        return error
+
+    def _result(self, deadline: float) -> pq.abc.PGresult | None:
+        while self.pgconn.is_busy():
+            self._receive(deadline)
+        return self.pgconn.get_result()
+
+    def _receive(self, deadline: float) -> None:
+        self._wait(select.POLLIN, deadline)
+        self.pgconn.consume_input()
+        drop_notifications(self.pgconn)
+
+    def _wait(self, events: int, deadline: float) -> None:
+        try:
+            found = ready(self.pgconn.socket, events, deadline, self._interrupt)
+        except SourceUnavailable:
+            self.close()
+            raise
+        if not found:
+            self.close()
+            raise SourceSilent(
+                f"{self._address}: the server does not answer in time", hint="check the server's load and its network"
+            )
+
+
+def connect(
+    address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S, interrupt: int = NEVER
+) -> Connection:
+    """A session with fixed forms of dates, numbers and bytes. ``interrupt``: see :class:`Connection`.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server cannot be reached or does not take the
+    session now, :class:`~wormhole.model.errors.UsageError` for a login that it refuses.
+    """
+    deadline = time.monotonic() + timeout_s
+    places = [address.socket] if address.socket else _resolved(address)
+    asked = None
+    if address.password and not (address.verifies or address.exposed):
+        asked = ask(address, places, walsender=walsender, deadline=deadline, interrupt=interrupt)
+        places = [asked.place] if asked else places
+    pgconn = pq.PGconn.connect_start(_conninfo(address, places, _proof(address, asked), walsender=walsender))
+    try:
+        status: int = pq.PollingStatus.WRITING
+        while status in _WAITED_FOR and pgconn.status != pq.ConnStatus.BAD:
+            if not ready(pgconn.socket, _WAITED_FOR[status], deadline, interrupt):
+                raise SourceUnavailable(
+                    f"{address.where} does not answer within {timeout_s:g} s",
+                    hint="check the address, the network and the server's load; it is tried again",
+                )
+            status = pgconn.connect_poll()
+        if pgconn.status != pq.ConnStatus.OK:
+            raise _refused(address, pgconn)
+        pgconn.nonblocking = 1
+        pgconn.notice_handler = _ignore
+        encoding = encoding_of(_said(pgconn.parameter_status(b"server_encoding")))
+        connection = Connection(pgconn, address, interrupt, encoding)
+        connection.query(_settings(connection, walsender=walsender), timeout_s=max(0.1, deadline - time.monotonic()))
+    except BaseException:
+        pgconn.finish()
+        raise
+    return connection
+
+
+@contextmanager
+def understood(address: Address) -> Iterator[None]:
+    """Around what is made of answers: whatever answers at an address may not be PostgreSQL.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` where they do not have its form.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise _no_server(address, _one_line(str(error).encode())) from error
+
+
+def drop_notifications(pgconn: pq.abc.PGconn) -> None:
+    """Nobody listens for any, and libpq keeps them until they are asked for."""
+    while pgconn.notifies() is not None:
+        pass
+
+
+def _settings(connection: Connection, *, walsender: bool) -> str:
+    """What the server, the database and the account may have as their defaults, and what would end a session or a
+    statement of ours, refuse it, or give its values another form.
+    """
+    settings = {**_UNBOUNDED, "client_encoding": connection.encoding.client, **_PLAIN, **SESSION_SETTINGS}
+    if walsender:
+        settings["wal_sender_timeout"] = "60s"
+    settings |= {name: "0" for since, name in _UNBOUNDED_SINCE if connection.version >= since}
+    return ";".join(f"SET {name} = {quote_literal(value)}" for name, value in settings.items())
+
+
+def _conninfo(address: Address, found: list[str], proof: dict[str, str], *, walsender: bool) -> bytes:
+    given = {
+        "host": address.socket or ",".join([address.host] * len(found)),
+        "hostaddr": "" if address.socket else ",".join(found),
+        "port": str(address.port),
+        "dbname": address.database,
+        "user": address.user,
+        "passfile": _NO_FILE,
+        "sslmode": address.sslmode,
+        "sslrootcert": address.sslrootcert or ("system" if address.sslmode == "verify-full" else ""),
+        "sslcert": address.sslcert,
+        "sslkey": address.sslkey,
+        "client_encoding": "UTF8",
+        "application_name": "wormhole",
+        "replication": "database" if walsender else "",
+        **({} if address.socket else _TCP),
+    }
+    # Without these two libpq would take what is in its environment variables.
+    given = {name: value for name, value in given.items() if value} | {"password": "", "options": _AT_ONCE} | proof
+    return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items())
+
+
+def _resolved(address: Address) -> list[str]:
+    """The addresses of its host, in the resolver's order. libpq would hold the interpreter's lock, and with it every
+    thread, for as long as the name servers are silent.
+    """
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the latter for what cannot be a name
+        raise refused_login(
+            address,
+            f'could not translate host name "{address.host}" to address: {getattr(error, "strerror", error)}',
+            needs_password=False,
+            used_password=False,
+        ) from None
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+
+
+def _proof(address: Address, asked: Asked | None) -> dict[str, str]:
+    """What libpq may answer with. Where nothing vouches for the server, that is never the password itself."""
+    if address.verifies or address.exposed or not address.password:
+        return {"password": address.password}
+    if asked is None or asked.challenge is None:
+        return {}
+    if pq.version() < _KEYS_SINCE:
+        raise UsageError(
+            f"{address}: libpq {pq.version() // 10000} cannot prove the password to a server that nothing vouches for",
+            hint="install psycopg[binary] 3.3 or later, which brings libpq 18; or write "
+            "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL",
+        )
+    keys = derive(address.password, asked.challenge)
+    return {"scram_client_key": keys.client, "scram_server_key": keys.server}
+
+
+def _refused(address: Address, pgconn: pq.abc.PGconn) -> SourceUnavailable | UsageError:
+    if _NOT_GIVEN in pgconn.error_message and address.password:
+        return withheld(address, "in another way than a moment before")
+    return refused_login(
+        address,
+        _one_line(pgconn.error_message),
+        needs_password=bool(pgconn.needs_password) and not address.password,
+        used_password=bool(pgconn.used_password),
+    )
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _rows_of(result: pq.abc.PGresult, encoding: Encoding) -> tuple[list[Row], int]:
+    """What a result has, and about how many bytes that takes."""
+    rows: list[Row] = []
+    cost = _ROW_COST if result.status == pq.ExecStatus.SINGLE_TUPLE else _RESULT_COST
+    for at in range(result.ntuples):
+        values = [result.get_value(at, column) for column in range(result.nfields)]
+        cost += sum(_VALUE_COST + len(value or b"") for value in values)
+        rows.append(tuple(None if value is None else encoding.show(value) for value in values))
+    return rows, cost
+
+
+def _no_server(address: Address, what: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"{address}: the answers are not those of a PostgreSQL server ({what})",
+        hint="check that the address leads to one, with nothing in between; it is tried again",
+    )
+
+
+def _said(value: bytes | None) -> str:
+    return (value or b"")[:_MOST_TEXT].decode("utf-8", "replace")
+
+
+def _one_line(message: bytes) -> str:
+    return " ".join(message[:_MOST_TEXT].decode("utf-8", "replace").split())
+
+
+def _ignore(_: object) -> None:
+    """Notices are for people at a prompt."""

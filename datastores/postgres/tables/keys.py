@@ -1,0 +1,89 @@
+"""The keys of tables whose rows in the log do not show it, or not all of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from datastores.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
+from datastores.postgres.server.connection import Connection
+from datastores.postgres.server.key_indexes import AT_ONCE
+from datastores.postgres.server.lsn import format_lsn, parse_lsn
+from datastores.postgres.sql_text import quote_literal
+from datastores.postgres.tables.seen_keys import SeenKeys
+
+__all__ = ["generated_keys", "logged_keys_until", "read_key"]
+
+_NEVER: Final = (1 << 31) - 1
+# The rows of catalogues have the id of the transaction that wrote them (xmin); in place of one from 2^31 transactions
+# ago there is one that seems to be in the future. A table's row of `ctid` is as old as the table. The dependencies of a
+# constraint on its columns are never written again, which the rows of constraints and indexes are. Every transaction
+# before the `catalog_xmin` of a slot ended before its confirmed place.
+_KEY: Final = """\
+WITH known AS (SELECT coalesce(min(age(s.catalog_xmin)), {never}) AS age FROM pg_replication_slots s
+    WHERE s.slot_type = 'logical' AND s.confirmed_flush_lsn <= {place}),
+made AS (SELECT m.xmin AS id FROM pg_attribute m WHERE m.attrelid = {number} AND m.attnum = -1),
+key AS (SELECT k.oid, k.conkey, (SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_constraint'::regclass
+    AND d.objid = k.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid = k.conrelid AND d.refobjsubid > 0
+    LIMIT 1) AS id FROM pg_constraint k JOIN pg_index i ON i.indexrelid = k.conindid
+    WHERE k.conrelid = {number} AND k.contype = 'p' AND {at_once})
+SELECT a.attnum, a.attname, a.atttypid, a.attnum = ANY (key.conkey),
+    age(a.xmin) NOT BETWEEN 0 AND known.age OR a.xmin = made.id, a.attisdropped, a.attgenerated <> '',
+    a.xmin = key.id, key.oid, age(key.id) NOT BETWEEN 0 AND known.age OR key.id = made.id
+FROM pg_class c CROSS JOIN known CROSS JOIN made LEFT JOIN key ON true
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.oid = {number} ORDER BY a.attnum"""
+
+
+def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) -> CatalogueKey | None:
+    """The columns and the primary key of the table of this ``number`` (OID): a name may be another table's by now.
+    ``None`` where there is no such table any more. ``place``: the LSN of the commit of the transaction that is decoded.
+
+    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    """
+    at = quote_literal(format_lsn(place))
+    rows = connection.query(_KEY.format(place=at, never=_NEVER, number=number, at_once=AT_ONCE))
+    if not rows:
+        return None
+    columns = tuple(
+        CatalogueColumn(int(at), name or "", int(kind or 0), *(flag == "t" for flag in flags))
+        for at, name, kind, *flags, _, _ in rows
+        if at is not None
+    )
+    *_, constraint, settled = rows[0]
+    key = int(constraint or 0)
+    return CatalogueKey(columns, key, settled == "t" or seen.was_there(number, key, place))
+
+
+def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
+    """The names (``schema.table``) of tables and the generated columns in the key that the log has of each, by the
+    tables' numbers (OIDs). Servers before 18 leave these out of the log, and later ones where the publication does not
+    say otherwise.
+
+    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    """
+    rows = connection.query(
+        "SELECT c.oid, n.nspname, c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "JOIN pg_index i ON i.indrelid = c.oid "
+        "AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
+        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> '' AND a.attnum = ANY (i.indkey) "
+        "WHERE c.relkind IN ('r', 'p') ORDER BY 2, 3, a.attnum"
+    )
+    found: dict[int, tuple[str, tuple[str, ...]]] = {}
+    for number, schema, table, column in rows:
+        _, before = found.get(int(number or 0), ("", ()))
+        found[int(number or 0)] = (f"{schema}.{table}", (*before, column or ""))
+    return found
+
+
+def logged_keys_until(connection: Connection) -> tuple[int, LoggedKeys]:
+    """A place of the log, and the keys as transactions saw them that were committed before. Raises as
+    :func:`generated_keys`.
+    """
+    ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
+    generated = {number: columns for number, (_, columns) in generated_keys(connection).items()}
+    repeated = connection.query(
+        "SELECT c.oid FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid "  # noqa: S608
+        "AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END "
+        f"WHERE c.relkind = 'p' AND NOT {AT_ONCE}"
+    )
+    return parse_lsn(end or ""), LoggedKeys(generated, frozenset(int(number or 0) for (number,) in repeated))

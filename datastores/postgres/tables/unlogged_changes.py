@@ -1,0 +1,207 @@
+"""Rows that changed without a trace in the log: noticed in the catalogue, and reported to flows at a place of the log.
+
+A look is at most a second, and longer with thousands of tables, behind such a statement. It belongs before the place at
+which the log ends at the look. The facts and what was found are kept in the state folder, so that a change is noticed
+which was made while no publisher ran, and a flow that is behind comes to each place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from datastores.common.kept_state import keep, load, not_ours
+from datastores.postgres.decode.tables import skips
+from datastores.postgres.server.connection import Connection, ServerError
+from datastores.postgres.server.lsn import parse_lsn
+from datastores.postgres.server.state import record_end
+from datastores.postgres.sql_text import quote_literal, sql_name
+from datastores.postgres.tables.facts import Change, Facts, changes, facts_of, question
+from wormhole.ports.source_state import SourceState
+
+__all__ = ["UnloggedChange", "UnloggedChanges"]
+
+_log = logging.getLogger(__name__)
+
+_DOCUMENT: Final = "tables"
+_TIMEOUT_S: Final = 30.0
+_MOST_BYTES: Final = 256 << 20
+_MOST_GONE: Final = 1000
+_WHERE: Final = (
+    "pg_current_wal_insert_lsn(), current_setting('wal_block_size'), "
+    "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnloggedChange:
+    """The rows of a table changed behind ``since`` and before ``place``. ``files``: it may have been a TRUNCATE, which
+    is in the log if the publication publishes it."""
+
+    place: int
+    since: int
+    files: bool = False
+
+
+class UnloggedChanges:
+    """One thread looks at a time; :meth:`of` may be called from any.
+
+    ``skipped``: tables that are not reported, ``schema.*`` for all of a schema.
+    """
+
+    def __init__(self, state: SourceState, skipped: frozenset[str] = frozenset()) -> None:
+        """``state``: where they are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        self._state = state
+        self._skipped = skipped
+        self._lock = threading.Lock()  # what readers see
+        self._facts: Facts | None = None
+        self._digest = ""
+        self._gone: dict[str, str] = {}
+        self._system = ""
+        self._since = 0
+        self._noted: dict[str, UnloggedChange] = {}  # replaced as a whole
+        self._incarnation = 0
+        try:
+            self._restore(load(state, _DOCUMENT))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise not_ours(state, _DOCUMENT) from None
+
+    def of(self, incarnation: int) -> Mapping[str, UnloggedChange]:
+        """By table the last change, in this incarnation of the log."""
+        with self._lock:
+            return self._noted if incarnation == self._incarnation else {}
+
+    def look(self, connection: Connection, publication: str, system: str, incarnation: int, read: int) -> bool:
+        """Look at the catalogue; returns whether it is another one than at the last look. ``read``: up to where the log
+        was read already.
+
+        Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, what the state raises when it cannot
+        be written, and ``ValueError`` for what no server answers.
+        """
+        asked = question(connection.version, publication)
+        ((text, digest, end, block, segment),) = connection.query(
+            f"SELECT nullif(f.text, CASE WHEN md5(f.text) = {quote_literal(self._digest)} THEN f.text END), "  # noqa: S608
+            f"md5(f.text), {_WHERE} FROM (SELECT {asked}::text AS text OFFSET 0) f",
+            timeout_s=_TIMEOUT_S,
+            most_bytes=_MOST_BYTES,
+        )
+        place = max(read, record_end(parse_lsn(end or ""), int(block or 0), int(segment or 0)))
+        if text is None:
+            self._since = place
+            return False
+        try:
+            now = facts_of(json.loads(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{text:.100} describes no tables") from error
+        before = self._facts if self._facts is not None and system == self._system else None
+        found, noted = {}, {}
+        gone = {name: number for name, number in self._gone.items() if name not in now.tables}
+        if before is not None:
+            found = dict(self._found(connection, before, now, UnloggedChange(place, self._since)))
+            went = {name: str(before.tables[name]["oid"]) for name in sorted(before.tables.keys() - now.tables.keys())}
+            for name, number in went.items():
+                _report_gone(name, number, now)
+            gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
+            if incarnation == self._incarnation:
+                noted = {name: one for name, one in self._noted.items() if name in now.tables}
+        noted |= found
+        # All is as before until it is kept: a look that cannot keep what it found finds it again.
+        self._keep(now, system, incarnation, place, gone, noted)
+        self._facts, self._system, self._since, self._gone = now, system, place, gone
+        self._digest = digest or ""
+        with self._lock:
+            self._noted, self._incarnation = noted, incarnation
+        return True
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _found(
+        self, connection: Connection, before: Facts, now: Facts, where: UnloggedChange
+    ) -> Iterator[tuple[str, UnloggedChange]]:
+        for change in changes(before, now, self._gone):
+            if skips(self._skipped, *change.table.split(".", 1)):
+                continue
+            if change.unless_empty and not _have_rows(connection, change):
+                continue
+            if not change.files:
+                _log.warning(
+                    "rows of %s changed, and the log does not have them: %s. Next: `wormholectl backfill start APP "
+                    "--tables %s` sends the rows that there are",
+                    change.table,
+                    ", ".join(change.why),
+                    shlex.quote(change.table),
+                )
+            yield change.table, UnloggedChange(where.place, where.since, change.files)
+
+    def _keep(
+        self,
+        now: Facts,
+        system: str,
+        incarnation: int,
+        since: int,
+        gone: Mapping[str, str],
+        noted: Mapping[str, UnloggedChange],
+    ) -> None:
+        keep(
+            self._state,
+            _DOCUMENT,
+            {
+                "system": system,
+                "incarnation": incarnation,
+                "since": since,
+                "tables": dict(now.tables),
+                "known": dict(now.known),
+                "gone": dict(gone),
+                "noted": {name: [one.place, one.since, int(one.files)] for name, one in noted.items()},
+            },
+        )
+
+    def _restore(self, known: Mapping[str, Any]) -> None:
+        if not known:
+            return
+        self._facts = Facts(known["tables"], known["known"])
+        self._gone, self._system, self._since = known["gone"], known["system"], known["since"]
+        self._incarnation = known["incarnation"]
+        self._noted = {
+            name: UnloggedChange(place, since, bool(files)) for name, (place, since, files) in known["noted"].items()
+        }
+
+
+def _have_rows(connection: Connection, change: Change) -> bool:
+    """Whether one of its tables may have rows."""
+    sizes = ", ".join(f"pg_relation_size({number})" for number in change.unless_empty)
+    try:
+        connection.query("SET lock_timeout = '100ms'")
+        ((*found,),) = connection.query(f"SELECT {sizes}")
+    except ServerError:
+        return True  # it is locked, or gone
+    finally:
+        connection.query("SET lock_timeout = 0")
+    return any(size not in {None, "0"} for size in found)
+
+
+def _report_gone(name: str, number: str, now: Facts) -> None:
+    schema, _, table = name.partition(".")
+    if any(number in one["files"] for other, one in now.tables.items() if other != now.known.get(number)):
+        what, step = (
+            "is a partition now: applications keep its rows under this name",
+            "nothing, or remove them there",
+        )
+    elif number not in now.known:
+        what, step = "was dropped: applications keep its rows", "nothing, or remove them there"
+    elif now.known[number] == name:
+        what, step = (
+            "is not in the log any more: it is UNLOGGED, or left the publication",
+            f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or publish it; then start a backfill of it",
+        )
+    else:
+        what, step = (
+            f"was renamed to {now.known[number]}: applications keep its rows",
+            "nothing, or remove them there",
+        )
+    _log.warning("the table %s %s. Next: %s", name, what, step)
