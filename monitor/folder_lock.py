@@ -37,7 +37,7 @@ class FolderLock:
             raise ConfigError(
                 f"{self.path} cannot be created: {error.strerror}",
                 hint="name a folder that this user may write to: state_dir under [monitor] or [publisher]",
-                code="state-unwritable",
+                code="file-unwritable",
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

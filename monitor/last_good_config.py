@@ -81,5 +81,5 @@ class LastGoodConfig:
             raise WormholeError(
                 f"{path} cannot be used: {error}",
                 hint="it is written again as soon as ZooKeeper answers; until then nothing is started",
-                code="state-unwritable",
+                code="file-unwritable",
             ) from error

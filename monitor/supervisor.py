@@ -126,7 +126,7 @@ class Supervisor:
             raise WormholeError(
                 f"{self._running} cannot be used: {error.strerror}",
                 hint="the monitor's user needs write access to its state_dir",
-                code="state-unwritable",
+                code="file-unwritable",
             ) from error
         await self._check_ready()
         self._publish()

@@ -241,7 +241,7 @@ def _make_folder(path: Path) -> None:
         raise ConfigError(
             f"publisher.state_dir: {path} cannot be made: {error.strerror}",
             hint="name a folder that this user may write to as state_dir under [publisher]",
-            code="state-unwritable",
+            code="file-unwritable",
         ) from error
 
 
@@ -255,7 +255,7 @@ def _say_ready(path: Path, admin: str, http: str, running: str, write: Callable[
         raise Retryable(
             f"{path} cannot be written: {error.strerror}",
             hint="make room on that disk, or let this user write there; state_dir under [publisher] names another",
-            code="state-unwritable",
+            code="file-unwritable",
         ) from error
 
 

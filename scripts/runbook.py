@@ -5,6 +5,7 @@ python -m scripts.runbook [--check]
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -18,6 +19,7 @@ __all__ = ["PAGE", "filled", "main"]
 PAGE: Final = ROOT / "docs" / "runbook.md"
 _BEGIN: Final = "<!-- codes -->\n"
 _END: Final = "<!-- end -->"
+_CODES: Final = "- **Codes**: "
 
 
 def _item(name: str, text: str) -> str:
@@ -31,19 +33,34 @@ def _drawn(entry: Entry) -> str:
     return f"### {entry.code}\n\n" + "\n".join(_item(name, text) for name, text in parts) + "\n"
 
 
-def filled(page: str, shown: Iterable[Entry]) -> str:
-    """The page with the entries, between its marks, written anew."""
+def filled(page: str, shown: Sequence[Entry]) -> str:
+    """The page with the entries, between its marks, written anew, and with each alert's codes: those whose entries name
+    the alert.
+    """
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not end:
         raise ValueError("docs/runbook.md has no place for the entries of codes")
-    return f"{before}{begin}\n{chr(10).join(map(_drawn, shown))}\n{end}{after}"
+    title, *alerts = before.split("\n### ")
+    above = "\n### ".join([title, *(_with_codes(one, shown) for one in alerts)])
+    below = "\n".join(map(_drawn, shown))
+    return f"{above}{begin}\n{below}\n{end}{after}"
+
+
+def _with_codes(section: str, shown: Iterable[Entry]) -> str:
+    """An alert's entry, and what may follow it, with its codes after its last item."""
+    alert, _, _ = section.partition("\n")
+    entry, gap, rest = section.partition("\n\n## ")
+    entry = entry.partition(f"\n{_CODES}")[0].rstrip("\n")
+    codes = [one.code for one in shown if re.search(rf"\b{alert}\b", f"{one.means} {one.look_at} {one.do}")]
+    listed = bullet(f"{_CODES[2:]}{', '.join(f'`{code}`' for code in codes)}")
+    return "".join([entry, f"\n{listed}" if codes else "", gap or "\n", rest])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page; with ``--check`` only report whether it is up to date."""
     page = PAGE.read_text()
-    wanted = filled(page, entries().values())
+    wanted = filled(page, [*entries().values()])
     if list(arguments) == ["--check"]:
         if page != wanted:
             print("docs/runbook.md does not show wormhole/problems/entries.toml: run python -m scripts.runbook")

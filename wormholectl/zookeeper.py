@@ -41,7 +41,7 @@ def credentials(
         to.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UsageError(
-            f"{to} cannot be made: {error.strerror}", hint="name another folder with --to", code="output-unwritable"
+            f"{to} cannot be made: {error.strerror}", hint="name another folder with --to", code="file-unwritable"
         ) from error
     files = make_identities(settings, to)
     closed = access_state(settings.model_copy(update={"auth_file": files["operator"]})).closed

@@ -182,7 +182,7 @@ class Scanner:
             return
         except OSError as error:
             hint = "look at the disk and the rights of the state folder"
-            await self._fail(Problem(f"where chunks end cannot be stored: {error}", hint, code="state-unwritable"))
+            await self._fail(Problem(f"where chunks end cannot be stored: {error}", hint, code="file-unwritable"))
             return
         except Exception as error:  # noqa: BLE001 - ours: it must cost time only, and be seen
             _log.exception("the reader of existing rows broke")

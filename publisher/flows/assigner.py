@@ -290,7 +290,7 @@ class Assigner:
                 f"{len(flow.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
                 "no parking",
                 "install a newer release of wormhole-pubsub there, or discard them",
-                code="subscriber-too-old",
+                code="release-too-old",
             )
         elif flow.parked and (lacking := stream.lacking(flow)):
             problem = Problem(

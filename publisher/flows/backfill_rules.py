@@ -202,5 +202,5 @@ def does_not_verify(subscriber: str) -> Problem:
         f"subscriber {subscriber} cannot compare rows: its application has no on_verify and on_verify_keys, or its "
         "release of wormhole-pubsub is an earlier one",
         "add both to the application, see docs/existing-rows.md; `wormholectl backfill start` sends all rows instead",
-        code="callbacks-missing",
+        code="callback-wrong",
     )

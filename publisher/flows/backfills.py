@@ -176,7 +176,7 @@ class Backfills:
             self._problems[flow.key] = Problem(
                 f"subscriber {stream.info.id} speaks protocol version {stream.version}, and existing rows need 3",
                 f"install wormhole-pubsub {_RELEASE} or later there; changes are delivered meanwhile",
-                code="subscriber-too-old",
+                code="release-too-old",
             )
             _log.warning("%s gets no existing rows: %s", flow.name, self._problems[flow.key], extra=flow.about)
             return None
@@ -537,7 +537,11 @@ class Backfills:
             wrong = missing_columns(where, await self._scans.tables(BackfillRequest(1).wanted(flow.filter), ()))
         if wrong.everywhere:
             raise RefusedError(
-                grpc.StatusCode.INVALID_ARGUMENT, f"where: {wrong.text}", flow=flow.name, hint=wrong.hint
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"where: {wrong.text}",
+                flow=flow.name,
+                hint=wrong.hint,
+                code="filter-invalid",
             )
         return missing.notes
 

@@ -100,5 +100,5 @@ def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
     return Problem(
         f"{me.name} reads the server {me.server}, and {named} reads {last} under the same copy {me.copy}",
         f"correct the source on one of the two hosts, or make a copy of its own of {me.server}",
-        code="copies-mixed",
+        code="config-invalid",
     )

@@ -203,7 +203,7 @@ class Ownership:
                 f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
                 "the flows",
                 "bring ZooKeeper back; deliveries then go on by themselves",
-                code="lease-over",
+                code="coordination-lost",
             )
         return Problem(
             "another publisher took the log over while contact with ZooKeeper was lost",

@@ -212,7 +212,7 @@ def parked(number: int) -> Problem:
         f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake "
         "them",
         "bring what runs `wormholectl replay`, and Spark's executors, up to date",
-        code="subscriber-too-old",
+        code="release-too-old",
     )
 
 

@@ -561,7 +561,7 @@ def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:
             "the application has columns or a mask, and the release of the replay would send every value",
             flow=flow.name,
             hint="replay with the release of the publisher",
-            code="subscriber-too-old",
+            code="release-too-old",
         )
 
 

@@ -293,5 +293,5 @@ def _own_folder(path: Path) -> int:
         raise ConfigError(
             f"{path}, where operators of this host find the publisher, cannot be opened: {error.strerror}",
             hint="publisher.state_dir must be a folder that this process may write to",
-            code="state-unwritable",
+            code="file-unwritable",
         ) from error

@@ -50,7 +50,7 @@ def host_token(state_dir: Path) -> str:
                 "publisher.state_dir must be a folder that this process may write to; remove the file if it is "
                 "another user's"
             ),
-            code="state-unwritable",
+            code="file-unwritable",
         ) from error
     if mode & 0o077:
         raise ConfigError(

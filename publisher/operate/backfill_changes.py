@@ -56,7 +56,9 @@ class BackfillChanges:
         present = stream is not None and stream.connected
         if verify is not VerifyMode.NONE and stream is not None and present and not stream.verifies:
             lacks = does_not_verify(stream.info.id)
-            raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, lacks.text, flow=flow.name, hint=lacks.hint)
+            raise RefusedError(
+                grpc.StatusCode.FAILED_PRECONDITION, lacks.text, flow=flow.name, hint=lacks.hint, code=lacks.code
+            )
         found = await self._plan_repair(flow, stream, rate, who) if wanted.lost else None
         if isinstance(found, Plan):
             plan, verify = found, VerifyMode.NONE

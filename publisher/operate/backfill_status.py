@@ -148,7 +148,7 @@ def _add_verified(publisher: Publisher, message: admin_pb2.BackfillStatus, found
             repaired=table.repaired,
             removed=table.removed,
             ended=table.ended,
-            trouble=problem_to_message(Problem(table.trouble, code="table-unverified")),
+            trouble=problem_to_message(Problem(table.trouble, code="callback-wrong")),
         )
         for one in table.differences[:left]:
             columns = [shortened(name, _LONGEST_COLUMN) for name in one.columns[:_MOST_COLUMNS]]

@@ -22,7 +22,6 @@ from wormhole.metrics import HistogramSample, Metric, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import process_figures
 from wormhole.ports.log_source import RelayStatus
-from wormhole.problems.catalogue import entries
 from wormhole.push.allowance import WORK_PER_S
 from wormhole.push.connection import Refusal
 from wormhole.wire.verification_status import remaining
@@ -137,7 +136,7 @@ def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
         yield c.LOG_SIZE, sum(size for _, size in status.files)
         yield c.LOG_BUDGET, status.budget_bytes or None
         yield c.LOG_PINNED, status.pinned_bytes
-        for code, number in Counter(one.code if one.code in entries() else "other" for one in status.problems).items():
+        for code, number in Counter(one.code or "other" for one in status.problems).items():
             yield c.LOG_PROBLEMS, number, code
         for slot in status.slots:
             yield c.LOG_SLOT_KEPT, slot.kept_bytes, slot.name

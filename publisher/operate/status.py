@@ -145,7 +145,7 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
             unlisted = (
                 f"the {len(described.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
             )
-            _warn(message, Problem(unlisted, code="list-too-long"))
+            _warn(message, Problem(unlisted, code="in-progress"))
             del described.flows[:]
         message.caravans.append(described)
     left = _LIST_BYTES
@@ -155,7 +155,7 @@ def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
         left -= one.ByteSize()
         if left < 0:
             unlisted = f"{len(streams) - count} of {len(streams)} subscribers are not listed: they are too many"
-            _warn(message, Problem(unlisted, code="list-too-long"))
+            _warn(message, Problem(unlisted, code="in-progress"))
             break
         message.subscribers.append(one)
     return message

@@ -179,7 +179,7 @@ class RelayFiles:
                 f"{path} and {len(foreign) - 1} more relay files were written with other settings: {what}",
                 hint="set this back until all flows have passed what these files hold, or give them up: "
                 "`wormholectl relay trim --all`",
-                code="relay-settings",
+                code="config-invalid",
             )
         _log.warning("%d relay files in %s are removed: %s", len(foreign), self._folder, what)
         for path, _ in foreign:

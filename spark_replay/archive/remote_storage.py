@@ -56,7 +56,7 @@ class S3Storage(Storage):
                 raise ArchiveError(
                     f"the service does not know the condition If-None-Match: {where} cannot be committed safely",
                     hint="use a service with conditional writes: Amazon S3, MinIO, Ceph (Squid or later)",
-                    code="storage-unfit",
+                    code="archive-misplaced",
                 ) from error
             if status in {401, 403, 404}:
                 raise ArchiveError(

@@ -270,7 +270,7 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
                 "see whether the disk is mounted, and whether something else removes files there; put them back, or "
                 "start the archiver again: it then begins anew"
             ),
-            code="archive-restored",
+            code="archive-damaged",
         )
     return ArchiveError(
         (
@@ -282,7 +282,7 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
             "put the newer manifests back; or start the archiver again: it goes on where the archive ends now, if "
             "the log still has that, and else says what is lost"
         ),
-        code="archive-restored",
+        code="archive-damaged",
     )
 
 

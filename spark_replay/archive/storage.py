@@ -203,7 +203,7 @@ class LocalStorage(Storage):
                     raise ArchiveError(
                         f"{path.parent} is on a file system without hard links, which commits need: {error.strerror}",
                         hint="keep the archive on ext4, XFS, Btrfs, ZFS or NFS",
-                        code="storage-unfit",
+                        code="archive-misplaced",
                     ) from error
                 raise
             finally:

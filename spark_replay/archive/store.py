@@ -222,7 +222,7 @@ class ArchiveStore:
             f"{self._manifest_path(shard, version)} is of another place: it says dataset {manifest.dataset}, "
             f"copy {manifest.copy}, shard {manifest.shard}, version {manifest.version}",
             hint="somebody copied it here: remove it, or restore the folder from a backup",
-            code="archive-elsewhere",
+            code="archive-misplaced",
         )
 
     def commit(self, manifest: Manifest) -> None:
@@ -441,7 +441,7 @@ def open_store(
             f"{to} is the archive of dataset {about.dataset}, copy {about.copy}; what is wanted is {dataset}"
             + (f", copy {copy}" if copy else ""),
             hint=f"give every copy that is archived a folder of its own in [datasets.{dataset}.archive] to",
-            code="archive-elsewhere",
+            code="archive-misplaced",
         )
     if create and storage.create_if_absent(ABOUT, data):
         raise ArchiveError(
@@ -450,7 +450,7 @@ def open_store(
                 "other's work"
             ),
             hint="use a storage with conditional writes: Amazon S3, MinIO, Ceph (Squid or later), a local disk, HDFS",
-            code="storage-unfit",
+            code="archive-misplaced",
         )
     return ArchiveStore(storage, to, about)
 
@@ -465,7 +465,7 @@ def _refuse_foreign(storage: Storage, to: str) -> None:
         raise ArchiveError(
             f"{to} is no archive and not empty: it holds {', '.join(found[:3])}{', …' if len(found) > 3 else ''}",
             hint=f"name an empty folder; if this was an archive, restore its {ABOUT} from a backup",
-            code="archive-elsewhere",
+            code="archive-misplaced",
         )
 
 

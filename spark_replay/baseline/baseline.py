@@ -159,7 +159,7 @@ class _Baseline:
         readable = {table.name for table in every if not table.refused}
         for table in every:
             if table.refused and (not readable or (table.name in asked and table.name not in readable)):
-                raise UsageError(table.refused.text, hint=table.refused.hint)
+                raise UsageError(table.refused.text, hint=table.refused.hint, code=table.refused.code)
         wanted = [
             (log, table)
             for log, tables in listed.items()

@@ -97,7 +97,7 @@ def audit(
             raise Fatal(
                 f"{parquet} cannot be written: {error}",
                 hint="name a file in a folder that is there",
-                code="output-unwritable",
+                code="file-unwritable",
             ) from error
     if as_json:
         print_json(audit_object(application, audited))

@@ -94,7 +94,7 @@ def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
         return Asked(text, place=LogPosition.parse(text))
     except PositionError as error:
         if text.count("/") == 2:
-            raise UsageError(f"{option} {text}: {error.message}", hint=error.hint) from None
+            raise UsageError(f"{option} {text}: {error.message}", hint=error.hint, code=error.code) from None
     try:
         return asked_time(text, option, now_us)
     except UsageError:

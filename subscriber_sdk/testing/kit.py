@@ -230,7 +230,7 @@ class KitFlow:
             raise UsageError(
                 f"{type(self._subscriber).__name__} cannot be verified",
                 hint="override on_verify and on_verify_keys (docs/subscriber.md#verify)",
-                code="callbacks-missing",
+                code="callback-wrong",
             )
         self._begin(VerifyMode.REPAIR if repair else VerifyMode.COMPARE)
 

@@ -106,7 +106,7 @@ class SourceKeys:
         await self._stored(partial(self._find, table, keys, missing, exempt))
         if self._unstored:
             hint = "make room in the folder for temporary files (TMPDIR)"
-            raise UsageError(f"{_UNSTORED}: {self._unstored}", hint=hint, code="state-unwritable")
+            raise UsageError(f"{_UNSTORED}: {self._unstored}", hint=hint, code="file-unwritable")
         return missing, exempt
 
     def close(self) -> None:

@@ -87,8 +87,13 @@ def test_a_check_of_the_doctor_has_one_code() -> None:
 
 def test_the_runbook_shows_the_entries() -> None:
     page = Path(runbook.PAGE).read_text(encoding="utf-8")
-    assert page == runbook.filled(page, entries().values()), "run python -m scripts.runbook"
-    assert "### marker-purged\n" in runbook.filled("<!-- codes -->\n<!-- end -->\n", entries().values())
+    shown = [*entries().values()]
+    assert page == runbook.filled(page, shown), "run python -m scripts.runbook"
+    alert = "# Runbook\n\n### WormholeDataLoss\n\n- **Do**: this\n  and that\n\n"
+    made = runbook.filled(f"{alert}<!-- codes -->\n<!-- end -->\n", shown)
+    assert "### marker-purged\n" in made
+    assert "and that\n- **Codes**: " in made
+    assert runbook.filled(made, shown) == made
 
 
 def test_a_code_without_an_entry_is_found() -> None:

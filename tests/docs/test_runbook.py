@@ -87,10 +87,13 @@ def test_every_alert_and_every_code_has_its_entry_and_no_other() -> None:
     assert shown("Codes") == list(entries())
 
 
+_PARTS = ["Symptom", "What it means", "Look at", "Do"]
+
+
 def test_every_entry_says_what_it_means_and_what_to_do() -> None:
     for title, text in re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL):
         found = re.findall(r"^- \*\*(.+?)\*\*: \S", text, re.MULTILINE)
-        assert found == ["Symptom", "What it means", "Look at", "Do"], title
+        assert found in (_PARTS, [*_PARTS, "Codes"]), title
 
 
 def test_every_command_of_the_runbook_is_one() -> None:

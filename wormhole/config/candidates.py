@@ -43,13 +43,13 @@ def refusal_of(config: Config) -> Problem:
         return Problem(
             "needs coordinator.zookeeper, which decides which candidate serves",
             "name it under [coordinator], or leave the log to one host of one copy",
-            code="candidate-misconfigured",
+            code="copy-not-ready",
         )
     if config.publisher.markers != "zookeeper":
         return Problem(
             'needs publisher.markers = "zookeeper": other datamarkers stay on the host that wrote them',
             "set it under [publisher] in the file of every host that may serve the log",
-            code="candidate-misconfigured",
+            code="copy-not-ready",
         )
     return NO_PROBLEM
 
@@ -64,7 +64,7 @@ def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
     return Problem(
         "needs pin_folder in its source: what is known of the log has to be on the disk that moves with it",
         "name a folder on the database's disk, in the file of every host that the log lists",
-        code="candidate-misconfigured",
+        code="copy-not-ready",
     )
 
 

@@ -108,7 +108,7 @@ def check_candidates(config: Config, dataset: str, copy: str, log: str) -> None:
     refusal = refusal_of(config) or refusal_on_disk(config, settings)
     if has_several(chosen, copy, log) and refusal:
         setting = f"copies.{copy}.logs.{log}.hosts" if chosen.failover_of(copy) is None else "failover"
-        raise ConfigError(f"datasets.{dataset}.{setting} {refusal.text}", hint=refusal.hint)
+        raise ConfigError(f"datasets.{dataset}.{setting} {refusal.text}", hint=refusal.hint, code=refusal.code)
 
 
 def check_formats(config: Config, dataset: str) -> None:

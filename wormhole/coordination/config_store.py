@@ -156,7 +156,7 @@ class ConfigStore:
                 self._nodes.report(
                     parent,
                     ConfigError(
-                        text, hint="find out who makes them, and remove what nobody needs", code="too-many-nodes"
+                        text, hint="find out who makes them, and remove what nobody needs", code="record-too-large"
                     ),
                 )
                 return good.get(name)
@@ -200,5 +200,5 @@ def _check_size(writes: dict[str, bytes], record: int) -> None:
             f"is {largest} with "
             f"{sizes[largest]:,}",
             hint="apply it in parts: files with some of the applications each; what a file lacks stays as it is",
-            code="too-many-nodes",
+            code="record-too-large",
         )

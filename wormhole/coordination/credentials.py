@@ -35,7 +35,7 @@ def make_credentials(path: Path, user: str) -> str:
                 os.link(made, path)
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be written: {error.strerror}", hint="make its folder writable", code="state-unwritable"
+            f"{path} cannot be written: {error.strerror}", hint="make its folder writable", code="file-unwritable"
         ) from error
     finally:
         made.unlink(missing_ok=True)

@@ -124,5 +124,5 @@ def _write_errors(path: Path) -> Iterator[None]:
         raise ConfigError(
             f"{path}: cannot be written: {error.strerror or error}",
             hint="check publisher.state_dir: its owner, its disk",
-            code="state-unwritable",
+            code="file-unwritable",
         ) from error

@@ -81,7 +81,9 @@ class LogOwnersReader:
             text += f"{_LONGEST_NAME} characters; the first {MOST_CANDIDATES} others by name are read"
             self._nodes.report(
                 f"{folder}/",
-                ConfigError(text, hint="find out who makes them, and remove what nobody needs", code="too-many-nodes"),
+                ConfigError(
+                    text, hint="find out who makes them, and remove what nobody needs", code="record-too-large"
+                ),
             )
         self._nodes.forget_below(folder, names if len(names) == len(listed) else (*names, ""))
         return tuple(sorted(await self._nodes.each(names, one), key=lambda info: (info.rank, info.name)))

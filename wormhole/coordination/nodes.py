@@ -56,7 +56,7 @@ class Nodes:
                 ConfigError(
                     f"{path}: has {len(names):,} nodes below it, of which the first {MOST_CHILDREN:,} by name are read",
                     hint="find out who makes them, and remove what nobody needs",
-                    code="too-many-nodes",
+                    code="record-too-large",
                 ),
             )
             return sorted(names)[:MOST_CHILDREN]
@@ -335,7 +335,7 @@ class Nodes:
 
 def _check_size(path: str, data: bytes) -> None:
     if len(data) > LARGEST_NODE:
-        raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node", code="too-many-nodes")
+        raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node", code="record-too-large")
 
 
 def _getting(path: str) -> Callable[[Any], Any]:

@@ -243,7 +243,7 @@ class Projection:
         Raises :class:`~wormhole.model.errors.FilterError` for a mask on a column of its key.
         """
         if (problem := self.problem(table.name, table.key)) is not None:
-            raise FilterError(problem.message, hint=problem.hint)
+            raise FilterError(problem.message, hint=problem.hint, code=problem.code)
         codes = [
             KEEP if column.name in table.key else self._code(table.name, Column(column.name, "text"))
             for column in table.columns

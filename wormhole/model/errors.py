@@ -99,7 +99,7 @@ class WormholeError(Exception):
         self.flow = flow
         self.position = position
         self.hint = hint
-        if code is not None:
+        if code:
             self.code = code
 
     def at(self, *, shard: str | None = None, flow: str | None = None, position: str | None = None) -> WormholeError:

@@ -108,7 +108,7 @@ def _write(target: Path, entries: dict[str, str], made: float) -> None:
         raise UsageError(
             f"{target} cannot be made: {error.strerror}",
             hint="name another file with --output",
-            code="output-unwritable",
+            code="file-unwritable",
         ) from error
     folder = target.name.removesuffix(".tar.gz")
     with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:

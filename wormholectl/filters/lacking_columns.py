@@ -73,7 +73,7 @@ def _of_log(wanted: Filter, url: str, login: Login) -> list[tuple[str, str]]:
         tables = found.describe(url, login, chosen)
     for table in tables:
         if problem := wanted.projection.problem(table.name, table.key):
-            raise FilterError(problem.message, hint=problem.hint)
+            raise FilterError(problem.message, hint=problem.hint, code=problem.code)
     return [*(("where", text) for text in warnings(wanted, tables)), *unmatched(wanted.projection, tables)]
 
 

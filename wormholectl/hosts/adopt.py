@@ -129,5 +129,5 @@ def _add(file: Path, block: str) -> None:
         raise UsageError(
             f"{file} cannot be written anew: {error.strerror}",
             hint="run this as its owner, or add what --print shows to it by hand",
-            code="output-unwritable",
+            code="file-unwritable",
         ) from error

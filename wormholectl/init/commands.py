@@ -283,5 +283,5 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
         raise UsageError(
             f"{folder} cannot be written to: {error.strerror or error}",
             hint="name another folder with --dir",
-            code="output-unwritable",
+            code="file-unwritable",
         ) from None

@@ -32,7 +32,9 @@ def datastore_at(url: str) -> Datastore:
         found = datastore(source_kind(url))
         found.check_url(url)
     except UsageError as error:
-        raise UsageError(f"{without_password(url)!r} names no log: {error.message}", hint=error.hint) from None
+        raise UsageError(
+            f"{without_password(url)!r} names no log: {error.message}", hint=error.hint, code=error.code
+        ) from None
     except ValueError as error:
         shown = without_password(url)
         hint = _ENCODE if shown != url else None

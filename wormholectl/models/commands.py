@@ -222,5 +222,5 @@ def _write(file: Path, text: str) -> None:
         raise UsageError(
             f"{file} cannot be written: {error.strerror or error}",
             hint="name another with -o",
-            code="output-unwritable",
+            code="file-unwritable",
         ) from None

@@ -44,7 +44,7 @@ def detached(file: Path, data: Path | None) -> None:
         log = output.open("ab")
     except OSError as error:
         raise UsageError(
-            f"{output} cannot be written: {error.strerror}", hint="name a folder with --data", code="state-unwritable"
+            f"{output} cannot be written: {error.strerror}", hint="name a folder with --data", code="file-unwritable"
         ) from error
     reading, writing = os.pipe()
     with log, os.fdopen(reading) as reports:

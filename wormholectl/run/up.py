@@ -249,7 +249,7 @@ class _Up:
             raise ConfigError(
                 f"{self._folder / 'up.json'} cannot be written: {error.strerror}",
                 hint="make room, or name another folder with --data",
-                code="state-unwritable",
+                code="file-unwritable",
             ) from error
 
 

@@ -106,7 +106,7 @@ def _guarded() -> Iterator[None]:
             error = WormholeError(
                 f"nothing more can be written: {error.strerror}",
                 hint="make room where the output and the files of the command go",
-                code="disk-full",
+                code="file-unwritable",
             )
         _report(error)
         raise typer.Exit(BROKEN) from None

@@ -194,7 +194,7 @@ class LocalMarkerStore:
             raise MarkerStoreError(
                 f"the marker store {self._folder} cannot be opened: {error.strerror}",
                 hint="publisher.state_dir must be a folder that this process may write to",
-                code="state-unwritable",
+                code="file-unwritable",
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

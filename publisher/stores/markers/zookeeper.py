@@ -132,7 +132,7 @@ class ZooKeeperMarkerStore:
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         def change(stored: StoredFlow) -> StoredFlow:
             if (error := self._held_by(flow, stored)) is not None:
-                raise MarkerStoreError(error.message, flow=error.flow, hint=error.hint)
+                raise MarkerStoreError(error.message, flow=error.flow, hint=error.hint, code=error.code)
             return raised(stored, above)
 
         return self._change(flow, change).epoch

@@ -107,9 +107,9 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
     await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
     found = {sample.metric: sample for sample in await collect(publisher)}
-    # These need what this small world has not: a growing log with a budget, contact that expires, TLS, slots, a
-    # relay, a backfill (test_control_backfills), a verification (test_control_verifications), another publisher that
-    # could own the log (test_standby).
+    # These need what this small world has not: a problem of the log, a growing log with a budget, contact that
+    # expires, TLS, slots, a relay, a backfill (test_control_backfills), a verification (test_control_verifications),
+    # another publisher that could own the log (test_standby).
     absent = {
         "wormhole_flow_backfill_rows",
         "wormhole_flow_backfill_share",
@@ -119,6 +119,7 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
         "wormhole_flow_headroom_seconds",
         "wormhole_log_growth_bytes_per_second",
         "wormhole_log_budget_bytes",
+        "wormhole_log_problems",
         "wormhole_log_slot_kept_bytes",
         "wormhole_log_slot_left_bytes",
         "wormhole_log_slot_lost",

@@ -197,7 +197,7 @@ async def test_who_waits_is_reported_also_when_the_disk_is_full(file: Path, monk
     [line] = told.lines
     assert line["ready"] is False
     [waiting] = cast("list[str]", line["waiting"])
-    assert "up.json cannot be written: No space left on device [state-unwritable]. Next: make room" in waiting
+    assert "up.json cannot be written: No space left on device [file-unwritable]. Next: make room" in waiting
     os.kill(os.getpid(), signal.SIGTERM)
     async with patience():
         await task

@@ -124,6 +124,6 @@ def test_output_of_the_options_that_nobody_takes(arguments: list[str]) -> None:
         unwritten = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert unwritten.returncode == BROKEN
     assert unwritten.stderr.startswith(
-        "error [disk-full]: nothing more can be written: No space left on device\n  next: make room"
+        "error [file-unwritable]: nothing more can be written: No space left on device\n  next: make room"
     )
     assert "Traceback" not in unwritten.stderr
