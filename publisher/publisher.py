@@ -24,7 +24,7 @@ from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.housekeeping import Housekeeping
 from publisher.flows.known_flows import KnownFlows
-from publisher.flows.log_watch import LogWatch
+from publisher.flows.lag_and_headroom import LogWatch
 from publisher.flows.losses import Losses
 from publisher.flows.lost_rows import LostRows
 from publisher.flows.marker_writer import MarkerWriter
@@ -265,7 +265,7 @@ class Publisher:
                 group.create_task(self.markers.run(), name="markers")
                 group.create_task(self.housekeeping.run(), name="housekeeping")
                 group.create_task(self.scans.run(), name="existing-rows")
-                group.create_task(self._measure_lag(), name="lag")
+                group.create_task(self._measure_loop_delay(), name="lag")
                 ready()
         except BaseExceptionGroup as group:
             handed_over = group.subgroup(LogHandedOver)
@@ -643,7 +643,7 @@ class Publisher:
         lead = self.fleet.lead
         return frozenset() if lead is None else frozenset(flow.name for flow in lead.flows)
 
-    async def _measure_lag(self) -> None:
+    async def _measure_loop_delay(self) -> None:
         """How late the event loop is, and what a round costs it: the gather interval grows with both."""
         every = 0.1
         loop = asyncio.get_running_loop()

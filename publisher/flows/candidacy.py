@@ -1,7 +1,8 @@
 """The wait of one process for a log that others may own: a standby.
 
-A candidate is announced with what its datastore can do for the log, watches who owns it, and tries to own it when
-nobody does (:mod:`publisher.flows.election`). It reads nothing of the log and writes nothing to the datastore before.
+A candidate is announced with what its datastore can do for the log and watches who owns it. It begins a takeover when
+the log has no owner (:mod:`publisher.flows.takeover_attempt`). Before that it reads nothing of the log and writes
+nothing to the datastore.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from publisher.flows.datastore_looks import Looks
-from publisher.flows.election import attempt, moved_to
 from publisher.flows.owner_watch import OwnerWatch
+from publisher.flows.takeover_attempt import attempt, moved_to
 from wormhole.coordination.change_signal import Signal
 from wormhole.coordination.port import (
     CandidateEntry,

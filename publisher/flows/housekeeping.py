@@ -12,7 +12,7 @@ from publisher.flows.applications import Applications
 from publisher.flows.assigner import Assigner
 from publisher.flows.backfills import Backfills
 from publisher.flows.dead_letters import DeadLetterOffice
-from publisher.flows.log_watch import LogWatch
+from publisher.flows.lag_and_headroom import LogWatch
 from publisher.flows.lost_rows import LostRows
 from publisher.flows.ownership import Ownership
 from publisher.flows.progress import Progress

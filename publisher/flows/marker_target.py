@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from publisher.flows.log_watch import LogWatch
+from publisher.flows.lag_and_headroom import LogWatch
 from wormhole.config import EXISTING
 from wormhole.model.errors import PositionError, PositionPurged
 from wormhole.model.position import Datamarker

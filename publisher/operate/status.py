@@ -10,7 +10,7 @@ from typing import Final
 
 from caravan.caravan import Caravan
 from caravan.fleet import CaravanEvent
-from publisher.flows.log_watch import Headroom
+from publisher.flows.lag_and_headroom import Headroom
 from publisher.operate.backfill_status import backfill_status
 from publisher.operate.relay_status import relay_to_message
 from publisher.publisher import Publisher

@@ -72,10 +72,10 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="existing-rows-are-asked-about-a-row-before",
-        file="wormhole/filters/evaluate.py",
+        file="wormhole/filters/bound_to_schema.py",
         old="        case Op.INSERT | Op.MERGE | Op.READ:\n",
         new="        case Op.INSERT | Op.MERGE:\n",
-        tests=("tests/unit/wormhole/filters/test_evaluate.py",),
+        tests=("tests/unit/wormhole/filters/test_bound_to_schema.py",),
         promise="a filter selects existing rows by what they are",
     ),
     Fault(

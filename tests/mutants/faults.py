@@ -294,7 +294,7 @@ FAULTS: list[Fault] = [
     # --- filters on values -------------------------------------------------------------------------------------------
     Fault(
         name="row-that-left-is-dropped",
-        file="wormhole/filters/evaluate.py",
+        file="wormhole/filters/bound_to_schema.py",
         old="                return LEFT_KEY if head.was.record is None else LEFT\n",
         new="                return DROP\n",
         tests=("tests/unit/wormhole/filters/test_filter.py", "tests/property/test_filters.py"),

@@ -219,7 +219,7 @@ class _Publisher(Publisher):
     async def _keep_fleet(self) -> None:
         await asyncio.Event().wait()
 
-    async def _measure_lag(self) -> None:
+    async def _measure_loop_delay(self) -> None:
         await asyncio.Event().wait()
 
     def _begin(self, stream: Any, flow: PublisherFlow) -> None:

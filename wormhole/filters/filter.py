@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, cast
 
+from wormhole.filters.bound_to_schema import DROP, ENTERED, KEEP, LEFT_KEY, Plan, for_table, make_plan
 from wormhole.filters.capabilities import problem_of
-from wormhole.filters.evaluate import DROP, ENTERED, KEEP, LEFT_KEY, Plan, for_table, make_plan
 from wormhole.filters.lexer import fail
 from wormhole.filters.normal import content_hash, joined, normalise
 from wormhole.filters.parser import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datastores.memory.source import MemorySource
-from publisher.flows.log_watch import LogWatch
+from publisher.flows.lag_and_headroom import LogWatch
 from publisher.flows.marker_target import by_text, by_time, distance, located
 from wormhole.model.errors import PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.flows.log_watch import Lag
+from publisher.flows.lag_and_headroom import Lag
 from publisher.operate.metrics import collect
 from publisher.operate.status import whole_status
 from publisher.publisher import Publisher

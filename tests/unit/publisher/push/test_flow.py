@@ -11,7 +11,7 @@ import pytest
 from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
-from publisher.flows.log_watch import Lag, LogWatch
+from publisher.flows.lag_and_headroom import Lag, LogWatch
 from publisher.push.flow import PublisherFlow
 from publisher.push.obstacles import ask_about_gap
 from publisher.push.stages import PublisherFlowState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from datastores.memory.source import MemorySource
-from publisher.flows.log_watch import Headroom, Lag, LogWatch
+from publisher.flows.lag_and_headroom import Headroom, Lag, LogWatch
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding

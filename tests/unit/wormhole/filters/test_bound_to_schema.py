@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.filters.evaluate import DROP, KEEP, OP_NUMBERS, make_plan
+from wormhole.filters.bound_to_schema import DROP, KEEP, OP_NUMBERS, make_plan
 from wormhole.filters.normal import normalise
 from wormhole.filters.parser import parse
 from wormhole.filters.view import Head
