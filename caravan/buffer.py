@@ -24,11 +24,11 @@ from wormhole.wire.body import Body, build_body
 __all__ = ["Begun", "ChangeBuffer", "Entry", "begun_in", "first_wanted", "undone"]
 
 
-# Of a body, the objects around its bytes: measured, as those of a segment.
+# The objects around the bytes of a body take this; it was measured, as that of a segment was.
 _BODY_BYTES: Final = 300
 # How many segments are dropped between two looks for their numbers.
 _FORGET_EVERY: Final = 256
-# Of what filters read of a run, and of what one of them selects, the same.
+# The objects of a view (what filters read of a run) and of a filter's selection; measured likewise.
 _VIEW_BYTES: Final = 700
 _SELECTION_BYTES: Final = 400
 
@@ -332,7 +332,7 @@ class ChangeBuffer:
         return found
 
     def last_marked(self, first: int, end: int) -> Segment | None:
-        """Of the segments ``first`` to ``end``, which is not meant, the last one that ends between transactions."""
+        """The last segment from ``first`` to before ``end`` that ends between transactions."""
         for number in range(end - 1, first - 1, -1):
             segment = self.segment(number)
             if segment.marker is not None:

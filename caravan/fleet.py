@@ -36,7 +36,7 @@ _VERIFIED_LAST = 2
 _SETTLED_S = 1.0  # how long a caravan serves its own before it is sent back for another: each gets on, turn by turn
 _HISTORY = 256
 _LEAST_READ = 1 << 10
-_LONGEST_REST_S = 60.0  # of a lead that nobody needs, at log that cannot be decoded
+_LONGEST_REST_S = 60.0  # a lead without flows rests this long at log that cannot be decoded
 _REOPEN_S = 1.0  # after a log could not be read: long enough to keep the log file short, short enough not to be felt
 
 
@@ -585,7 +585,7 @@ class Fleet:
 
 
 def _without_rows(marker: Datamarker) -> Datamarker:
-    """Of a flow: the place in the log alone."""
+    """The datamarker without its backfill: the place in the log alone."""
     return replace(marker, backfill=b"") if marker.backfill else marker
 
 

@@ -298,7 +298,7 @@ async def _until_signalled(config: Config, dataset: str, copy: str, log: str) ->
     except asyncio.CancelledError:
         _log.info("stopped")
     except BaseExceptionGroup as group:
-        # Of what ended several tasks together, the first known error says what to do; the rest followed from it.
+        # Several tasks ended together. The first known error has the next step, and the others followed from it.
         known = group.subgroup(WormholeError)
         if known is None:
             raise

@@ -62,7 +62,7 @@ __all__ = ["Publisher"]
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 2.0
-_STOPS_S = 2.0  # of a source, before another publisher may begin
+_STOPS_S = 2.0  # a source has this long to stop before another publisher may begin
 _BESIDE_AN_UPDATE = 2 << 20
 
 
@@ -115,8 +115,8 @@ class Publisher:
             owner=store.owner or f"{host}:{os.getpid()}:{self.started}",
         )
         self.identity = hello.publisher
-        self.http_address = ""  # of its metrics and health, set by the daemon that serves them
-        self.admin_address = ""  # of its admin service, likewise
+        self.http_address = ""  # serves metrics and health; set by the daemon
+        self.admin_address = ""  # the admin service; set by the daemon
         self.relay = relay
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
@@ -404,7 +404,7 @@ class Publisher:
             self._background.spawn(self._rewind(stream, flow, have))
             return
         if have is not None and have.order == flow.marker.order and have.backfill != flow.marker.backfill:
-            self._acked(flow, flow.epoch, have)  # of the same changes, and other rows
+            self._acked(flow, flow.epoch, have)  # it has the same changes, and other rows
         if have is not None and have.order > flow.marker.order:
             if flow.rewound:  # a subscriber of an earlier release does not know that it was
                 _log.warning(
@@ -516,7 +516,7 @@ class Publisher:
 
     def _acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
         if epoch != flow.epoch:
-            return  # of an epoch that a rewind ended
+            return  # a rewind ended that epoch
         now = self.present(flow)
         if now.epoch == epoch:
             now.acked(marker)

@@ -39,8 +39,9 @@ Written = tuple[str, bytes, bool]
 
 
 def keyless(keys: pa.Array) -> pa.Array:
-    """Of the values of the archive's column ``key``: which are of a table without a key. No two of such rows are one
-    row's changes."""
+    """Which values of the archive's column ``key`` belong to tables without a key. No two such rows are changes of one
+    row.
+    """
     return pc.equal(pc.binary_length(keys), 0)
 
 
@@ -79,7 +80,7 @@ def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBa
         return rows
     firsts, lasts = order.take(begins), order.take(pc.subtract(ends, 1))
     partial = rows.column("partial")
-    # Of two whole rows without a row before them, the second one says it all.
+    # Two whole rows without a row before them need only the second one.
     plain = pc.and_not(pc.equal(rows.column("op").cast(pa.string()), _UPSERT), partial)
     kept = [lasts, firsts.filter(pc.invert(pc.and_(plain.take(firsts), plain.take(lasts))))]
     chains = pc.and_(pc.greater(pc.subtract(ends, begins), 2), partial.take(lasts))

@@ -29,7 +29,7 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["BatchInfo", "RecordBatches"]
 
-_MOST_BYTES: Final = 1 << 30  # of updates in one record batch: Arrow counts the bytes of a column in 31 bits
+_MOST_BYTES: Final = 1 << 30  # updates in one record batch take at most this: Arrow counts a column's bytes in 31 bits
 _LEAST_ROWS: Final = 64  # tried after a batch that ended at a value of another type
 _SCHEMAS: Final = 64  # remembered
 
@@ -72,7 +72,7 @@ class BatchInfo:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> BatchInfo:
-        """Of a batch that ``on_arrow`` got. Raises :class:`~subscriber_sdk.UsageError` for another one."""
+        """Read a batch that ``on_arrow`` received. Raises :class:`~subscriber_sdk.UsageError` for another one."""
         metadata = batch.schema.metadata or {}
         if _METADATA not in metadata:
             raise UsageError("this record batch is none that on_arrow got", hint="call BatchInfo.of before changing it")
@@ -122,7 +122,7 @@ class _Places:
         self.unknown_times = 0 in self.times
         self.sources = [source.encode() for source in body.sources]
         number = len(str(max(self.numbers, default=0)))
-        self.longest = max(map(len, self.sources), default=0) + 1 + number  # of a transaction's id
+        self.longest = max(map(len, self.sources), default=0) + 1 + number  # the longest id of a transaction
         self.reads = frozenset(i for i, source in enumerate(body.sources) if is_read_source(source))
         if isinstance(body.updates, Slices):
             self.data, self.spans = body.updates.data, body.updates.spans

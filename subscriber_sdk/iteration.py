@@ -21,7 +21,7 @@ __all__ = ["Transactions", "transactions", "updates"]
 log = logging.getLogger("subscriber_sdk")
 
 _T = TypeVar("_T")
-_UPDATE_BYTES: Final = 200  # of an update in a list, beside its row: thousands of tiny ones count as well
+_UPDATE_BYTES: Final = 200  # an update in a list takes this beside its row: thousands of tiny ones count as well
 
 
 async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[Update, None]:

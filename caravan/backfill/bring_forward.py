@@ -87,7 +87,7 @@ class BroughtForward:
         return tuple(key for found in self._shards.values() for key, again in found.others.items() if again)
 
     def shards(self) -> dict[bytes, str]:
-        """Of the keys that are left out."""
+        """The shard of each key that is left out."""
         return {key: shard for shard, found in self._shards.items() for key in found.others}
 
     # -- one change
@@ -183,7 +183,9 @@ def emptied(run: Run) -> list[str]:
 
 
 def moved_in_part(run: Run, moved: Iterable[int]) -> list[tuple[str, bytes]]:
-    """Of the updates with these ordinals, which changed their key: table and new key of those without all values."""
+    """Table and new key of each update that changed its key and does not have all values. ``moved``: ordinals of the
+    updates that changed their key.
+    """
     found = []
     for ordinal in moved:
         schema = run.schemas[run.schema_index[ordinal if len(run.schema_index) > 1 else 0] if run.schema_index else 0]

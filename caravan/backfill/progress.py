@@ -34,7 +34,7 @@ _UNKEPT: Final = 0  # version of what only tells datamarkers apart
 _MOST_AGAIN: Final = 1_000  # keys of one table to read again; with more, their ranges are read again
 _MOST_AGAIN_BYTES: Final = 1 << 20
 _TRIES: Final = 10  # how often a key is read again before it is reported
-_KEY_BYTES: Final = 4  # of what is kept of a table's fingerprint
+_KEY_BYTES: Final = 4  # bytes of a table's fingerprint that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,9 @@ class _Again:
 
 @dataclass(slots=True)
 class _Need:
-    """Of one table. ``key``: what its key was like; ``ranges``: of numbers, disjoint and ascending; ``named``: keys to
+    """What a backfill still needs of one table.
+
+    ``key``: what the table's key was like; ``ranges``: ranges of numbers, disjoint and ascending; ``named``: keys to
     read once, since the subscriber named them. ``lost``: keys to read once, since they are all that is needed of the
     table; ``columns``: what these keys consist of. ``None``: all of the table is needed.
     """
@@ -211,7 +213,7 @@ class FlowBackfill:
 
     @property
     def generation(self) -> int:
-        """Of the request."""
+        """The generation of the request."""
         return self.request.generation
 
     @property
@@ -310,7 +312,7 @@ class FlowBackfill:
         return sorted(self._needs)
 
     def ranges(self, table: str) -> Sequence[tuple[int, int]]:
-        """Of ``table``, the ranges of numbers that are needed, ascending."""
+        """The ranges of numbers that ``table`` still needs, ascending."""
         need = self._needs.get(table)
         return () if need is None else need.ranges
 
@@ -511,7 +513,7 @@ class FlowBackfill:
             data = self._write(needs, ranges, keys, done)
         while len(data) > MOST_BYTES:
             if self.request.keys is not None:
-                # Of single keys it would forget which rows moved meanwhile.
+                # A shorter record of single keys would forget which rows moved meanwhile.
                 cause = "how far it came does not fit a datamarker"
                 return self._write({}, {}, {}, [], cause)
             # Thousands of tables: those that are under way, or done, and are not stored here start again.

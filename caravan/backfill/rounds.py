@@ -46,7 +46,7 @@ class Taker:
     coming: tuple[ChunkRange, ...] = ()
 
     def ranges(self, table: str) -> Sequence[tuple[int, int]]:
-        """Of ``table``, the ranges of numbers that it needs beside what is coming."""
+        """The ranges of numbers that ``table`` needs beside the chunks that are coming."""
         ranges = self.backfill.ranges(table)
         for chunk in self.coming:
             if chunk.table == table and not chunk.alone:

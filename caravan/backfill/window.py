@@ -13,7 +13,7 @@ from wormhole.model.segment import Run, Segment
 
 __all__ = ["Piece", "Window"]
 
-_RUN_BYTES = 200  # of the list's entry, where the run itself is small
+_RUN_BYTES = 200  # an entry of the list takes this, beside a small run
 
 
 class Piece(NamedTuple):

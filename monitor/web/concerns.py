@@ -17,7 +17,7 @@ __all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
 
 _SILENT_S: Final = 10.0
 _LAGS_S: Final = 60.0
-_MUCH, _MOST = 0.5, 0.8  # of the time for which the log is kept
+_MUCH, _MOST = 0.5, 0.8  # parts of the time for which the log is kept
 _NO_CREDIT_S: Final = 10.0
 _NO_PROGRESS_S: Final = 60.0
 _OF_SUBSCRIBERS: Final = {State.HANDLER_FAILED, State.NO_SUBSCRIBER, State.SUBSCRIBER_AWAY}

@@ -39,7 +39,7 @@ _TOGETHER = 100  # flows whose epochs are raised and recorded at one time
 
 _Given = tuple[SubscriberStream, PublisherFlow]
 _Step = Callable[[SubscriberStream, PublisherFlow], Awaitable[bool]]
-_MOST_SUBSCRIBERS = 1000  # of one application: a connection each
+_MOST_SUBSCRIBERS = 1000  # one application has at most this many; each is a connection
 
 
 class Permits(Protocol):

@@ -60,8 +60,10 @@ _LONGEST: Final = 64 << 10  # characters of all tables and the filter: kept with
 
 
 def first_backfill(epoch: int, filter_hash: str, now_s: float) -> BackfillControl:
-    """Of a flow that is being registered. ``epoch``: the last one in which it was served before its record was lost,
-    0 for a new flow: its generations went with the record, and each that delivered anything had an epoch.
+    """The backfill of a flow that is being registered.
+
+    ``epoch``: the last one in which the flow was served before its record was lost; 0 for a new flow. The generations
+    were lost with the record, and each one that delivered anything had an epoch.
     """
     return BackfillControl(epoch + 1, START, now_s, filter_hash=filter_hash)
 

@@ -129,7 +129,8 @@ class Backfills:
         self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
-        self._keys: dict[FlowKey, tuple[tuple[Range, ...], LostKeys]] = {}  # of the ranges that a flow's backfill is of
+        # The ranges that a flow's backfill covers, with the keys that were lost in them.
+        self._keys: dict[FlowKey, tuple[tuple[Range, ...], LostKeys]] = {}
 
     # -- what the publisher reports
 

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 _RETRY_S: Final = 2.0
 _NAMED: Final = 5
 _PLACE_BYTES: Final = 64  # a row's place in an assignment, at most, without the transaction's id
-_LIST_BYTES: Final = 2 << 20  # of what is parked, in one list
+_LIST_BYTES: Final = 2 << 20  # one list of parked updates takes at most this
 _LONGEST_KEY: Final = 8192
 _FOLLOWS: Final = "an earlier update of its row is parked"
 
@@ -84,7 +84,7 @@ class DeadLetterOffice:
         self._again = again
         self._lost = lost
         self._locks: dict[FlowKey, asyncio.Lock] = {}
-        self._without: dict[FlowKey, int] = {}  # of which nothing is parked in this epoch, which was just raised
+        self._without: dict[FlowKey, int] = {}  # flows without parked updates, and their epoch, which was just raised
         self._full: dict[FlowKey, int] = {}  # the epoch in which an update was refused last
 
     # -- for the assigner

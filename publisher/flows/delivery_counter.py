@@ -29,7 +29,9 @@ _NOT_LOADED = (0, DeliveryCounts())
 
 
 class DeliveryCounter:
-    """Of all flows of one log. Called on the event loop; :meth:`load` reads the store in a thread."""
+    """Counts the deliveries of all flows of one log. Methods are called on the event loop; :meth:`load` reads the
+    store in a thread.
+    """
 
     def __init__(self, store: MarkerStore, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -37,7 +39,7 @@ class DeliveryCounter:
         """By application: how often what was sent and what was processed differed."""
         self._store = store
         self._loaded: dict[FlowKey, tuple[int, DeliveryCounts]] = {}  # with the epoch that they are of
-        # Of the last epoch, with its filter: its pages may not be stored when the counts are read again.
+        # The last epoch and its filter: its pages may not be stored when the counts are read again.
         self._ended: dict[FlowKey, tuple[str, EndedEpoch]] = {}
         self._moved_past: set[FlowKey] = set()
 

@@ -28,7 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedEpochs:
-    """Of one publisher. ``control``: changes what was asked of a flow, durably; raises
+    """The epochs of one publisher that subscribers refused.
+
+    ``control``: changes durably what was requested for a flow; raises
     :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
     """
 

@@ -116,8 +116,9 @@ class Registrar:
         return found
 
     async def _first_record(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:
-        """Of a flow that has no record: a new one, or one whose record is gone. ``backfilled``: hash of the filter
-        under which it gets existing rows; ``None``: it gets none.
+        """Store the record of a flow that has none: the flow is new, or its record is lost.
+
+        ``backfilled``: hash of the filter under which the flow gets existing rows; ``None``: it gets none.
         """
         epoch = await self._known.epoch_after(flow)
         control = FlowControl()

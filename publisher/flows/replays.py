@@ -504,7 +504,7 @@ class Replays:
 
     def _known(self, flow: PublisherFlow, replay: ReplayControl) -> Run:
         run = self.run_of(flow)
-        if run is None:  # of a publisher before this one: its driver has a whole lease to find this one
+        if run is None:  # an earlier publisher began it: the driver has a whole lease to find this one
             run = self._runs[flow.key] = Run(replay.id, self._clock.monotonic() + replay.lease_s)
         return run
 

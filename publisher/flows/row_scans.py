@@ -108,7 +108,7 @@ class RowScans:
 
     @property
     def status(self) -> ScanStatus:
-        """Of the scanner that runs, or of the last one."""
+        """The status of the scanner that runs, or of the last one."""
         return self._last if self._scanner is None else self._scanner.status
 
     @property

@@ -20,13 +20,13 @@ __all__ = ["Verifications", "key_text", "unconfirmed_keys", "unread_keys"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 4 << 20  # of a flow's differences that are kept by name
-_MOST_EXTRA_BYTES: Final = 8 << 20  # of a flow's keys that only its application holds
+_MOST_BYTES: Final = 4 << 20  # a flow's differences that are kept by name take at most this
+_MOST_EXTRA_BYTES: Final = 8 << 20  # a flow's keys that only its application holds take at most this
 _UNKEPT: Final = "the keys that only the application holds take too much memory. Next: verify the table again"
 _SHOWN: Final = 10
 _LONGEST_TROUBLE: Final = 3000  # characters
 _LONGEST_KEY: Final = 200  # characters
-_COST: Final = 200  # of a difference, beside its key and the names of its columns
+_COST: Final = 200  # a difference takes this, beside its key and the names of its columns
 
 
 @dataclass(slots=True)

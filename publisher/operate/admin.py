@@ -44,9 +44,9 @@ __all__ = ["serve_admin"]
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_REQUEST: Final = 512 << 10  # of a parked update, a piece and the whole schema
+_LARGEST_REQUEST: Final = 512 << 10  # fits a piece of a parked update and its whole schema
 _AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
-_STRANGERS: Final = 48  # of them, of clients without a credential: an operator finds a place whatever they do
+_STRANGERS: Final = 48  # requests without a credential; the rest of the places stays free for operators
 _REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not keep its place
 _STOP_S: Final = 0.5  # for requests under way at the end
 
@@ -221,7 +221,7 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
 
     async def answer(request: bytes, context: Any) -> bytes:
         authenticated = context.auth_context()
-        # Of the socket beside the state the folder says who may connect.
+        # A TLS client needs an accepted certificate. The folder's rights protect the socket beside the state.
         if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
             refused = Problem(why, "dial with another certificate", code="certificate-refused")
             await _abort(context, grpc.StatusCode.PERMISSION_DENIED, refused)

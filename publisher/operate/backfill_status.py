@@ -20,8 +20,8 @@ from wormhole.wire.verification import mode_to_message
 
 __all__ = ["backfill_status", "planned_status"]
 
-_MOST_TABLES = 200  # of one flow: a report on all flows has a bound
-_MOST_DIFFERENCES = 10_000  # of all flows together
+_MOST_TABLES = 200  # tables of one flow: a report on all flows has a bound
+_MOST_DIFFERENCES = 10_000  # differences of all flows together
 _LEAST_DIFFERENCES = 20
 _MOST_COLUMNS = 10
 _LONGEST_COLUMN = 64

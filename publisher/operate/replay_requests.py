@@ -33,7 +33,7 @@ __all__ = ["ReplayRequests"]
 _LEASE_S: Final = 30.0
 _MOST_PROGRESS: Final = 4096  # bytes: it is stored with every advance
 _MOST_WHERE: Final = 16 << 10
-_MOST_WINDOWS: Final = 20_000  # of commit time: as many as fit a request with what each says
+_MOST_WINDOWS: Final = 20_000  # windows of commit time: as many as fit into a request with their counts
 _MODES: Final = {admin_pb2.LOG: "log", admin_pb2.LATEST: "latest"}
 
 

@@ -35,7 +35,7 @@ _EVENTS_OF_ONE = 5
 # well below the 4 MiB of a gRPC message, and what it costs the loop to make one has as well.
 _PAGE_BYTES: Final = 2 << 20
 _PAGE_FLOWS: Final = 500
-_LIST_BYTES: Final = 512 << 10  # of subscribers, and of the names of flows in caravans
+_LIST_BYTES: Final = 512 << 10  # the list of subscribers, and the names of flows in caravans, each take at most this
 
 
 async def whole_status(publisher: Publisher) -> admin_pb2.PublisherStatus:

@@ -16,11 +16,11 @@ from typing import Final
 
 __all__ = ["RoundCost", "gather_interval"]
 
-_LEAST_S: Final = 0.002  # of a lone stream: half of it is added latency, and below it reading costs more than sending
+_LEAST_S: Final = 0.002  # for a lone stream: half of it adds to latency; below it reading costs more than sending
 _PER_STREAM_S: Final = 0.00015  # about what building and writing one small message takes
 _MOST_S: Final = 0.008
 _MOST_LOADED_S: Final = 0.025
-_SHARE: Final = 0.4  # of the loop's time that rounds may take
+_SHARE: Final = 0.4  # the part of the loop's time that rounds may take
 
 
 class RoundCost:

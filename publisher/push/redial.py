@@ -20,7 +20,7 @@ _FORGOTTEN_S: Final = 60.0
 
 
 class Redial:
-    """Of one subscriber."""
+    """How long to wait before the next connection to one subscriber."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -38,10 +38,10 @@ class Redial:
 
 
 class Spacing:
-    """Of one flow: it may be given away a few times at once, and then only from time to time until something of it is
+    """How often one flow may be assigned: a few times at once, and then only from time to time until an update is
     acknowledged.
 
-    Times are seconds of one monotonic clock. ``until``: nobody gets it before.
+    Times are seconds of one monotonic clock. ``until``: the flow is not assigned before it.
     """
 
     __slots__ = ("_at", "_given", "until")

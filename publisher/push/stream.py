@@ -128,9 +128,8 @@ class SubscriberStream:
         self._events = events
         self._may_send = may_send
         self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
-        self._allowance = dialer.reading.allowance(
-            self._clock.monotonic()
-        )  # of all its connections: a new one buys nothing
+        # All connections to the subscriber share one allowance: a new connection buys nothing.
+        self._allowance = dialer.reading.allowance(self._clock.monotonic())
         self._warned_version = False
         self._prepare()
 

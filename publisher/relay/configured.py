@@ -34,8 +34,9 @@ def configured_relay(config: Config, dataset: str, copy: str, log: str) -> Confi
 
 
 def left_relay(config: Config, dataset: str, copy: str, log: str) -> ConfiguredRelay | None:
-    """Of a log whose relay was turned off: what that holds, if there is anything. The datastore may not have it any
-    more.
+    """The relay of a log whose relay was turned off; ``None`` if it holds nothing.
+
+    The datastore may no longer have what the relay holds.
     """
     found = _relay(config, dataset, copy, log, "off")
     try:

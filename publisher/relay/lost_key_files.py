@@ -28,7 +28,7 @@ __all__ = ["SUFFIX", "LostKeyFiles"]
 _log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".lost"
-_MOST_BYTES: Final = 256 << 20  # of all files together: over it the oldest go
+_MOST_BYTES: Final = 256 << 20  # all files together take at most this; beyond it the oldest are deleted
 
 
 @dataclass(frozen=True, slots=True)

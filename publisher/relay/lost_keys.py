@@ -21,10 +21,10 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["LostFile", "LostKeysBuilder", "lost_file", "lost_file_to_bytes"]
 
 _VERSION: Final = 1
-_MOST_BYTES: Final = 64 << 20  # of a file's content, before it is compressed
+_MOST_BYTES: Final = 64 << 20  # a file's content takes at most this before it is compressed
 _OF_ONE_ROW: Final = frozenset((update_pb2.INSERT, update_pb2.DELETE, update_pb2.UPSERT, update_pb2.MERGE))
 _NO_KEY: Final = "it was emptied, or has no key"
-_KEY_FIELD: Final = 0x12  # of an Update; the values of a RowKey have the same
+_KEY_FIELD: Final = 0x12  # tag of an Update's key; the values of a RowKey have the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _AGAIN_S: Final = 5.0  # after a disk could not be written
 _RESTS_S: Final = 0.5
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLUSH_S: Final = 30.0
-_LARGEST: Final = 4  # of one transaction: the part of the budget that it may take
+_LARGEST: Final = 4  # one transaction may take this fraction of the budget: a quarter
 
 
 class Recorder:
@@ -67,7 +67,7 @@ class Recorder:
         self._tip = Tip(fills=self._holds, largest=settings.budget // _LARGEST)
         self._queue: deque[Order] = deque()
         self._queued = 0  # bytes that are not written yet
-        self._number = 0  # of what was put into the queue so far
+        self._number = 0  # the number of orders that were put into the queue so far
         self._written = 0
         self._urgent = False
         self._stopping = False

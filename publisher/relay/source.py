@@ -74,7 +74,7 @@ class RelayedSource:
         self.recorder = Recorder(self._files, settings, self._losing, clock=clock, queue_bytes=queue_bytes)
         self._filler: Filler | None = None
         self._readers: set[RelayedReader] = set()
-        self._incarnation: int | None = None  # of the datastore's log when the relay was last compared with it
+        self._incarnation: int | None = None  # the incarnation that the relay was last compared with
         self._said = ""
         self._hold = Hold(settings.slot_budget, lose=settings.on_full == "lose")
         self._held: LogPosition | None = None

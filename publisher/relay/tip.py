@@ -76,7 +76,7 @@ class Tip:
         self.clearing = False  # the files of another log are about to be removed
         self.unfillable = False  # the hole behind the tip cannot be filled: the next reader begins a stretch
         self._readers: set[object] = set()
-        self._ahead: dict[object, LogPosition] = {}  # of readers that are behind a hole, between transactions
+        self._ahead: dict[object, LogPosition] = {}  # readers behind a hole, with their place between transactions
         self._inside = 0  # bytes of the pieces of an unfinished transaction; 0: between transactions
         self._passing = False  # over what cannot be recorded, up to the next datamarker
 

@@ -43,7 +43,7 @@ _WRITES_TOGETHER: Final = 100
 
 _REQUEST_BYTES: Final = 8 + 9  # its number and kind, and the end of its operations
 _OPERATION_BYTES: Final = 9 + 4 + 4  # its head, the length of the path, a version or flags
-_LENGTH_BYTES: Final = 4  # of content
+_LENGTH_BYTES: Final = 4  # the length in front of content
 _RIGHTS_BYTES: Final = 256  # at most, of a node that a publisher makes: the operator's, the publisher's, everybody's
 
 Ask = Callable[[Any], Any]
@@ -289,7 +289,7 @@ def _bytes_of(fill: Fill) -> int:
 
 
 def _request_bytes(fence: str) -> int:
-    """Of a transaction without any operation but the one that checks ``fence``."""
+    """The size of a transaction whose only operation is the check of ``fence``."""
     return _REQUEST_BYTES + (_OPERATION_BYTES + len(fence.encode()) if fence else 0)
 
 

@@ -72,7 +72,7 @@ class ZooKeeperSourceState:
             ) from error
 
     def names(self) -> Collection[str]:
-        """Of the documents that there are. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
+        """The names of the stored documents. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
         self._client.catch_up()
         return self._client.children(self._paths.log_state(self._group, HISTORIES).rpartition("/")[0])
 
@@ -99,7 +99,7 @@ class GroupState(SourceState, Protocol):
     """The documents of one group."""
 
     def names(self) -> Collection[str]:
-        """Of the documents that there are. Raises as :meth:`read`."""
+        """The names of the stored documents. Raises as :meth:`read`."""
         ...
 
 
@@ -124,7 +124,7 @@ class _Group:
 
     @property
     def last_served(self) -> tuple[int, int, bool]:
-        """Of several groups the highest one has the histories that the datamarkers are of."""
+        """Orders groups by when they last served: the highest one has the histories that the datamarkers refer to."""
         return self.turn.number, self.reaches, bool(self.histories)
 
 

@@ -19,14 +19,14 @@ def values_of(column: pa.Array, code: Literal["B", "i", "q"], width: int = 1) ->
     """
     first, count = column.offset * width, len(column) * width
     data = column.buffers()[1]
-    if data is None:  # of no rows
+    if data is None:  # the column has no rows
         return memoryview(b"").cast(code)
     size = _WIDTH[code]
     return memoryview(data).cast("B")[first * size : (first + count) * size].cast(code)
 
 
 def ends_of(column: pa.Array) -> tuple[memoryview[int], memoryview[int]]:
-    """Of a binary column: all its bytes, and where in them the values end, with the beginning of the first in front."""
+    """The bytes of a binary column, and where its values end in them; the beginning of the first is in front."""
     _, offsets, data = column.buffers()
     ends = memoryview(offsets).cast("B")[4 * column.offset : 4 * (column.offset + len(column) + 1)].cast("i")
     return memoryview(data if data is not None else b"").cast("B"), ends

@@ -88,7 +88,7 @@ class SummingSink:
         self.closed = True
 
     def blocks(self) -> Blocks:
-        """Of the file that ends here."""
+        """The checksums of the blocks of the file that ends here."""
         if self._filled:
             self._end_block()
         return Blocks(crcs=bytes(self._crcs))

@@ -43,7 +43,7 @@ SCHEMA: Final = pa.schema(
         # The bytes of the update's key fields, equal for equal keys of a table; empty where the update has none
         # (TRUNCATE).
         pa.field("key", pa.binary(), nullable=False),
-        # Of a key change: the key before, in the same form.
+        # The key before a key change, in the same form.
         pa.field("old_key", pa.binary()),
         pa.field("schema_id", pa.int64(), nullable=False),
         # Whether `after` may lack columns (UNAVAILABLE); never false when it does.

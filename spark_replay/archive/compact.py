@@ -51,7 +51,7 @@ class Group:
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """The bytes of all files together."""
         return sum(entry.bytes for entry in self.files)
 
 

@@ -52,7 +52,7 @@ class Coverage:
 
     @property
     def bytes(self) -> int:
-        """Of the data files."""
+        """The bytes of the data files."""
         return sum(span.bytes for span in self.spans)
 
 

@@ -130,7 +130,7 @@ class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
         self._asked(src, lambda path: self._client.rename(path, dest, False))
 
     def move_over(self, src: str, dest: str) -> None:
-        """Of readers of ``dest`` each finds a whole file, the former one or this."""
+        """Replace ``dest`` by ``src``. Each reader of ``dest`` finds a whole file, the former one or this."""
         self._asked(src, lambda path: self._client.rename(path, dest, True))
 
     def copy_file(self, src: str, dest: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["boundaries", "framed", "grouped"]
 
-# Of wormhole.wire.columns: the bytes of a place, and where it says `inside`. The .pxd makes C integers of them.
+# A place in wormhole.wire.columns has this many bytes, and its `inside` is there. The .pxd declares C integers.
 _PLACE: Final = 25
 _INSIDE: Final = 20
 

@@ -128,7 +128,7 @@ class ArchiveStore:
 
     @property
     def copy(self) -> str:
-        """Of which of the dataset's copies; ``@failover``: of those that serve one at a time."""
+        """Which of the dataset's copies the archive is of; ``@failover``: those that serve one at a time."""
         return self.about.copy
 
     def shards(self) -> list[str]:

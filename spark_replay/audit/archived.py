@@ -56,7 +56,7 @@ class Part(IntEnum):
 
 @dataclass(slots=True)
 class Archived:
-    """Of one window. ``first`` and ``last``: places of the first and the last counted update."""
+    """What the archive has in one window. ``first`` and ``last``: places of the first and the last counted update."""
 
     parts: dict[Part, Tally] = field(default_factory=dict)
     first: bytes = b""

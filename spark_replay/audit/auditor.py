@@ -69,7 +69,7 @@ def flow_counts(application: str, filter_hash: str, replies: Iterable[admin_pb2.
     for reply in replies:
         for range_ in filter(selected, reply.ranges):
             kind = RangeKind.REDELIVERED if range_.again else RangeKind.PARTIAL if range_.partly else RangeKind.COUNTED
-            if not range_.unheard:  # of a publisher of an earlier release
+            if not range_.unheard:  # only publishers of an earlier release send `unheard`
                 ranges = found.setdefault(range_.flow, FlowCounts(range_.flow, tuple(reply.delay_limits_s))).ranges
                 ranges[kind].append((position_from_message(range_.begin), position_from_message(range_.end)))
         for window in filter(selected, reply.windows):
@@ -124,8 +124,7 @@ def audit(
 
 
 def _lacking(manifest: Manifest, ranges: Sequence[Range], *, timeless: bool) -> Callable[[int], bool]:
-    """Of which windows the archive may not have everything that was delivered: it is behind, or its oldest files were
-    deleted.
+    """A test whether the archive may lack delivered updates of a window: it is behind, or lost its oldest files.
 
     ``timeless``: whether all was read that has updates without a time.
     """

@@ -40,7 +40,7 @@ _LIMITS: Final = ChunkLimits()
 _END_S: Final = 1.0  # for so long the archive's end is taken to be where it was
 _PAUSE_S: Final = 0.5
 _ROW_GROUP: Final = 8 << 20
-_CHUNK_BITS: Final = 24  # of a transaction's number: which chunk of its range
+_CHUNK_BITS: Final = 24  # bits of a transaction's number that are the number of a chunk in its range
 _NOWHERE: Final = LogPosition(0, 0, 0)
 
 

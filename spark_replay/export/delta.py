@@ -133,7 +133,7 @@ class OpenDeltaTable:
             )
 
     def _state(self, version: int) -> Exported:
-        """Of our last commit. Those behind it may be of others who move rows to other files, and change none."""
+        """The state in our last commit. Later ones may be other programs' that move rows to other files unchanged."""
         for number in range(version, -1, -1):
             actions = self._actions(number)
             if actions is None:

@@ -213,7 +213,7 @@ class OpenIcebergTable:
             )
 
     def _state(self, table: Table) -> Exported:
-        """Of our last snapshot. Those behind it may be of others who move rows to other files, and change none."""
+        """The state in our last snapshot. Later ones may be other programs' that move rows to other files unchanged."""
         snapshot = table.current_snapshot()
         while snapshot is not None:
             if (text := _ours(snapshot)) is not None:

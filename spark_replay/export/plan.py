@@ -114,7 +114,7 @@ def continued(store: ArchiveStore, state: Exported, name: str, until: Asked) -> 
 
 
 def _check_history(store: ArchiveStore, manifest: Manifest, marker: Datamarker, name: str) -> None:
-    """Of an archive that was replaced by another the same place may stand for something else."""
+    """Refuse an archive that replaced the exported one: the marker's place may have another meaning in it."""
     known = [manifest.begin, manifest.end]
     for entry in manifest.files:
         if entry.begin.order <= marker.order <= entry.end.order:

@@ -29,8 +29,10 @@ ANEW: Final = "export into another place, or drop this table and export it anew"
 
 @dataclass(frozen=True, slots=True)
 class ExportedShard:
-    """Of one shard: the table has everything up to ``marker``. ``log``: whose place that is. ``file``: the last of the
-    archive that was read, which tells rows that a backfill read at that place since from those that are known.
+    """What the table has of one shard: everything up to ``marker``.
+
+    ``log``: the log to which that place belongs. ``file``: the last file of the archive that was read. Rows that a
+    backfill read at that place are new if they are in a later file.
     """
 
     marker: Datamarker

@@ -63,7 +63,7 @@ class Driver:
         """
         warn_interpreted("spark_replay")
         with self._leases():
-            self.begin()  # of many flows this may take longer than a lease
+            self.begin()  # with many flows this may take longer than a lease
             with ThreadPoolExecutor(self._at_once, thread_name_prefix="replay") as pool:
                 futures = [pool.submit(run.run) for run in self.runs]
                 try:

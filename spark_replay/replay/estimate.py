@@ -28,14 +28,16 @@ _KEPT: Final = 4096
 """Hashes that a sketch keeps: of more keys than that their number is known to about one in the root of it, 1.6 percent.
 """
 _HASHES: Final = 1 << 64
-_HERE_BYTES: Final = 512 << 20  # of rows: starting Spark takes the processor as long
+_HERE_BYTES: Final = 512 << 20  # to replay so many bytes of rows takes the processor as long as to start Spark
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of one shard's range. ``updates``: exactly. ``bytes``: of the archive's files, compressed, as far as they belong
-    to the range. ``keys``: different rows that change, give or take two percent; each change of a table without a key
-    counts as one.
+    """What a replay of one shard's range has to send.
+
+    ``updates``: the exact number. ``bytes``: compressed bytes of the archive's files, as far as they belong to the
+    range. ``keys``: different rows that change, give or take two percent; each change of a table without a key counts
+    as one.
     """
 
     shard: str

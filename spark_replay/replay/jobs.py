@@ -135,7 +135,10 @@ class Jobs:
         self._spark.sparkContext.cancelJobGroup(task.name)
 
     def _describe(self, task: Task) -> None:
-        """Of pools of which none runs a task, Spark serves the first by name: that of the flow that came first."""
+        """Give the task's job a name and its flow's pool.
+
+        Spark serves idle pools in the order of their names. The flow that came first has the first name.
+        """
         context = self._spark.sparkContext
         context.setJobGroup(task.name, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
         pool = self._pools.setdefault(task.flow, f"flow {next(self._numbers):06}")

@@ -82,7 +82,7 @@ def folded(rows: pa.RecordBatch, schemas: Mapping[int, Schema], *, by_values: bo
     rows = combined(rows, schemas)
     order, begins, ends = groups(rows)
     lasts = order.take(pc.subtract(ends, 1))
-    # Of most the last change is all: they have no other, or it says what the row is.
+    # Most keys need their last change only: it is the only one, or it has the whole row.
     plain = pc.or_(
         pc.equal(pc.subtract(ends, begins), 1), pc.equal(rows.column("op").cast(pa.string()).take(lasts), _UPSERT)
     )

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Reach", "ReplayClient", "TicketLostError"]
 
 _METHOD: Final = "/wormhole.wire.v1.Admin/Replay"
-_PIECE: Final = (
-    128 << 10
-)  # of the body of a parked update: a publisher takes requests of 512 KiB, and the schema comes with the last
+# A piece of a parked update's body: a publisher takes requests of 512 KiB, and the last piece has the schema too.
+_PIECE: Final = 128 << 10
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # all parked rows come in one reply
 _TIMEOUT_S: Final = 60.0
 """Beginning and finishing may open a log, and every change waits for the store."""

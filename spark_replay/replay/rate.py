@@ -17,7 +17,7 @@ __all__ = ["HEARD_S", "Share", "Shares"]
 HEARD_S: Final = 1.0
 """A task asks for its share so often, in seconds, however slowly it pushes."""
 _VALID_S: Final = 5.0  # from the request on whose answer told it; the publisher counts it for twice as long
-_BURST_S: Final = 0.25  # of the share
+_BURST_S: Final = 0.25  # a burst takes at most the share of this time
 _LONGEST_S: Final = 0.5  # the share may be another one meanwhile
 
 

@@ -197,7 +197,7 @@ def _divided(
 
 
 def _parts(rows: pa.RecordBatch, parts: int, before: int = 1) -> pa.Array:
-    """Of which part each row is: its key alone decides, or its place where it has none."""
+    """The number of each row's part: its key alone decides, or its place where it has no key."""
     alone = keyless(rows.column("key"))
     deciding = rows.column("key")
     if pc.any(alone).as_py():

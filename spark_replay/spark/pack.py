@@ -44,7 +44,7 @@ _NO_LIBRARY: Final = {
     "__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "test",
     "tkinter", "turtledemo",
 }  # fmt: skip
-_LEVEL: Final = 3  # of gzip: 6 takes twice as long for two percent
+_LEVEL: Final = 3  # gzip's level: 6 takes twice as long for two percent
 _PROBE: Final = """
 import compileall, json, os, py_compile, re, site, sys
 root = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
@@ -138,7 +138,7 @@ def required(name: str = NAME) -> list[Distribution]:
         except UsageError:
             if must:
                 raise
-            continue  # of an extra that is not installed
+            continue  # its extra is not installed
         seen.add((canonicalize_name(one), extra))
         found[canonicalize_name(one)] = has
         optional = extra not in {"", _NEEDED} and canonicalize_name(one) == canonicalize_name(name)
@@ -242,7 +242,7 @@ def _copy_package(one: Distribution, target: Path) -> None:
         source = Path(str(one.locate_file(file)))
         if source.is_file():
             _copy(source, target / file)
-    if editable:  # of a checkout: what lies in the folders that are imported
+    if editable:  # a checkout: pack what lies in the folders that are imported
         for package in (one.read_text("top_level.txt") or "").split():
             spec = find_spec(package)
             for folder in map(Path, (spec and spec.submodule_search_locations) or ()):

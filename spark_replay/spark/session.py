@@ -31,7 +31,7 @@ __all__ = ["check_spark", "local_master", "local_slots", "reach_master", "spark_
 _log = logging.getLogger(__name__)
 
 _LEAST_JAVA: Final = 17
-_ATTEMPTS: Final = 4  # of a task: locally Spark gives each one only, unless the master says otherwise
+_ATTEMPTS: Final = 4  # attempts of a task: locally Spark makes only one, unless the master's URL has a number
 _JAVA_S: Final = 30.0
 _LONGEST: Final = 400
 _REACH_S: Final = 10.0

@@ -17,7 +17,7 @@ __all__ = ["RULES", "TASK_MIB", "Rule", "check_settings", "filled_in"]
 
 TASK_MIB: Final = 280
 """What a task that pushes keeps in memory at most, beside the JVM (docs/replay.md, "Sizing")."""
-_ADDRESSES_MIB: Final = 1024  # of which most is reserved only, by Arrow and by the threads of gRPC
+_ADDRESSES_MIB: Final = 1024  # Arrow and gRPC's threads reserve most of it without using it
 _OVERHEAD_MIB: Final = 384  # Spark's own least, which the JVM needs for itself
 _BYTES: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
 _MIB: Final = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}

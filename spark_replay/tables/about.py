@@ -19,7 +19,7 @@ from wormhole.model.schema import Schema
 __all__ = ["ABOUT", "SnapshotAbout", "SnapshotShard", "SnapshotTable", "about_from_json", "about_to_json"]
 
 ABOUT: Final = "snapshot.json"
-_NAMED: Final = 5  # of tables in one message
+_NAMED: Final = 5  # tables named in one message
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def rows(
 
 
 def needed(df: DataFrame, table: str) -> DataFrame:
-    """Of archive rows what :class:`Decoding` takes: those of the table, and columns that begin with ``_``."""
+    """The table's rows in the archive: the columns that :class:`Decoding` takes, and those that begin with ``_``."""
     import pyspark.sql.functions as f
 
     kept = [name for name in df.columns if name.startswith("_")]
@@ -136,7 +136,7 @@ class Decoding:
 
     @property
     def of_key(self) -> tuple[TableColumn, ...]:
-        """Of the columns those that are in the key of a schema."""
+        """The columns that are in the key of any schema."""
         names = {column.name for schema in self.schemas for column in schema.key}
         return tuple(column for column in self.columns if column.name in names)
 
@@ -319,7 +319,7 @@ class _Columns:
         self._schema = schema
         self._convert = convert
         self._wanted: list[tuple[TableColumn, int | None]] = []
-        self._kinds: list[int] = []  # of the columns that are taken as they are; 0 for others
+        self._kinds: list[int] = []  # kinds of the columns that are taken as they are; 0 for others
 
     def add(self, column: TableColumn, place: int | None) -> int:
         """The column in ``place`` of the grid, ``None`` for one that the schema does not have: its number in
@@ -392,7 +392,7 @@ def _cells(updates: pa.Array, layout: Layout) -> Cells:
 
 
 def _places(schema: Schema) -> dict[str, int]:
-    """Of each column of a schema, also of its key, the place in the grid."""
+    """The place in the grid of each column of a schema and of its key."""
     return {name: i for i, name in enumerate(dict.fromkeys(c.name for c in (*schema.columns, *schema.key)))}
 
 

@@ -63,7 +63,7 @@ __all__ = [
 
 FORMAT_NAME: Final = "wormhole"
 _ASKING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-_MOST_FILES: Final = 64  # of a shard in one batch, so that the first does not hold the whole archive
+_MOST_FILES: Final = 64  # files of a shard in one batch, so that the first batch is not the whole archive
 _SLOTS: Final = 16  # how many tasks run at one time is not known where a query is planned
 _OF_BATCHES: Final = ("from", "until")
 _OF_STREAMS: Final = ("start", "max_files", "gaps")

@@ -198,7 +198,7 @@ def _unseen(change: Change, gone: bytes, ended: Ended, schema_of: SchemaOf) -> V
 
 
 def linked_keys(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Of keys that changed into one another: for each the least key of all that hang together with it."""
+    """For each key, the least of all keys that it is linked with. A change of one key into another links both."""
     above: dict[bytes, bytes] = {}
 
     def top(key: bytes) -> bytes:

@@ -48,7 +48,7 @@ class Callbacks:
 
     @property
     def name(self) -> str:
-        """Of the callback that takes the updates."""
+        """The name of the callback that takes the updates."""
         return self._handlers.name
 
     def running(self, now: float) -> tuple[Update | None, float]:

@@ -24,7 +24,9 @@ class Verdict(Enum):
 
 
 class Gate:
-    """Of one epoch. ``skip``: ids of updates to skip; ``parked``: rows with their first parked position; ``parks``:
+    """Which updates of one epoch are delivered, skipped or parked.
+
+    ``skip``: ids of updates to skip; ``parked``: rows with their first parked position; ``parks``:
     whether an update whose retries are exhausted is parked.
     """
 

@@ -41,7 +41,7 @@ SERVICE: Final = "wormhole.wire.v1.Subscriber"
 _ANOTHER: Final = "give the publisher another certificate; the files are read again without a restart"
 _HANDSHAKE_MS: Final = 10_000
 _IDLE_MS: Final = 60_000
-_MOST_STREAMS: Final = 2048  # of strangers too, which get a refusal
+_MOST_STREAMS: Final = 2048  # this includes the streams of strangers, which get a refusal
 _PROGRESS_S: Final = 0.05  # least time between two messages that only say what was processed
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
 

@@ -22,13 +22,13 @@ STREAM_BYTES: Final = 128 << 10
 
 
 def state_budget(max_state: int) -> Budget:
-    """Of what lives as long as a stream or flow: flows, schemas, markers, lists, texts."""
+    """The budget of what lives as long as a stream or flow: flows, schemas, markers, lists, texts."""
     hint = "have more instances share the shards, or raise the subscriber's option `max_state`"
     return Budget(max_state, "flows, schemas, datamarkers and lists", hint)
 
 
 def large_budget(max_body: int) -> Budget:
-    """Of batches over their flow's credit: room for two of the largest."""
+    """The budget of batches over their flow's credit: room for two of the largest."""
     hint = "nothing: it is sent again when there is room; the subscriber's option `max_update` says how much there is"
     return Budget(2 * max_body, "batches over their credit", hint)
 

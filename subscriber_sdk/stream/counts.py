@@ -50,7 +50,7 @@ class _Window:
 
 
 class Counts:
-    """Of one shard in this process. ``life``: 0 for those of a flow that counts nothing."""
+    """The delivery counts of one shard in this process. ``life``: 0 if the flow counts nothing."""
 
     __slots__ = ("_at", "_begun", "_passing", "_windows", "epochs", "life")
 
@@ -120,7 +120,7 @@ class Counts:
         return CountsReport(self.life, found, self._at)
 
     def forget(self) -> None:
-        """Of the earliest windows, what is more than is remembered."""
+        """Forget the earliest windows beyond the number that is remembered."""
         if len(self._windows) > MOST_WINDOWS:
             for window in sorted(filter(None, self._windows))[: len(self._windows) - MOST_WINDOWS]:
                 del self._windows[window]

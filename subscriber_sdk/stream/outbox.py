@@ -18,14 +18,14 @@ from wormhole.wire.v1 import push_pb2
 __all__ = ["Outbox"]
 
 _MESSAGE: Final = 2 << 20
-_FRAMES: Final = 4096  # of one message; publishers take 65,536
+_FRAMES: Final = 4096  # frames in one message; publishers take 65,536
 _WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Of one flow: the last batch that was processed, and the last marker that was acknowledged, with the counts that
-    were reported with it.
+    """What is to be reported of one flow: the last batch that was processed, and the last marker that was acknowledged
+    with the counts that belong to it.
     """
 
     flow: SubscriberFlow

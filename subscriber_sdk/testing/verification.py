@@ -12,7 +12,7 @@ __all__ = ["Reports"]
 
 
 class Reports:
-    """Of one epoch."""
+    """The reports on verified tables in one epoch."""
 
     def __init__(self) -> None:
         self._tables: dict[str, TableVerification] = {}

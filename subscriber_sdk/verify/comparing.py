@@ -23,7 +23,7 @@ Answer = Mapping[Key, Mapping[str, Value]]
 _LONGEST: Final = 64  # bytes of a key that is kept as it is
 _SHOWN: Final = 8  # columns in a message
 _MOST_DIGITS: Final = 400  # before the point of a number, or behind it until the first that is not 0
-_MOST_COLUMNS: Final = 64  # of one difference
+_MOST_COLUMNS: Final = 64  # columns of one difference
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 

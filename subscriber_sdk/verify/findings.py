@@ -27,7 +27,7 @@ _NOTHING: Final[Mapping[bytes, Key]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Findings:
-    """Of one table in one epoch of a flow. Counts are those since the last :meth:`report`.
+    """What the comparison of one table found in one epoch of a flow. Counts are those since the last :meth:`report`.
 
     ``begun``: whether the end of one of its chunks came; nothing is reported before. ``trouble``: why something is not
     compared or not removed. ``given_up``: no row is compared any more. ``unlisted``: the application's keys are not
@@ -67,7 +67,7 @@ class Findings:
         self._name(found)
 
     def leave_out(self, count: int) -> None:
-        """Of so many rows or keys nothing can be said."""
+        """Count rows or keys that were not compared."""
         if count:
             self._changed = True
             self.not_compared += count

@@ -27,7 +27,7 @@ class KnownKeys:
 
     def __init__(self) -> None:
         self._open: sqlite3.Connection | None = None
-        self._numbers: dict[str, int] = {}  # of the tables here; one that was emptied has a new one
+        self._numbers: dict[str, int] = {}  # each table's number; a table that was emptied has a new one
         self._last = 0
 
     def apply(self, table: str, present: dict[bytes, bool], *, emptied: bool = False) -> None:

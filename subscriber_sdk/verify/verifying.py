@@ -50,8 +50,8 @@ _T = TypeVar("_T")
 _Deliver = Callable[[list[Update]], Awaitable[bool]]
 """Deliver updates one after the other. Whether all were processed (not when the epoch ended meanwhile)."""
 
-_ROWS: Final = 500  # of one call of on_verify
-_KEYS: Final = 1000  # of on_verify_keys, within one callback's time
+_ROWS: Final = 500  # rows in one call of on_verify
+_KEYS: Final = 1000  # keys that on_verify_keys yields within one callback's time
 _NEXT: Final = "verify the table again"
 
 
@@ -80,9 +80,9 @@ class Verifying:
         self._retry = retry
         self._keys = SourceKeys(epoch.shard, gate, handlers)
         self._tables: dict[str, Findings] = {}
-        self._begins: LogPosition | None = None  # of what is delivered in the epoch
+        self._begins: LogPosition | None = None  # the beginning of what is delivered in the epoch
         self._again = False  # whether an earlier epoch delivered what came last
-        self._furthest: UpdatePlace | None = None  # of what was compared
+        self._furthest: UpdatePlace | None = None  # the furthest place that was compared
         # Since the last acknowledged datamarker:
         self._due: dict[str, bool] = {}  # ids of updates that differ, and whether they were delivered
         self._left_out: set[str] = set()  # ids of changes that the application did not get

@@ -106,9 +106,9 @@ class FlowWorker:
         self._endings = Endings()
         self._application = options.application
         self._tracing = tracing(options.application, assigned.shard, assigned.epoch)
-        self._batch_number = 0  # of the batch that came last
+        self._batch_number = 0  # the number of the batch that came last
         self._wake = asyncio.Event()
-        self._notified = False  # of ASSIGNED, so that REVOKED has to follow
+        self._notified = False  # ASSIGNED was delivered, so REVOKED has to follow
         self._later: tuple[MarkerItem, float] | None = None  # left unacknowledged, and when to ask again
         self._task: asyncio.Task[None] | None = None
 

@@ -59,7 +59,7 @@ class Parking:
         self._callbacks = callbacks
         self._port = port
         self._counted = counted
-        self._answers: dict[str, asyncio.Future[str | None]] = {}  # of the publisher, by the update's id
+        self._answers: dict[str, asyncio.Future[str | None]] = {}  # the publisher's answers, by the update's id
 
     @property
     def waiting(self) -> bool:

@@ -16,7 +16,7 @@ TABLE_BYTES: Final = 256
 
 
 class FlowSchemas:
-    """Of one epoch of a flow. ``hold``: called for each table that was not there before."""
+    """The schemas in one epoch of a flow. ``hold``: called for each table that was not there before."""
 
     __slots__ = ("_before", "_current", "_held", "_hold", "_ids")
 
@@ -24,7 +24,7 @@ class FlowSchemas:
         self._hold = hold
         self._current: dict[str, Schema] = {}
         self._held: set[str] = set()  # tables
-        self._ids: set[int] = set()  # of the schemas in _current
+        self._ids: set[int] = set()  # ids of the schemas in _current
         self._before: dict[str, Schema | None] = {}  # at the last acknowledged datamarker, of tables that changed since
 
     def changes_in(self, batch: Batch, updates: Sequence[Update]) -> list[tuple[int, SchemaChange]]:

@@ -40,7 +40,7 @@ class _Shard:
     epoch: int = 0  # the highest so far
     holder: Peer | None = None  # the publisher that assigned it
     worker: FlowWorker | None = None
-    port: FlowPort | None = None  # of the worker
+    port: FlowPort | None = None  # the worker's port
 
     def refusal(self, peer: Peer, assigned: Assigned) -> Held | None:
         """Why ``peer`` may not have the shard; ``None``: it may.

@@ -48,7 +48,7 @@ _TIMEOUT_S: Final = 5.0
 _CHANGE_TIMEOUT_S: Final = 60.0
 """A change may wait for a subscriber to finish what it has begun."""
 _AT_ONCE: Final = 8
-_OPTIONS: Final = [("grpc.max_receive_message_length", 64 << 20)]  # of an audit of many flows
+_OPTIONS: Final = [("grpc.max_receive_message_length", 64 << 20)]  # an audit of many flows needs it
 _SERVICE: Final = "/wormhole.wire.v1.Admin/"
 _ASKED_WRONGLY: Final = frozenset({"NOT_FOUND", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 _NOT_POSSIBLE: Final = frozenset({"FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL", "UNKNOWN"})

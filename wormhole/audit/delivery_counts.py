@@ -39,7 +39,7 @@ KEPT_LIVES: Final = 16
 another life.
 """
 
-_MOST_PAGES: Final = 2 * KEPT_WINDOWS  # of several filters together
+_MOST_PAGES: Final = 2 * KEPT_WINDOWS  # pages of all filters together
 _MISMATCHES: Final = 20
 _RANGES: Final = 20
 _MOVES_PAGE: Final = "silent"  # its other fields are of earlier releases
@@ -70,7 +70,7 @@ def moved_page(epoch: int) -> dict[str, bytes]:
 
 
 class DeliveryCounts:
-    """Of one flow. ``stored``: the pages that :meth:`changed` returned.
+    """The delivery counts of one flow. ``stored``: the pages that :meth:`changed` returned.
 
     If a page cannot be read (``unreadable``) all counts begin anew.
     """
@@ -129,8 +129,9 @@ class DeliveryCounts:
                 self._changed[_name(key)] = key
 
     def processed_unacknowledged(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
-        """Of the reported updates so many, at most, are not acknowledged yet. Those of several epochs are not added:
-        each epoch begins at the same datamarker.
+        """At most ``updates`` of the reported updates are not acknowledged yet.
+
+        The numbers of several epochs are not added: each epoch begins at the same datamarker.
         """
         counts = self._counts(filter_hash, window, now_s)
         if updates > counts.unacknowledged:
@@ -143,7 +144,7 @@ class DeliveryCounts:
         self.processed_unacknowledged(filter_hash, window, before + updates, now_s)
 
     def processed_moved_past(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
-        """Of the reported updates so many, at most, are not delivered, and perhaps never will be."""
+        """At most ``updates`` of the reported updates are not delivered, and perhaps never will be."""
         self._counts(filter_hash, window, now_s).moved_past += updates
 
     def moved_past(self, epoch: int) -> None:
@@ -158,7 +159,7 @@ class DeliveryCounts:
         self._unacknowledged.clear()
 
     def partially_delivered(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
-        """Of what lies between two datamarkers only a part was delivered, as requested."""
+        """Only a part of the updates between two datamarkers was delivered, as requested."""
         self._add_range(RangeKind.PARTIAL, filter_hash, begin, end)
 
     def redelivered(

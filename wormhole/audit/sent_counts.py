@@ -133,8 +133,8 @@ class SentCounts:
         self._partial = partial
         self._before: EarlierCounts | None = None
         self._reported: dict[int, ProcessedCount] = {}  # the last report of each window
-        self._windows: set[int] = set()  # of all that was sent: a subscriber counts nothing else
-        self._pass_began: dict[int, ProcessedCount] = {}  # of windows that changed in the present pass
+        self._windows: set[int] = set()  # windows of what was sent: a subscriber counts no others
+        self._pass_began: dict[int, ProcessedCount] = {}  # earlier counts of the windows that changed in this pass
         self._counted_to = counted_to if counted_to is not None and counted_to > place else None
         self._open = _Interval()
         self._offered: deque[_Interval] = deque()
@@ -233,18 +233,18 @@ class _NotCounted(SentCounts):
 
 
 NOT_COUNTED: Final = _NotCounted(LogPosition(0, 0, 0))
-"""Of a flow that no subscriber has: nothing is kept."""
+"""Counts nothing; it is for a flow that no subscriber has."""
 
 
 def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:
-    """Of a body, what lies behind ``place``: after a flow went back in the log, what is sent is counted already."""
+    """The tallies of a body's updates behind ``place``. What is sent again after a flow went back is counted already."""
     found: dict[int, Tally] = {}
     if body.last is not None and (body.last < place or (body.last == place and not body.unfinished)):
         return found  # so is nearly every body of a replay, and to look at each update costs as much as to push it
     parsed = parse_body(body.data)
     for i in range(len(parsed.updates)):
         tx = parsed.transaction_of(i)
-        at = parsed.position_of(tx)  # of an unfinished transaction where it begins
+        at = parsed.position_of(tx)  # for an unfinished transaction, the place where it begins
         if at > place or (at == place and tx >= len(parsed.tx_end)):
             source, _, number = parsed.transaction_id(tx).rpartition(":")
             one = Tally(1, update_hash(source, int(number), parsed.index_of(i)))

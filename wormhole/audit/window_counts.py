@@ -27,8 +27,8 @@ DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86
 
 
 class ProcessedCount(NamedTuple):
-    """Of one window: updates whose callback returned, updates that were set aside, the sum of the hashes of these, and
-    how many of both were rolled back, so that they are delivered again.
+    """A subscriber's counts in one window: updates whose callback returned, updates that were set aside, the sum of the
+    hashes of these, and how many of both were rolled back, so that they are delivered again.
     """
 
     updates: int = 0

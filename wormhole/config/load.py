@@ -46,7 +46,7 @@ __all__ = [
     "unknown_application_hint",
 ]
 
-_LARGEST: Final = 4 << 20  # of 10,000 applications; ZooKeeper takes 1 MiB of each
+_LARGEST: Final = 4 << 20  # fits 10,000 applications; ZooKeeper takes at most 1 MiB for each
 _NARROWING: Final = ("where", "tables", "columns", "mask")
 """Settings of an application that leave something out."""
 _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
@@ -243,7 +243,7 @@ def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named
 
 
 def _kinds(given: Mapping[str, Any]) -> dict[str, str]:
-    """Of each source that the text lists, as far as it says one."""
+    """The kind of each source that the text lists, if the text has it."""
     tables = given.get("sources")
     sources = tables.items() if isinstance(tables, Mapping) else ()
     texts = {name: table.get("source") for name, table in sources if isinstance(table, Mapping)}

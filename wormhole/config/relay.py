@@ -52,7 +52,7 @@ def mode_of(config: Config, dataset: DatasetConfig, copy: str, name: str, place:
 
 
 def check_relays(config: Config, report: Report) -> None:
-    """Of the logs whose sources this file lists."""
+    """Check the relays of the logs whose sources this file lists."""
     for dataset, settings in config.datasets.items():
         for copy, one in settings.copies.items():
             for name, log in one.logs.items():

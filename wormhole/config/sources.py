@@ -126,8 +126,7 @@ def check_formats(config: Config, dataset: str) -> None:
 
 
 def with_sources(config: Config, name: str) -> dict[str, SourceConfig] | None:
-    """Of the sources that ``config`` lists the one of this name, if it lists it; ``None`` where it says nothing of
-    sources."""
+    """The source of this name, if ``config`` lists it; ``None`` if ``config`` lists no sources at all."""
     if config.sources is None:
         return None
     return {name: config.sources[name]} if name in config.sources else {}

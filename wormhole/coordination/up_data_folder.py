@@ -90,7 +90,7 @@ def embedded_coordinator(file: Path) -> CoordinatorConfig:
     path = up_folder(file) / _FILE
     try:
         given = read_json(path.read_text(encoding="utf-8"))
-        if "zookeeper" in given:  # of an `up` of an earlier release, whose ZooKeeper is open
+        if "zookeeper" in given:  # an `up` of an earlier release wrote it; its ZooKeeper is open
             given = {"coordinator": {"zookeeper": given["zookeeper"]}}
         settings = CoordinatorConfig.model_validate(given["coordinator"])
         if not settings.zookeeper:

@@ -62,7 +62,7 @@ def normalise(expr: Expr, negated: bool = False) -> Expr:
         case Compare(subject, order, value):
             leaf: Expr = Compare(subject, order, _literal(value))
         case In(subject, values):
-            unique = tuple(sorted(set(map(_literal, values))))  # of one kind: the parser sees to it
+            unique = tuple(sorted(set(map(_literal, values))))  # the parser ensures one kind, so they can be sorted
             leaf = In(subject, unique) if len(unique) > 1 else Compare(subject, "==", unique[0])
         case StartsWith(subject, prefix):
             leaf = StartsWith(subject, prefix.encode() if isinstance(prefix, str) else prefix)

@@ -87,7 +87,7 @@ class MaskKey:
                 content = format(found, "f").encode()
             case int() | float():
                 content = str(found).encode()
-            case _:  # of a later release, or several in one
+            case _:  # a kind of a later release, or a value with several kinds
                 content = value
         return b"\x12\x40" + self._digest(content).encode()
 
@@ -274,7 +274,7 @@ class Projection:
         problem = self.problem(schema.table, (column.name for column in schema.key))
         if problem is not None:
             raise problem
-        # Of a server a key's columns are among the others, too.
+        # A server's schema has the columns of the key among the others, too.
         key = {column.name for column in schema.key}
         codes = bytes(KEEP if column.name in key else self._code(schema.table, column) for column in schema.columns)
         if not any(codes):

@@ -141,7 +141,7 @@ class MsgpackDecoder:
     name = "msgpack"
 
     def __init__(self) -> None:
-        import msgpack  # of the extra `publisher`: most applications that only receive have no use for it
+        import msgpack  # here: it is in the extra `publisher`, and most subscribers need none
 
         self._decode = msgpack.unpackb
 

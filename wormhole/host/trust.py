@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
 _LARGEST: Final = 1 << 20
-_LARGEST_LIST: Final = 16 << 20  # of some 400,000 certificates
+_LARGEST_LIST: Final = 16 << 20  # fits about 400,000 revoked certificates
 _NEXT: Final = "each names a PEM file that this process can read"
 
 
@@ -114,7 +114,7 @@ class Trust:
     # -- gRPC
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Of a server that demands a certificate of the authority from every client.
+        """Credentials of a server that demands a certificate of the authority from every client.
 
         Each handshake uses the files of its time.
         """
@@ -181,7 +181,7 @@ class Trust:
         Without lists it never ends.
         """
         while True:
-            if self._is_due():  # of many streams one looks
+            if self._is_due():  # one of many streams reads the files for all
                 await asyncio.to_thread(self.current)
             if peer is not None and (why := self._held.revoked(peer)):
                 return why
@@ -190,7 +190,7 @@ class Trust:
     # -- HTTP
 
     def context(self, protocol: int, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-        """Of Python's own TLS, for ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``; the same object until the files change.
+        """A context of Python's own TLS, for ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``. It stays until the files change.
         ``alpn``: protocols to offer.
 
         A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are
@@ -209,7 +209,7 @@ class Trust:
         return context
 
     def looking_context(self) -> ssl.SSLContext:
-        """Of a client that accepts every server, to look at its certificate and at nothing else."""
+        """A context of a client that accepts every server, to read its certificate and nothing else."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         _load_pair(context, self.files, self._held.pems)

@@ -20,8 +20,10 @@ MOST_KEY_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableKeys:
-    """Of one table. ``key``: the columns of ``keys``, which are serialized ``RowKey`` messages without a table.
-    ``whole``: why any of its rows may have changed; empty where ``keys`` are all that did.
+    """The rows of one table whose changes were lost.
+
+    ``key``: the columns of ``keys``, which are serialized ``RowKey`` messages without a table. ``whole``: why any of
+    its rows may have changed; empty where ``keys`` are all that did.
     """
 
     key: tuple[Column, ...] = ()
@@ -39,7 +41,7 @@ class TableKeys:
 
 @dataclass(frozen=True, slots=True)
 class LostKeys:
-    """Of one shard, by table. A table that is not here has no change in the range."""
+    """The rows of one shard whose changes were lost, by table. A table that is missing has no change in the range."""
 
     tables: Mapping[str, TableKeys] = field(default_factory=dict)
 

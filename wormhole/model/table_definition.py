@@ -52,6 +52,6 @@ class TableDefinition:
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that a model is made from: the same as long as the model would be."""
+        """A fingerprint of everything that a model is made from. It changes only if the model would."""
         columns = [[c.name, c.content.value, c.nullable, c.members] for c in self.columns]
         return hashlib.sha256(json.dumps([self.name, self.key, columns]).encode()).hexdigest()[:16]

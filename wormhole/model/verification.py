@@ -48,7 +48,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableVerification:
-    """Of one table and flow. The counts are those of ``Verified`` in push.proto; ``differences``: the first of them.
+    """What the comparison of one table found in one flow. The counts are those of ``Verified`` in push.proto;
+    ``differences``: the first ones.
 
     ``ended``: nothing is left to compare. ``trouble``: why something was not compared or not removed.
     """

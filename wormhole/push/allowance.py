@@ -16,9 +16,9 @@ WORK_PER_S: Final = 1_000_000
 """Work, as `PushSession.work` counts it, in a second of processor time."""
 _MESSAGE_WORK: Final = 200  # gRPC, of the smallest: measured 50 microseconds where many wait, 260 where each wakes it
 _BYTES_OF_WORK: Final = 1024  # gRPC, of a large one: measured 0.5 to 1 microsecond for each KiB
-_WORK_PER_S: Final = 500_000  # of all streams together
-_MOST_PER_S: Final = 100_000  # of one
-_LEAST_PER_S: Final = 10_000  # of one among many: what a thousand flows answer in a second
+_WORK_PER_S: Final = 500_000  # units of all streams together
+_MOST_PER_S: Final = 100_000  # units of one stream
+_LEAST_PER_S: Final = 10_000  # units of one stream among many: what a thousand flows answer in a second
 _AT_ONCE: Final = 20_000  # what a stream that was quiet may add to the latency of all others: 20 ms
 
 

@@ -42,8 +42,8 @@ _OPTIONS: Final = [
     ("grpc.max_send_message_length", -1),
     # What is not read yet waits at the subscriber. Probing would let megabytes of it come, and receiving is work, too.
     ("grpc.http2.bdp_probe", 0),
-    # Dialling again is its caller's business, with a backoff of its own; a shared subchannel would add gRPC's, and that
-    # of others.
+    # The caller dials again after a backoff of its own. A shared subchannel would add gRPC's backoff, and other
+    # callers' too.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),

@@ -17,7 +17,7 @@ from wormhole.wire.verification import kind_of
 
 __all__ = ["Verifying"]
 
-_MOST_DIFFERENCES: Final = 1000  # of one frame
+_MOST_DIFFERENCES: Final = 1000  # differences in one frame
 _MOST_COLUMNS: Final = 4096
 _MOST_COUNT: Final = 1 << 53
 
@@ -34,7 +34,7 @@ class _Table:
 
 
 class Verifying:
-    """Of one flow in one epoch. ``work``: entries of lists that were looked at."""
+    """The verification of one flow in one epoch. ``work``: entries of lists that were read."""
 
     def __init__(self, mode: VerifyMode = VerifyMode.NONE) -> None:
         self.mode = mode

@@ -339,7 +339,7 @@ def parse_body(data: bytes) -> ParsedBody:
     updates: Sequence[bytes] = message.updates
     if found is not None:
         spans, rest = found
-        # Of the same length as what is not updates: then nothing else precedes the last of them.
+        # The rest after the last update is all that is not updates: then nothing else precedes that update.
         updates = Slices(data, spans, alone=not spans or len(data) - spans[-1] == len(rest))
     count, transactions = len(updates), len(message.tx_number)
     if max(count, transactions) > MOST_UPDATES:

@@ -48,8 +48,8 @@ class Layout:
     names: tuple[str, ...]
     shown: Names  # the names
     own: int  # how many of them are the table's
-    kinds: bytes  # of all columns of the grid, as the schema has them
-    key: tuple[int, ...]  # of each column of the key, where it is in the table
+    kinds: bytes  # the kinds of all columns of the grid, as the schema has them
+    key: tuple[int, ...]  # the place in the table of each column of the key
     bases: array[int]
     widths: array[int]
     width: int

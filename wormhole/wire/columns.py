@@ -29,7 +29,7 @@ PLACE_BYTES: Final = 25
 _PARTIAL: Final = 1
 _LARGE: Final = 2
 _PLACE: Final = 25
-_NULL: Final = 8  # of Value: the fields without a value
+_NULL: Final = 8  # fields of Value from this number on have no content
 _UNAVAILABLE: Final = 9
 _BOOL: Final = 6
 _COMPILED: Final = not __file__.endswith(".py")
@@ -435,8 +435,9 @@ def write_names(codes: Ints | Ints, names: bytes, ends: Ints, out: bytearray, of
 
 
 def unavailable(kinds: bytearray, begin: int, columns: int, count: int) -> tuple[bytearray, array[int], array[int]]:
-    """Of the cells of ``columns`` columns of ``count`` rows those that the log does not have: a bit for each row that
-    has any, where each row's begin and the last one's end, and the columns.
+    """The cells that the log does not have, among ``columns`` columns of ``count`` rows.
+
+    Returned are a bit for each row that has such cells, where each row's begin and the last one's end, and the columns.
     """
     kind = kinds
     rows = bytearray((count + 7) // 8)

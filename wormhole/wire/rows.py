@@ -162,7 +162,7 @@ def op_of(row: Row) -> Op:
 
 
 def number_of_op(op: Op) -> int:
-    """Of an operation in ``wormhole.wire.v1.Op``."""
+    """The number of an operation in ``wormhole.wire.v1.Op``."""
     return int(_OP_NUMBER[op])
 
 

@@ -18,7 +18,7 @@ MOST_UPDATES: Final = 1 << 18
 LONGEST_SOURCE: Final = 1000
 """Characters of a transaction's source."""
 _SMALL: Final = 2 << 20  # what such a body comes to is bounded by its size
-_MOST_COLUMN_BYTES: Final = 8 << 20  # of everything but updates: 25 bytes for each of the most updates
+_MOST_COLUMN_BYTES: Final = 8 << 20  # everything but updates takes at most 25 bytes for each of the most updates
 _UPDATES: Final = 0x0A  # tag of BatchBody.updates
 
 

@@ -47,11 +47,11 @@ class Tally(NamedTuple):
     hash: int = 0
 
     def plus(self, other: Tally) -> Tally:
-        """Of both sets together, which have nothing in common."""
+        """The tally of both sets together, which have nothing in common."""
         return Tally(self.updates + other.updates, (self.hash + other.hash) & _MASK)
 
     def minus(self, other: Tally) -> Tally:
-        """Of what is left without ``other``; the count may be negative."""
+        """The tally of what is left without ``other``; the count may be negative."""
         return Tally(self.updates - other.updates, (self.hash - other.hash) & _MASK)
 
 
@@ -180,5 +180,5 @@ def added(into: dict[int, Tally], more: Mapping[int, Tally]) -> None:
 
 
 def total(tallies: Mapping[int, Tally]) -> Tally:
-    """Of all windows together."""
+    """The tally of all windows together."""
     return Tally(sum(one.updates for one in tallies.values()), sum(one.hash for one in tallies.values()) & _MASK)

@@ -68,7 +68,7 @@ class Batch:
         self.replayed = replayed
         self.schema_of = schema_of
         self.generation = generation
-        self._only: Schema | None = None  # of all updates, once one was asked for
+        self._only: Schema | None = None  # the schema of all updates, once it was requested
 
     def updates(self) -> list[Update]:
         """The updates in log order; rows decode when looked at."""

@@ -105,7 +105,7 @@ def _other_count(count: int, columns: int) -> ProtocolError:
 
 
 def known(data: bytes, begin: int, end: int, field: int) -> list[bool]:
-    """Of each value of ``field``, whether it is of any kind: one of none is a change to what is not in the log."""
+    """Whether each value of ``field`` has a kind. A value without one is a change to content that is not in the log."""
     p = data
     found = []
     at = begin

@@ -25,7 +25,7 @@ _LEFT_OUT: Final = frozenset({"version", "coordinator", "monitor", "datasets", "
 
 
 class _Settings(NamedTuple):
-    """Of one log, by their paths: those that are set, and all."""
+    """The settings of one log, by their paths: those that are set, and all."""
 
     given: dict[str, str]
     every: dict[str, str]

@@ -123,7 +123,7 @@ def _condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) ->
 def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
     # Without a commit time at the datamarker the age is unknown and reported as 0: the bytes count then.
     behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0 or flow.lag_bytes > 0
-    # Of rows that a backfill sends some are always on their way: they are no backlog of the log.
+    # A backfill always has some rows on their way. They are no backlog of the log.
     rows = flow.HasField("backfill") and not has_ended(flow.backfill)
     return None if behind or (flow.in_flight and not rows) else Diagnosis(Stage.NONE, "it is not behind")
 

@@ -83,7 +83,7 @@ def _configured(where: Where) -> dict[str, ConfiguredRelay]:
     for name in logs_of(config):
         try:
             relay = configured_relay(config, *name.split("/")) or left_relay(config, *name.split("/"))
-        except ConfigError:  # of a host that lists the source
+        except ConfigError:  # another host's file lists the source
             continue
         if relay is not None:
             found[name] = relay

@@ -112,7 +112,7 @@ class LocalMarkerStore:
             for row in rows:
                 try:
                     flow, stored = self._record(row)
-                except MarkerStoreError as error:  # of this flow only; `register` replaces its record
+                except MarkerStoreError as error:  # only this flow is skipped; `register` replaces its record
                     _log.error("%s", error)
                 else:
                     found[flow] = stored
@@ -148,7 +148,7 @@ class LocalMarkerStore:
             for write in writes:
                 try:
                     stored = self._get(database, write.flow)
-                except MarkerStoreError as error:  # of this flow only; the others are stored
+                except MarkerStoreError as error:  # only this flow is skipped; the others are stored
                     _log.error("%s", error)
                     stored = None
                 if stored is not None and accepts(stored, write):

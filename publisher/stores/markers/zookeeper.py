@@ -162,7 +162,7 @@ class ZooKeeperMarkerStore:
             for at in range(0, len(writes), _READ_TOGETHER):
                 refused += self._store(writes[at : at + _READ_TOGETHER])
         if refused:
-            self._client.check()  # of a log that is another publisher's now no single flow is refused
+            self._client.check()  # if another publisher owns the log now, this raises and no single flow is refused
         return tuple(refused)
 
     def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
@@ -345,7 +345,7 @@ class ZooKeeperMarkerStore:
                     self._check_version(flow, path, stat)
                 try:
                     found[flow] = flow_from_json(flow, bytes(data), path), int(stat.version)
-                except MarkerStoreError as error:  # of this flow only; the others are stored
+                except MarkerStoreError as error:  # only this flow is skipped; the others are read
                     _log.error("%s", error)
         return found
 
