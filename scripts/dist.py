@@ -175,7 +175,7 @@ def _elsewhere(environment: Mapping[str, str], here: Sequence[str]) -> list[str]
 
 
 def _sbom(environment: Mapping[str, str], folder: Path) -> None:
-    """Of each package that a role installs: name, version and hashes. The tool checks it against CycloneDX's schema."""
+    """List name, version and hashes of each package that a role installs. CycloneDX's schema checks the list."""
     runtime = folder / "runtime.txt"
     extras = [f"--extra={role}" for role in _ROLES]
     options = ("--quiet", "--universal", "--generate-hashes", "--no-header", "--no-annotate")

@@ -59,7 +59,7 @@ class Facts:
 
     @classmethod
     def read(cls, folder: Path) -> Facts:
-        """Of a run that was kept. Raises ``OSError``, ``ValueError`` or ``TypeError`` for anything else."""
+        """Read a run that was kept. Raises ``OSError``, ``ValueError`` or ``TypeError`` for anything else."""
         facts = cls(**json.loads((folder / "run.json").read_text()))
         facts.disturbed = [(begin, end) for begin, end in facts.disturbed]
         return facts

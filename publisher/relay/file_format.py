@@ -50,7 +50,7 @@ __all__ = [
 VERSION: Final = 1
 
 PACKING_LEVEL: Final = 1
-"""Of zstd."""
+"""The level of zstd."""
 
 _MAGIC: Final = b"WHRELAY\n"
 _HEADER: Final = struct.Struct("<8sIII")  # magic, version, bytes of the content, CRC32C of it

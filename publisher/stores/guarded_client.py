@@ -36,9 +36,9 @@ RACES: Final = 20
 _OVERTAKEN: Final = (*ANSWERS, RolledBackError, RuntimeInconsistency)
 
 MOST_BYTES: Final = 1_000_000
-"""Of one request. ZooKeeper takes none over 1 MiB (``jute.maxbuffer``)."""
+"""One request takes at most this. ZooKeeper refuses those over 1 MiB (``jute.maxbuffer``)."""
 _BYTES_TOGETHER: Final = 400_000
-"""Of one request that writes several things: a small one is done sooner, and others are served in between."""
+"""One request that writes several nodes takes at most this, so that other requests are served in between."""
 _WRITES_TOGETHER: Final = 100
 
 _REQUEST_BYTES: Final = 8 + 9  # its number and kind, and the end of its operations

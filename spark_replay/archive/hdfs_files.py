@@ -25,7 +25,7 @@ _DENIED: Final = "AccessControlException"
 _WAITS: Final = {"dfs.client.failover.max.attempts": "4"}
 """A name node that is away, or fails over, is waited for 15 s. By default it were three minutes without a word."""
 _BLOCK_BYTES: Final = 1 << 30
-"""Of a block. What outlasts a power cut when a file is closed is its last block: smaller files have no other."""
+"""The size of a block. Closing a file makes its last block outlast a power cut, and smaller files have no other."""
 _NO_ROOM: Final = ("QuotaExceededException", "DSQuotaExceeded")
 
 

@@ -36,7 +36,7 @@ __all__ = ["NEEDED", "Decoding", "decoding", "needed", "read", "rows", "without"
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
 NEEDED: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
-"""Of the archive's columns those that the changes of a table are made of."""
+"""The columns of the archive that the changes of a table are made of."""
 _KNOWN: Final = bytes(map(number_of_op, Op))
 _MERGE: Final = number_of_op(Op.MERGE)
 # Bytes to 1 or 0: operations without an image; kinds of cells in which there is nothing.

@@ -64,7 +64,7 @@ class Handlers:
         if not found:
             raise TypeError(f"{name} overrides none of {', '.join(_OF_UPDATES)}: it would receive nothing")
         (self.name,) = found
-        """Of the callback that takes the updates."""
+        """The name of the callback that takes the updates."""
         self._arrow = _import_arrow(name) if self.name == "on_arrow" else None
         self._router = subscriber if isinstance(subscriber, Router) else None
         if self._router is not None:

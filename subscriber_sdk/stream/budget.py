@@ -16,9 +16,9 @@ from wormhole.model.errors import ProtocolError
 __all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Budget", "large_budget", "state_budget"]
 
 FLOW_BYTES: Final = 12 << 10
-"""Of a flow, without names and lists. Measured: 10.2 KB."""
+"""A flow takes this, without names and lists. Measured: 10.2 KB."""
 STREAM_BYTES: Final = 128 << 10
-"""Of a stream: gRPC's buffers, two tasks, what is on its way out."""
+"""A stream takes this: gRPC's buffers, two tasks, what is on its way out."""
 
 
 def state_budget(max_state: int) -> Budget:

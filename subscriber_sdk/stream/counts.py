@@ -181,4 +181,4 @@ def _new_life() -> int:
 
 
 NO_COUNTS: Final = Counts(life=0)
-"""Of a flow that is not accepted yet."""
+"""The counts of a flow that is not accepted yet."""

@@ -139,6 +139,6 @@ class Closed:
 FlowEvent = (
     BatchArrived | MarkerArrived | Revoked | LossArrived | NoticeArrived | RangeArrived | ScanEnded | ParkAnswered
 )
-"""Of a flow that was assigned."""
+"""An event of a flow that was assigned."""
 
 Event = Welcomed | Assigned | FlowEvent | Closed

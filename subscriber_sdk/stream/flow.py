@@ -77,7 +77,7 @@ class SubscriberFlow:
         self.epoch = epoch
         self.shard = shard
         self.generation = generation
-        """Of the flow's last backfill; 0: none was asked for."""
+        """The generation of the flow's last backfill; 0: none was requested."""
         self.phase = FlowPhase.ASSIGNED
         self.credit = 0
         self._max_body = max_body_bytes

@@ -150,7 +150,7 @@ class KitFlow:
         self._verify = VerifyMode.NONE
         self._reports = Reports()
         self.generation = 0
-        """Of the last backfill."""
+        """The generation of the last backfill."""
         self.epoch = 0
         self.datamarker = marker_at(0)
         """The last acknowledged place, as the publisher stored it."""

@@ -25,7 +25,7 @@ from wormhole.model.schema import Schema
 __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem", "RangeItem", "ScanEndItem"]
 
 _ITEM_BYTES: Final = 64
-"""Of a held batch besides its body: no number of tiny ones may take more than the bytes that are held."""
+"""A held batch takes this besides its body, so many tiny batches count as well."""
 _NO_WINDOWS: Final[Mapping[int, int]] = MappingProxyType({})
 
 

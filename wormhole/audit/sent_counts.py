@@ -237,7 +237,7 @@ NOT_COUNTED: Final = _NotCounted(LogPosition(0, 0, 0))
 
 
 def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:
-    """The tallies of a body's updates behind ``place``. What is sent again after a flow went back is counted already."""
+    """The tallies of a body's updates behind ``place``. What a flow repeats after it went back is counted already."""
     found: dict[int, Tally] = {}
     if body.last is not None and (body.last < place or (body.last == place and not body.unfinished)):
         return found  # so is nearly every body of a replay, and to look at each update costs as much as to push it

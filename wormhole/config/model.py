@@ -66,7 +66,7 @@ FAILOVER: Final = "@failover"
 """The group of the copies that serve a dataset one at a time; no copy can have this name."""
 
 SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}){0,2}", re.ASCII)
-"""Of a source that a host lists; of one in a log's own table it is ``DATASET/COPY/LOG``."""
+"""The name of a source that a host lists. A source in a log's own table has the name ``DATASET/COPY/LOG``."""
 _STARTS: Final = ("latest", "earliest", EXISTING)
 _PIN_BUDGET: Final = 4096 * MIB
 _LEAST_ROWS_MEMORY: Final = 4 * MIB

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 MOST_BYTES: Final = 32 << 20
-"""Of all datasets, and of all applications: thousands with long filters, and a bounded part of a process's memory."""
+"""All datasets take at most this, and so do all applications: it fits thousands with long filters."""
 _DELETE_IT: Final = "delete it: it is an entry of the history, which nothing else needs"
 # What a transaction spends on each operation beside path and data.
 _OVERHEAD: Final = 100

@@ -15,7 +15,7 @@ from wormhole.model.errors import ConfigError
 __all__ = ["MOST_CANDIDATES", "LogOwnersReader"]
 
 MOST_CANDIDATES: Final = 50
-"""Of a log that are read; more, and somebody makes them up: each makes the others wait for it."""
+"""Candidates of a log that are read. More are an attack: each candidate makes the others wait for it."""
 _LONGEST_NAME: Final = 500
 
 _STOP_IT: Final = "stop the process that made it: the log is free when its session ends"

@@ -60,7 +60,7 @@ _LAST_S: Final = 253_402_214_400
 """The last day of the year 9999: a later time cannot be shown."""
 _BOUNDS: Final = {"weight": WEIGHTS, **dict.fromkeys(("started", "at", "since"), (0.0, _LAST_S))}
 _LARGEST_COUNT: Final = 1 << 62
-"""Of what is counted up, terms and epochs: 64-bit numbers on the wire, with room for more."""
+"""The largest term or epoch. Both are counted up in 64 bits on the wire, so there is room for more."""
 LARGEST_TERM: Final = _LARGEST_COUNT
 _LARGEST_ID: Final = (1 << 31) - 1
 _SHOWN: Final = 40
@@ -86,7 +86,7 @@ escaped, fits.
 """
 _MOST_LOGS: Final = 10_000
 _MOST_TERMS: Final = 1_000
-"""Of a log, in a record that is read: a later release may keep more of them."""
+"""Terms of a log that are read from a record: a later release may keep more of them."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -190,8 +190,9 @@ class Trust:
     # -- HTTP
 
     def context(self, protocol: int, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-        """A context of Python's own TLS, for ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``. It stays until the files change.
-        ``alpn``: protocols to offer.
+        """A context of Python's own TLS: the same object until the files change.
+
+        ``protocol``: ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``. ``alpn``: protocols to offer.
 
         A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are
         kept. Reads files.

@@ -14,7 +14,7 @@ _SHOWN: Final = 3
 _Name = TypeVar("_Name")
 
 MOST_KEYS: Final = 200_000
-"""Of one range: with more, whole tables stand for their keys."""
+"""Keys of one range. A range with more names whole tables instead."""
 MOST_KEY_BYTES: Final = 8 << 20
 
 

@@ -33,7 +33,7 @@ from wormhole.wire.v1 import push_pb2, update_pb2
 __all__ = ["MOST_BYTES", "Arrived", "Arriving", "open_letter", "park_frames"]
 
 MOST_BYTES = 160 << 20
-"""Of the body of one update that a subscriber wants to be parked: more than any that is ever sent."""
+"""The body of one parked update takes at most this, which is more than a publisher ever sends."""
 _LEAST_HELD: Final = 8 << 10  # what keeping one takes, however small it is
 _SMALL_PIECE: Final = 16 << 10  # one below it is joined with the next: of many tiny ones each costs more than its bytes
 _MOST_BESIDE: Final = 64  # fields of a body beside its update: one update in one transaction has one of each

@@ -263,7 +263,7 @@ class ParsedBody:
     tx_end: Sequence[int]
     marks: Sequence[int] = ()
     window: int | None = None
-    """Of the commit time of all updates (:mod:`wormhole.wire.tally`); ``None``: of several, or unknown."""
+    """The window of all updates' commit time (:mod:`wormhole.wire.tally`); ``None``: several windows, or unknown."""
 
     def to_bytes(self, *, before: bytes | None = None) -> bytes:
         """Inverse of :func:`parse_body`. ``before``: an update that the columns count and ``updates`` lacks, its first

@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 MOST_MESSAGE_BYTES: Final = 4 << 20
-"""Of one gRPC message of a subscriber."""
+"""One gRPC message of a subscriber takes at most this."""
 MOST_FRAMES: Final = 65_536
-"""Of one message: an application with as many shards may answer for all of them in one."""
+"""Frames in one message: an application with as many shards may answer for all of them in one."""
 MOST_FRAME_BYTES: Final = 512 << 10
-"""Of one frame that carries no part of an update.
+"""One frame without a part of an update takes at most this.
 
 The largest legitimate one holds a datamarker with a long logical position.
 """
@@ -52,7 +52,7 @@ MOST_NAME: Final = 1024
 MOST_TEXT: Final = 1000
 """Characters that are kept of a text which is only shown: an error, a cause, a reason."""
 MOST_SCHEMA_BYTES: Final = 512 << 10
-"""Of one canonical schema: 4,096 columns of the longest names are below it."""
+"""One canonical schema takes at most this: 4,096 columns with the longest names take less."""
 MOST_PARCEL_FIELDS: Final = 65_536
 """Protobuf fields of one parked update, those of its values included."""
 

@@ -18,12 +18,12 @@ __all__ = ["LARGE", "PARTIAL", "PLACE_BYTES", "bits_of_bytes", "copy_missing", "
 __all__ += ["unavailable", "write_columns", "write_ids", "write_names"]
 
 PARTIAL: Final = 1
-"""Of a row: `after` may lack columns, or the values were left out."""
+"""The row's `after` may lack columns, or its values were left out."""
 LARGE: Final = 2
-"""Of a row: the values were left out for their size."""
+"""The row's values were left out for their size."""
 
 PLACE_BYTES: Final = 25
-"""Of a place."""
+"""The bytes of a place."""
 
 # The constants again, private: the .pxd makes C integers of them.
 _PARTIAL: Final = 1

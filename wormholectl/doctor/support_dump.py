@@ -27,7 +27,7 @@ __all__ = ["app"]
 app = typer.Typer()
 
 _LOG_BYTES: Final = 1 << 20
-"""Of each log's end."""
+"""The bytes that are kept of each log's end."""
 _LOGS: Final = 64
 _HISTORY: Final = 200
 _DISTRIBUTION: Final = "wormhole-pubsub"

@@ -22,7 +22,7 @@ from wormholectl.show.printer import size, span
 __all__ = ["BUDGET", "RelayPlan", "findings", "free_bytes", "growth_text", "lasts", "plan_of"]
 
 BUDGET: Final[int] = SourceConfig.model_fields["relay_budget"].default
-"""Of a relay, where nothing is configured."""
+"""The budget of a relay if none is configured."""
 
 _SHORT_S: Final = 3600.0
 
