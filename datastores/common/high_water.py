@@ -134,7 +134,9 @@ class HighWater:
         try:
             self.sync()
         except WormholeError as error:
-            problem = Problem(f"how far the log was read cannot be kept: {error.text}", error.hint or "")
+            problem = Problem(
+                f"how far the log was read cannot be kept: {error.text}", error.hint or "", code="file-unwritable"
+            )
         if problem and problem != self.problem:
             _log.warning("%s", problem)
         self.problem = problem
@@ -165,6 +167,7 @@ class HighWater:
             raise SourceUnavailable(
                 f"{self._path} cannot be read or written: {error.strerror}",
                 hint="make space in the publisher's state_dir",
+                code="file-unwritable",
             ) from error
 
 

@@ -26,10 +26,13 @@ def load(state: SourceState, name: str) -> dict[str, Any]:
         raise SourceUnavailable(
             f"{name}.json cannot be read in {state}: {error.strerror}",
             hint="let the publisher's user read its state_dir; it is tried again",
+            code="file-unwritable",
         ) from error
     except WormholeError as error:
         raise SourceUnavailable(
-            f"what is known of the log's servers cannot be read ({name}): {error.message}", hint=error.hint
+            f"what is known of the log's servers cannot be read ({name}): {error.message}",
+            hint=error.hint,
+            code="file-unwritable",
         ) from error
 
 
@@ -52,6 +55,7 @@ def not_ours(state: SourceState, name: str) -> SourceUnavailable:
         f"{name}.json in {state} holds nothing that a publisher wrote",
         hint="restore it from a backup, or delete it: the source then finds out anew which server it reads, and holds "
         "flows whose datamarkers it cannot prove",
+        code="record-invalid",
     )
 
 
@@ -65,10 +69,13 @@ def keep(state: SourceState, name: str, content: dict[str, Any]) -> None:
         raise SourceUnavailable(
             f"{name}.json cannot be written in {state}: {error.strerror}",
             hint="make space in the publisher's state_dir",
+            code="file-unwritable",
         ) from error
     except Retryable:
         raise
     except WormholeError as error:
         raise SourceUnavailable(
-            f"what is known of the log's servers cannot be written ({name}): {error.message}", hint=error.hint
+            f"what is known of the log's servers cannot be written ({name}): {error.message}",
+            hint=error.hint,
+            code="file-unwritable",
         ) from error

@@ -37,7 +37,7 @@ TableRows = dict[str, dict[tuple[Value, ...], dict[str, Value]]]
 _T = TypeVar("_T")
 _Columns = dict[str, Value]
 _PORTABLE = frozenset({"int", "uint", "bytes"})
-_NO_KEY = Problem("it has no key", "give it a primary key")
+_NO_KEY = Problem("it has no key", "give it a primary key", code="key-missing")
 
 
 def key_order(key: tuple[Value, ...]) -> tuple[tuple[int, Any], ...]:
@@ -270,11 +270,15 @@ class MemoryTables:
             schema = table.schema(number)
             if table.dropped or schema is None:
                 raise UnreadableTable(
-                    f"there is no table {name} any more", hint="nothing, if it was dropped on purpose"
+                    f"there is no table {name} any more",
+                    hint="nothing, if it was dropped on purpose",
+                    code="table-unknown",
                 )
             described = self._described(name, table, schema, number)
             if problem := described.refused:
-                raise UnreadableTable(f"{name} cannot be read in chunks: {problem.text}", hint=problem.hint)
+                raise UnreadableTable(
+                    f"{name} cannot be read in chunks: {problem.text}", hint=problem.hint, code=problem.code
+                )
             if self._fingerprints.get(name, described.fingerprint) != described.fingerprint:
                 # The keys of the caller are in another order.
                 raise SourceUnavailable(f"the key of {name} is another one now", hint="the table begins again")

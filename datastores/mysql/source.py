@@ -181,7 +181,13 @@ class MySqlSource:
             view, furthest, problem = self._view, self._furthest, self._problem
         incarnation = self._incarnations.current
         skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
-        others = (self._rivals, self._high_water.problem, Problem(skipped), self._catalog.problem, self._folder.problem)
+        others = (
+            self._rivals,
+            self._high_water.problem,
+            Problem(skipped, code="table-left-out"),
+            self._catalog.problem,
+            self._folder.problem,
+        )
         problems = tuple(filter(None, (problem, *others)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
@@ -304,7 +310,9 @@ class MySqlSource:
             self._state_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SourceUnavailable(
-                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+                f"{self._state_dir} cannot be made: {error.strerror}",
+                hint="name a state_dir that may be written to",
+                code="file-unwritable",
             ) from error
 
     def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:

@@ -43,4 +43,6 @@ def _without_gtids(settings: Settings) -> Problem:
     if found is None or found.severity is Severity.OK:
         return NO_PROBLEM
     mode = settings.variable("gtid_mode", default="OFF").upper()
-    return Problem(f"gtid_mode={mode}: a copy without GTIDs cannot serve after another one", found.next_step)
+    return Problem(
+        f"gtid_mode={mode}: a copy without GTIDs cannot serve after another one", found.next_step, code="copy-not-ready"
+    )

@@ -235,7 +235,7 @@ class PostgresSource:
             seen, furthest, problem = self._seen, self._furthest, self._problem
         if not problem and time.monotonic() - self._answered_s > _SILENT_S:
             where = f"{self._address.where} was not asked with success for {_SILENT_S:g} s"
-            problem = Problem(where, "check the server's load and its network")
+            problem = Problem(where, "check the server's load and its network", code="source-silent")
         if seen is None:
             current = self._incarnations.current
             place = LogPosition(current.number if current else 0, 0, 0)
@@ -500,6 +500,7 @@ class PostgresSource:
                         f"the server removes the log that {name} needs after {max(0, slot.safe_bytes or 0) >> 20} MiB "
                         "more (max_slot_wal_keep_size)",
                         "see which flow is furthest behind (`wormholectl flows`), or raise max_slot_wal_keep_size",
+                        code="log-kept-short",
                     )
                 )
         return found
@@ -509,7 +510,9 @@ class PostgresSource:
             self._state_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SourceUnavailable(
-                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+                f"{self._state_dir} cannot be made: {error.strerror}",
+                hint="name a state_dir that may be written to",
+                code="file-unwritable",
             ) from error
 
     def _known_shards(self, control: Connection) -> frozenset[str]:

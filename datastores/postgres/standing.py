@@ -63,11 +63,13 @@ def check_settings(state: ServerState, address: Address) -> None:
         raise UnsupportedLog(
             f"wal_level is {state.wal_level}: the log does not hold the rows",
             hint="set it and restart the server:\nALTER SYSTEM SET wal_level = logical;",
+            code="log-unsupported",
         )
     if not state.publication:
         raise SourceUnavailable(
             f"the database {address.database} has no publication {address.publication}",
             hint=_how_to_publish(address, state.version),
+            code="objects-missing",
         )
 
 
@@ -93,11 +95,12 @@ def _promoted_later(version: int) -> Problem:
         "when its primary is gone: SELECT pg_promote();",
     )
     if version >= FAILOVER_SINCE:
-        return Problem(text, promote)
+        return Problem(text, promote, code="copy-not-ready")
     return Problem(
         text,
         f"{promote}\nPostgreSQL {version // 10000} gives a standby no logical slots: make them before anybody writes "
         "to it (`wormholectl objects create`)",
+        code="copy-not-ready",
     )
 
 
@@ -108,6 +111,7 @@ def _without_publication(connection: Connection, address: Address) -> Problem:
     return Problem(
         f"it is a standby, and its database {address.database} has no publication {address.publication}",
         f"on the primary: {_how_to_publish(address, connection.version)}",
+        code="objects-missing",
     )
 
 
@@ -136,6 +140,7 @@ def _without_slots(connection: Connection, address: Address) -> Problem:
                     "SELECT pg_reload_conf();",
                 )
             ),
+            code="copy-not-ready",
         )
     names = (slots.held_slot(address.slot), slots.lead_slot(address.slot))
     rows = connection.query(
@@ -148,12 +153,14 @@ def _without_slots(connection: Connection, address: Address) -> Problem:
             f"it is a standby, and it has not got the slots {', '.join(missing)} of its primary",
             "look into its own log. Its primary_conninfo needs a dbname, and the slots of the primary failover => true "
             "(`wormholectl doctor` of the primary)",
+            code="copy-not-ready",
         )
     if early := [name for name in names if present[name]]:
         return Problem(
             f"it is a standby, and the slots {', '.join(early)} would be gone if it were promoted now: they begin "
             "before the log that it has for them",
             "see which flow is furthest behind (`wormholectl flows`): it keeps them once its primary's have moved on",
+            code="copy-not-ready",
         )
     return NO_PROBLEM
 

@@ -35,6 +35,7 @@ class TableWatch:
             f"the publication {self._publication} leaves out {named(new)}, created since: no update of them is "
             "delivered",
             f"if they are wanted:\n{addition_to(self._publication, new[:MOST_NAMED])}",
+            code="table-left-out",
         )
 
     def _refused(self, tables: Sequence[TableIdentity]) -> Problem:
@@ -48,4 +49,5 @@ class TableWatch:
                 for reason, ones in found.items()
             ),
             "\n".join(remedy(ones, self._publication) for ones in found.values()),
+            code="key-missing",
         )

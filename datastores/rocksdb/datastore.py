@@ -61,6 +61,7 @@ class RocksDatastore(Datastore):
             raise UsageError(
                 "existing rows of a RocksDB are read through rocksdict, which is not installed",
                 hint=f"pip install '{self.requirement}'",
+                code="extra-missing",
             )
         return RocksTables(
             database_path(url),

@@ -215,6 +215,7 @@ class RocksSource:
             raise SourceUnavailable(
                 f"the kept log of {self._path} cannot be deleted: {error}",
                 hint="make space on the disk of the publisher's state_dir; it is tried again",
+                code="file-unwritable",
             ) from error
 
     def status(self) -> SourceStatus:

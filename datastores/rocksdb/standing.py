@@ -25,11 +25,13 @@ def standing(path: Path, delivered: Collection[str]) -> Standing:
         log = wal_directory(path, newest_options(path))
         identity, end = _identity(path), _end(path, log)
     except SourceUnavailable as error:
-        return Standing("", ready=False, problem=Problem(error.message, _ATTACH))
+        return Standing("", ready=False, problem=Problem(error.message, _ATTACH, code="copy-not-ready"))
     except UsageError as error:
         return Standing("", ready=False, problem=error.problem)
     except OSError as error:
-        return Standing("", ready=False, problem=Problem(f"{path} cannot be read: {error.strerror}", _ATTACH))
+        return Standing(
+            "", ready=False, problem=Problem(f"{path} cannot be read: {error.strerror}", _ATTACH, code="copy-not-ready")
+        )
     furthest = max((int(one) for one in delivered if one.isdecimal()), default=0)
     return Standing(identity, lacking=f"sequence numbers {end + 1} to {furthest}" if furthest > end else "")
 

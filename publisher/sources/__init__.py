@@ -68,6 +68,7 @@ def open_with(url: str, options: SourceOptions) -> LogSource:
         raise UsageError(
             f"the source of {scheme}:// ({type(source).__module__}) lacks {', '.join(missing)}",
             hint="install a release of its package that fits this one: wormhole.ports.log_source has the contract",
+            code="entry-point-broken",
         )
     return source
 

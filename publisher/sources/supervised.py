@@ -45,7 +45,9 @@ class SupervisedSource:
         self._lock = threading.Lock()
         self._started = False
         self._stopped = False
-        self._why: WormholeError = SourceUnavailable("the log was not opened yet", hint="it is opened in a moment")
+        self._why: WormholeError = SourceUnavailable(
+            "the log was not opened yet", hint="it is opened in a moment", code="in-progress"
+        )
         self._again_at = math.inf  # until `start`: a standby leaves the datastore alone
         self._unforeseen = ""
 
@@ -115,7 +117,9 @@ class SupervisedSource:
                     self._lock.release()
             if not self._started:
                 why = self._why
-                raise SourceUnavailable(f"the log cannot be opened: {why.message}", hint=why.hint) from why
+                raise SourceUnavailable(
+                    f"the log cannot be opened: {why.message}", hint=why.hint, code=why.code
+                ) from why
         return self._guarded(question)
 
     def _try_again(self) -> None:
@@ -145,6 +149,7 @@ class SupervisedSource:
             raise SourceUnavailable(
                 f"the log cannot be read: unexpected {text}",
                 hint="please report this with the publisher's log; it is tried again",
+                code="internal-error",
             ) from error
 
 

@@ -218,6 +218,7 @@ def _shape(kind: int, metadata: Cursor) -> tuple[int, int]:
         raise DecodeError(
             f"{metadata.what}: a column has type {kind}, which is not known",
             hint="look for a newer release of Wormhole, or keep the table out of the binlog",
+            code="release-too-old",
         )
     return kind, 0
 

@@ -59,7 +59,8 @@ def _nothing(connection: Connection[Any], queries: StateQueries, own: ServerStat
     try:
         head = read_head(path / own.name(numbers[0]))
     except (DecodeError, OSError) as error:
-        return Finding(_CHECK, Severity.WARN, f"{path / own.name(numbers[0])}: {error}", _UNREAD, _FILL)
+        why = error.message if isinstance(error, DecodeError) else str(error)
+        return Finding(_CHECK, Severity.WARN, f"{path / own.name(numbers[0])}: {why}", _UNREAD, _FILL)
     if (head.server_id, head.gtids) != (own.server_id, queries.listed_before(connection, own, numbers[0])):
         other = f"{has}, of which the first is another file than the server's own"
         return Finding(_CHECK, Severity.PROBLEM, other, _UNREAD, _FILL)

@@ -163,6 +163,7 @@ def no_privilege(database: str, table: str, account: str) -> Problem:
     return Problem(
         f"{database}.{table}: the account {account} may not read its rows",
         f"GRANT SELECT ON {sql_name(database, table)} TO {account_name(user, host)};",
+        code="account-lacks-rights",
     )
 
 
@@ -172,6 +173,7 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
         return Problem(
             f"{name}: its engine {listed.engine or 'unknown'} has no snapshots of which the place in the log is known",
             f"{alter} ENGINE = InnoDB;",
+            code="table-unreadable",
         )
     if not key:
         return Problem(
@@ -179,6 +181,7 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
             "chunks",
             f"{alter} ADD COLUMN my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY; or make a column that "
             "is unique already the key",
+            code="key-missing",
         )
     for column, part in zip(key, parts, strict=True):
         if part.get("Sub_part") is not None:
@@ -186,12 +189,14 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
                 f"{name}: its key has the first {part['Sub_part']} characters or bytes of {column.name}, which do not "
                 "order the rows",
                 "make a key of whole columns the primary one",
+                code="key-missing",
             )
         unordered = column.kind not in ORDERED or str(part.get("Index_type", "")).upper() not in _ORDERED_INDEXES
         if unordered or _unordered_members(column):
             return Problem(
                 f"{name}: its key's column {column.name} ({column.kind}) cannot be ordered",
                 "make a key of other columns the primary one",
+                code="key-missing",
             )
     return NO_PROBLEM
 

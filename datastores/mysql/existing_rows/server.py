@@ -28,6 +28,7 @@ _NO_GTIDS: Final = Problem(
     "gtid_mode is {} on this server: a snapshot's place in the log cannot be known without GTIDs",
     "SET PERSIST enforce_gtid_consistency = ON; then SET PERSIST gtid_mode = OFF_PERMISSIVE, ON_PERMISSIVE and ON, one "
     "after the other",
+    code="copy-not-ready",
 )
 
 
@@ -60,7 +61,11 @@ def ask_server(connection: Connection[Any]) -> Server:
             return Server(True, str(identity), account, packet, MariaSnapshots())
         row = query(connection, "SELECT @@GLOBAL.server_uuid AS identity, @@GLOBAL.gtid_mode AS gtids")[0]
         gtids = str(row["gtids"]).upper()
-        refused = NO_PROBLEM if gtids == "ON" else Problem(_NO_GTIDS.text.format(gtids), _NO_GTIDS.hint)
+        refused = (
+            NO_PROBLEM
+            if gtids == "ON"
+            else Problem(_NO_GTIDS.text.format(gtids), _NO_GTIDS.hint, code="copy-not-ready")
+        )
         return Server(False, str(row["identity"]), account, packet, MySqlSnapshots(version), refused)
 
 

@@ -321,14 +321,14 @@ class MySqlTables:
             with reading_answers(f"the definition of {table}"):
                 found = self._define(connection, server, _listed(rows[0]))
             if found.refused:
-                raise UnreadableTable(found.refused.text, hint=found.refused.hint)
+                raise UnreadableTable(found.refused.text, hint=found.refused.hint, code=found.refused.code)
             self._definitions[table] = found
         return found
 
     def _missing(self, connection: Connection[Any], server: Server, table: str) -> UnreadableTable:
         """Why the server does not list a table."""
         for hidden in self._hidden(connection, server, table):
-            return UnreadableTable(hidden.refused.text, hint=hidden.refused.hint)
+            return UnreadableTable(hidden.refused.text, hint=hidden.refused.hint, code=hidden.refused.code)
         return _gone(table)
 
     def _check_key(self, definition: Definition) -> None:
@@ -353,15 +353,21 @@ class MySqlTables:
             return Problem(
                 f"{listed.name}: the database or the table has a dot in its name, and another table may have this name",
                 "rename it, or copy its rows some other way",
+                code="table-unreadable",
             )
         folded = fold(listed.name)
         if any(fold(name) in (folded, fold(f"{listed.database}.*")) for name in self._options.skip_tables):
-            return Problem(f"{listed.name} is in skip_tables: nothing of it is delivered", "take it out of skip_tables")
+            return Problem(
+                f"{listed.name} is in skip_tables: nothing of it is delivered",
+                "take it out of skip_tables",
+                code="table-left-out",
+            )
         if any(fold(name) == folded for name in self._options.history_tables):
             return Problem(
                 f"{listed.name} is in history_tables: its history is delivered row by row, which a backfill does not "
                 "read",
                 "take it out of history_tables to deliver its current rows",
+                code="table-left-out",
             )
         return Problem()
 
@@ -375,7 +381,7 @@ class MySqlTables:
             return _gone(listed.name)
         if number in _DENIED:
             problem = no_privilege(listed.database, listed.table, server.account)
-            return UnreadableTable(problem.text, hint=problem.hint)
+            return UnreadableTable(problem.text, hint=problem.hint, code=problem.code)
         return None
 
     # --- the server ----------------------------------------------------------------------------------------------
@@ -464,7 +470,7 @@ class MySqlTables:
         except UsageError:
             problem = no_privilege(database, table, server.account)
             text = f"{problem.text}, or see whether it is there"
-            return [ScannedTable(name, refused=Problem(text, problem.hint))]
+            return [ScannedTable(name, refused=Problem(text, problem.hint, code=problem.code))]
         except SourceUnavailable:
             raise
         except WormholeError:
@@ -513,4 +519,5 @@ def _gone(table: str) -> UnreadableTable:
     return UnreadableTable(
         f"there is no table {table} any more: it was dropped or renamed",
         hint="nothing, or start a backfill of the name that it has now",
+        code="table-unknown",
     )

@@ -89,7 +89,7 @@ def dump_error(code: int, message: str) -> WormholeError:
     """The error to raise for error ``code`` that the server gave with ``message``, of which the beginning is shown."""
     message = message[:LONGEST_TEXT]
     if code == _THROWN_OUT:
-        return SourceUnavailable(f"{_SAME_ID}: {message}", hint=_RANGES)
+        return SourceUnavailable(f"{_SAME_ID}: {message}", hint=_RANGES, code="log-shared")
     for pattern, kind, what, hint in _READING if code == _FATAL_READING else ():
         if re.search(pattern, message, re.IGNORECASE):
             error = kind(f"{what}: {message}", hint=hint)

@@ -71,7 +71,9 @@ class BinlogFolder:
         found: list[FolderFile] = []
         why = ""
         if not folder.is_dir():
-            self._tell(Problem(f"binlog_folder {folder} is no folder that can be read", hint=_MAKE))
+            self._tell(
+                Problem(f"binlog_folder {folder} is no folder that can be read", hint=_MAKE, code="log-kept-short")
+            )
             return ()
         number = view.own_first - 1
         while not why and number > 0 and len(found) < _KEPT:
@@ -86,7 +88,7 @@ class BinlogFolder:
                 assert isinstance(file, FolderFile)
                 found.append(file)
             number -= 1
-        self._tell(Problem(why, hint=_BEHIND) if why else NO_PROBLEM)
+        self._tell(Problem(why, hint=_BEHIND, code="log-kept-short") if why else NO_PROBLEM)
         found.reverse()
         return tuple(found)
 

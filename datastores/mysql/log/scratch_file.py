@@ -38,7 +38,9 @@ class ScratchFile:
                     rest = rest[written:]
                     at += written
         except OSError as error:
-            raise SourceUnavailable(f"{what} in {self._folder}: {error.strerror}", hint="make space there") from error
+            raise SourceUnavailable(
+                f"{what} in {self._folder}: {error.strerror}", hint="make space there", code="file-unwritable"
+            ) from error
         self.end = at
 
     def read(self, size: int, at: int) -> bytes:

@@ -202,6 +202,7 @@ class Statements:
             "(`database.*` for all of one) in skip_tables of the log and restart the publisher",
             tables=tuple(f"{database}.{table}" for database, table in tables),
             update_id=update_id,
+            code="statement-unreadable",
         )
         return {shard for name in tables for shard in self._tables.shards_of(*name)}, error
 

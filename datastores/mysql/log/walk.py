@@ -460,6 +460,7 @@ class LogWalk:
             raise DecodeError(
                 f"{events.name_of(kind)} is not known",
                 hint="a newer server than this release knows: look for a newer one",
+                code="release-too-old",
             )
         return Step.PROGRESS
 

@@ -112,4 +112,5 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         raise SourceUnavailable(
             f"{why}: the connection is closed",
             hint="it is tried again; check that the address is the database's and not another service's",
+            code="peer-not-database",
         )

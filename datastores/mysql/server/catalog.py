@@ -65,6 +65,7 @@ class Catalog:
             f"the names of {self._forgotten} dropped tables were forgotten, because {self._path} holds at most "
             f"{self._most} of them: a flow that is still before their DROP DATABASE gets no TRUNCATE of them",
             "let lagging flows catch up; the publisher's next start clears this",
+            code="log-kept-short",
         )
 
     def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool) -> None:
@@ -102,7 +103,9 @@ class Catalog:
             except OSError as error:
                 self._whole = False
                 raise SourceUnavailable(
-                    f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
+                    f"{self._path} cannot be written: {error.strerror}",
+                    hint="make space in the publisher's state_dir",
+                    code="file-unwritable",
                 ) from error
             self._whole = True
             self._unsaved.clear()

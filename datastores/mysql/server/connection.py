@@ -203,7 +203,9 @@ def translating(about: Address | str, connection: Connection[Any] | None = None)
         if connection is not None:
             cast(Any, connection)._force_close()
         raise SourceUnavailable(
-            f"{about}: the answer is not MySQL's protocol ({type(error).__name__})", hint=_NONSENSE
+            f"{about}: the answer is not MySQL's protocol ({type(error).__name__})",
+            hint=_NONSENSE,
+            code="peer-not-database",
         ) from error
 
 
@@ -215,7 +217,9 @@ def reading_answers(about: str) -> Iterator[None]:
         yield
     except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:
         raise SourceUnavailable(
-            f"{about}: the server's answer is not valid ({type(error).__name__}: {error!s:.200})", hint=_NONSENSE
+            f"{about}: the server's answer is not valid ({type(error).__name__}: {error!s:.200})",
+            hint=_NONSENSE,
+            code="peer-not-database",
         ) from error
 
 
@@ -241,6 +245,7 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
             return UsageError(
                 f"{about}: {what.format(text=text, source=source)}",
                 hint=hint.format(quoted_user=literal(user), quoted_host=host),
+                code="login-refused",
             )
     if number in _PASSING or 2000 <= number < 3000 or not number:
         kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable
@@ -263,9 +268,14 @@ def _of_socket(error: OSError, about: Address | str) -> WormholeError:
         return UsageError(
             f"{about}: the server's certificate is not accepted: {error.verify_message}",
             hint="name its authority with ca=/path.pem; tls=verify-ca does without the host's name",
+            code="certificate-refused",
         )
     if isinstance(error, ssl.SSLError):
-        return SourceUnavailable(f"{about}: TLS failed: {error.reason or error}", hint="look at the server's error log")
+        return SourceUnavailable(
+            f"{about}: TLS failed: {error.reason or error}",
+            hint="look at the server's error log",
+            code="certificate-refused",
+        )
     if isinstance(error, socket.gaierror):
         return SourceUnavailable(f"{about}: the host's name is not known: {error.strerror}", hint="check the name")
     if isinstance(error, TimeoutError):

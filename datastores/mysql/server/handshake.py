@@ -122,6 +122,7 @@ def _context(address: Address) -> ssl.SSLContext | None:
         raise UsageError(
             f"{address}: the TLS files cannot be used ({files}): {error.strerror or error}",
             hint="they are PEM files that this user can read",
+            code="certificate-refused",
         ) from None
     # The certificates that servers make for themselves are not strict ones, which Python 3.13 asks for.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -144,4 +145,5 @@ def _key_file(address: Address) -> RSAPublicKey | None:
             f"{address}: the server's public key {address.server_public_key} cannot be used: {error}",
             hint="copy public_key.pem from the server's data folder, or the value of SHOW STATUS LIKE "
             "'Caching_sha2_password_rsa_public_key'",
+            code="certificate-refused",
         ) from None

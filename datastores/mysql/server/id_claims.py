@@ -81,7 +81,11 @@ class IdClaims:
             else:
                 self._rivals.pop(number, None)
         rivals = "; ".join(f"{number}: {holder}" for number, holder in sorted(self._rivals.items()))
-        return Problem(f"another reader uses replication ids of this log ({rivals})", _NEXT) if rivals else NO_PROBLEM
+        return (
+            Problem(f"another reader uses replication ids of this log ({rivals})", _NEXT, code="log-shared")
+            if rivals
+            else NO_PROBLEM
+        )
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -116,6 +120,7 @@ class IdClaims:
             if used
             else f"the server has not noticed yet that former readers with the ids {self._ids} are gone",
             hint=f"it is tried again; {_NEXT}" if used else "it is tried again",
+            code="log-shared",
         )
 
     def _claim(self, connection: Connection[Any], number: int) -> tuple[bool, bool]:

@@ -121,6 +121,7 @@ class Login:
             raise UsageError(
                 f"{self._address}: the account has a second factor, which a publisher cannot give",
                 hint="give the publisher an account with a password alone",
+                code="login-refused",
             )
         raise ValueError("this packet has no place in a login")
 
@@ -144,6 +145,7 @@ class Login:
         raise UsageError(
             f"{self._address}: the account's authentication plugin is not supported: {self.plugin[:64]}",
             hint=f"ALTER USER ... IDENTIFIED WITH {_CACHING} (MariaDB: {_NATIVE}) BY ...",
+            code="login-refused",
         )
 
     def _more(self, data: bytes) -> bytes | None:
@@ -161,6 +163,7 @@ class Login:
             raise UsageError(
                 f"{self._address}: the account's login asks other questions than the password ({_DIALOG})",
                 hint="give the publisher an account with a password alone",
+                code="login-refused",
             )
         return self._as_it_is()
 
@@ -179,6 +182,7 @@ class Login:
             raise UsageError(
                 f"{self._address}: the account's authentication needs a package: {error}",
                 hint=f"install it, or let the account use {_NATIVE}",
+                code="extra-missing",
             ) from None
         return signature
 
@@ -202,6 +206,7 @@ class Login:
                 f"{self._address}: the server asks for the password in clear text over a connection without TLS "
                 f"({self.plugin}); the password was not sent",
                 hint=f"let the server offer TLS, or give the account {_CACHING}",
+                code="login-refused",
             )
         self.gave_password = bool(self._password)
         return self._password + b"\0"
@@ -219,6 +224,7 @@ class Login:
                 f"{self._address}: the server asks for the password itself ({self.plugin}), and nothing shows that it "
                 f"is the database: {doubt}; the password was not sent",
                 hint=next_step(self._address),
+                code="login-refused",
             )
 
 

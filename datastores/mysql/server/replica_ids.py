@@ -58,6 +58,7 @@ class ServerIds:
         raise SourceUnavailable(
             f"all replication ids {self._range} are in use by readers of this publisher",
             hint="give the log a wider range with server_ids, or lower caravans.max",
+            code="log-shared",
         )
 
     def give_back(self, server_id: int) -> None:

@@ -83,7 +83,9 @@ def plan_publication(
     """
     for pattern in patterns:
         if not any(_matches(one, [pattern]) for one in known):
-            raise UsageError(f"no table of the database is called {pattern}", hint="give it as schema.table")
+            raise UsageError(
+                f"no table of the database is called {pattern}", hint="give it as schema.table", code="table-unknown"
+            )
     missing = [one for one in known if not one.published]
     meant = [one for one in missing if _matches(one, patterns or ["*"])]
     wanted = [one for one in meant if not one.obstacle]
@@ -135,6 +137,7 @@ def find_names(connection: Connection, address: Address) -> Address:
             raise UsageError(
                 f"{address}: several logs have slots in this database: {', '.join(known)}",
                 hint=f"name one: --log NAME, or behind the URL ?slot={known[0]}&publication=NAME",
+                code="wrong-request",
             )
         name = known[0] if known else name
     if not address.names_publication:

@@ -84,6 +84,7 @@ def without_name(name: str) -> Definition:
         refused=Problem(
             f"{name}: its name has bytes that are no text in the database's encoding, shown as %81",
             "rename it, or copy its rows some other way",
+            code="table-unreadable",
         ),
     )
 
@@ -145,26 +146,31 @@ def _not_published(row: Mapping[str, Any], wanted: Wanted) -> Problem:
         return Problem(
             f"{name} is {_WORDS.get(row['kind'], 'no table')}, of which the log has nothing",
             "name the tables that its rows come from",
+            code="table-left-out",
         )
     if row["persistence"] != _PERMANENT:
         return Problem(
             f"{name} is unlogged or temporary: the log has nothing of it",
             f"ALTER TABLE {sql_name(row['schema'], row['table'])} SET LOGGED;",
+            code="table-left-out",
         )
     if row["root"]:
         return Problem(
             f"{name} is a partition, whose rows are delivered as those of {row['root']} (publish_via_partition_root)",
             f"name {row['root']}",
+            code="table-left-out",
         )
     if row["kind"] == _PARTITIONED and row["published"] and not row["via_root"]:
         return Problem(
             f"{name} is partitioned, and its rows are delivered as those of its partitions",
             f"name the partitions, or: ALTER PUBLICATION {publication} SET (publish_via_partition_root = true);",
+            code="table-left-out",
         )
     if not row["published"]:
         return Problem(
             f"{name} is not in the publication {wanted.publication}: the log has none of its changes",
             f"ALTER PUBLICATION {publication} ADD TABLE {sql_name(row['schema'], row['table'])};",
+            code="table-left-out",
         )
     return NO_PROBLEM
 
@@ -175,9 +181,12 @@ def _left_out(schema: str, table: str, wanted: Wanted) -> Problem:
         return Problem(
             f"{name}: the schema or the table has a dot in its name, and another table may have this name",
             "rename it, or copy its rows some other way",
+            code="table-unreadable",
         )
     if skips(wanted.skip_tables, schema, table):
-        return Problem(f"{name} is in skip_tables: nothing of it is delivered", "take it out of skip_tables")
+        return Problem(
+            f"{name} is in skip_tables: nothing of it is delivered", "take it out of skip_tables", code="table-left-out"
+        )
     return NO_PROBLEM
 
 
@@ -188,11 +197,16 @@ def _not_allowed(row: Mapping[str, Any], wanted: Wanted) -> Problem:
         *([] if row["select"] else [f"GRANT SELECT ON {sql_name(row['schema'], row['table'])} TO {account};"]),
     ]
     if grants:
-        return Problem(f"{name}: the account {wanted.account} may not read its rows", "\n".join(grants))
+        return Problem(
+            f"{name}: the account {wanted.account} may not read its rows",
+            "\n".join(grants),
+            code="account-lacks-rights",
+        )
     if row["row_security"]:
         return Problem(
             f"{name}: row-level security hides rows from the account {wanted.account}",
             f"ALTER ROLE {account} BYPASSRLS;",
+            code="account-lacks-rights",
         )
     return NO_PROBLEM
 
@@ -204,16 +218,20 @@ def _no_key(row: Mapping[str, Any], published: set[int]) -> Problem:
         return Problem(
             f"{name}: the index of its REPLICA IDENTITY is gone, so that the log has no key of its rows",
             f"{alter} REPLICA IDENTITY DEFAULT; for the primary key, or USING INDEX with another one",
+            code="key-missing",
         )
     if not key:
         return Problem(
             f"{name} has no primary key that is checked at once: its rows cannot be read in chunks",
             f"{alter} ADD PRIMARY KEY (...); or, with a unique index of columns that are NOT NULL: {alter} REPLICA "
             "IDENTITY USING INDEX ...;",
+            code="key-missing",
         )
     if not published.issuperset(part["number"] for part in key):
         return Problem(
-            f"{name}: the publication leaves out a column of its key", "add the key to the publication's columns"
+            f"{name}: the publication leaves out a column of its key",
+            "add the key to the publication's columns",
+            code="key-missing",
         )
     return NO_PROBLEM
 

@@ -77,6 +77,7 @@ def unasked_rows(table: str) -> SourceUnavailable:
     return SourceUnavailable(
         f"{table}: the server sends more rows than it was asked for",
         hint="check that the address leads to a PostgreSQL server, with nothing in between; it is tried again",
+        code="peer-not-database",
     )
 
 

@@ -332,7 +332,7 @@ class PostgresTables:
         found = _defined(text, session.wanted)
         if found.refused:
             self._known.pop(table, None)
-            raise UnreadableTable(found.refused.text, hint=found.refused.hint)
+            raise UnreadableTable(found.refused.text, hint=found.refused.hint, code=found.refused.code)
         self._known[table] = text, found
         return found
 
@@ -360,6 +360,7 @@ class PostgresTables:
                 raise UnreadableTable(
                     f"{table}: {error.message}",
                     hint=f"GRANT SELECT ON {sql_name(schema, name)} TO {quote_identifier(session.wanted.account)};",
+                    code="account-lacks-rights",
                 ) from None
             if state.startswith(_NO_VALUE):
                 raise UnreadableTable(
@@ -406,6 +407,7 @@ class PostgresTables:
                 raise SourceUnavailable(
                     f"{self._address} is a standby, whose snapshots do not say what they show",
                     hint="name the primary in the log's source; it is tried again",
+                    code="copy-not-ready",
                 )
             with understood(self._address):
                 ((system, timeline, block, segment, account),) = connection.query(_SERVER)
@@ -476,4 +478,5 @@ def _gone(table: str) -> UnreadableTable:
     return UnreadableTable(
         f"there is no table {table} any more: it was dropped or renamed",
         hint="nothing, or start a backfill of the name that it has now",
+        code="table-unknown",
     )

@@ -218,6 +218,7 @@ class Opening:
                 position=str(marker.order),
                 hint="replay from an archive, or `wormholectl flows accept-loss APP/SHARD` goes on where the slot is; "
                 "see that nobody else advances it",
+                code="marker-purged",
             )
         return slot
 

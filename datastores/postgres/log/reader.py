@@ -207,6 +207,7 @@ class WalReader:
                     raise DecodeError(
                         f"the server sends a transaction that ends at {format_lsn(encoder.place)} again and again",
                         hint="check that the address leads to a PostgreSQL server, with nothing in between",
+                        code="peer-not-database",
                     )
             else:
                 self._next += 1

@@ -87,11 +87,14 @@ class SlotMover:
         try:
             problem = self._move(wanted, state)
         except WormholeError as error:
-            problem = Problem(f"the replication slots cannot be moved on: {error.message}", error.hint or "")
+            problem = Problem(
+                f"the replication slots cannot be moved on: {error.message}", error.hint or "", code=error.code
+            )
         except ValueError as error:
             problem = Problem(
                 f"the replication slots cannot be moved on: the answers are not those of a PostgreSQL server ({error})",
                 "check that the address leads to one, with nothing in between",
+                code="peer-not-database",
             )
         if problem and problem != self.problem:
             _log.warning("%s", problem)
@@ -141,6 +144,7 @@ class SlotMover:
                     f"the replication slot {name} cannot be moved on, for another program reads it",
                     "find out which, and end it: SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "  # noqa: S608
                     f"WHERE slot_name = '{name}'",
+                    code="slot-taken",
                 )
         return problem
 
@@ -174,4 +178,5 @@ class SlotMover:
             f"another publisher moves the replication slots {self._name}_*{f' ({whose})' if whose else ''}: the "
             "server's log is kept by its datamarkers, not by those of this one",
             "stop one of the two, or give one a publication and slots of its own (?slot=NAME behind the URL)",
+            code="log-shared",
         )

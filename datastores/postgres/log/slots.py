@@ -136,12 +136,14 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
             raise SourceUnavailable(
                 f"the server has no replication slot {wanted}, which keeps its log for the publisher",
                 hint="\n".join((f"make it, in the database {database}:", *missing)),
+                code="objects-missing",
             )
         check_owner(slot, database)
         if slot.lost:
             raise SourceUnavailable(
                 f"the replication slot {wanted} has lost its log: {_WHY_LOST.get(slot.invalid, _WHY_LOST[''])}",
                 hint=_how_to_repair(state, name),
+                code="slot-lost",
             )
         found.append(slot)
     return found[0], found[1]
@@ -156,6 +158,7 @@ def check_owner(slot: Slot, database: str) -> None:
             f"the replication slot {slot.name} is of the plugin {slot.plugin or 'none'} and the database "
             f"{slot.database or 'none'}, not of {PLUGIN} and {database}",
             hint="give the log another name, or name its slots behind the URL: ?slot=NAME",
+            code="objects-missing",
         )
 
 
@@ -225,6 +228,7 @@ def copy(walsender: Connection, slot: Slot, name: str) -> None:
             f"{error.message}: each reader of the log needs one for itself",
             hint="raise max_replication_slots (10 is the default), which takes a restart of the server, or lower "
             "caravans.max of the dataset",
+            code="limit-too-low",
         ) from None
 
 
@@ -268,6 +272,7 @@ def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
         f"synchronized_standby_slots names {', '.join(names)}, which {what}: the replication slots wait for that",
         "start the standby. After a failover, or where the standby is gone, name the slots of those that there are:\n"
         "ALTER SYSTEM SET synchronized_standby_slots = '';\nSELECT pg_reload_conf();",
+        code="copy-not-ready",
     )
 
 

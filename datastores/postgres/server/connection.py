@@ -414,6 +414,7 @@ def _proof(address: Address, asked: Asked | None) -> dict[str, str]:
             f"{address}: libpq {pq.version() // 10000} cannot prove the password to a server that nothing vouches for",
             hint="install psycopg[binary] 3.3 or later, which brings libpq 18; or write "
             "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL",
+            code="login-refused",
         )
     keys = derive(address.password, asked.challenge)
     return {"scram_client_key": keys.client, "scram_server_key": keys.server}
@@ -449,6 +450,7 @@ def _no_server(address: Address, what: str) -> SourceUnavailable:
     return SourceUnavailable(
         f"{address}: the answers are not those of a PostgreSQL server ({what})",
         hint="check that the address leads to one, with nothing in between; it is tried again",
+        code="peer-not-database",
     )
 
 

@@ -79,6 +79,7 @@ def withheld(address: Address, how: str) -> UsageError:
         f"{quote_identifier(address.user)} PASSWORD '...', and scram-sha-256 in pg_hba.conf); or write "
         "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL; or, if everybody who can answer there may "
         f"have the password, ?unverified_server={EXPOSED}",
+        code="login-refused",
     )
 
 

@@ -24,13 +24,16 @@ def refused_login(
     message = f"{address}: {words}"
     quoted = quote_identifier(address.user)
     if hint := _repair(address, quoted, words) or _repair_of_way(address, words):
-        return SourceUnavailable(message, hint=hint)
+        return SourceUnavailable(message, hint=hint, code="login-refused")
     if _NO_DATABASE.search(words):
-        return UsageError(message, hint="correct the database's name, behind the last / of the URL")
+        return UsageError(
+            message, hint="correct the database's name, behind the last / of the URL", code="login-refused"
+        )
     if needs_password:
         return UsageError(
             f"{message}: {address.password_from}",
             hint="name a password file: --password-file, or password_file in the configuration",
+            code="login-refused",
         )
     if used_password:
         hint = "correct the account, its password or its rights"
@@ -39,7 +42,7 @@ def refused_login(
                 f"correct the password, or make the account, as a superuser:\n"
                 f"CREATE ROLE {quoted} LOGIN REPLICATION PASSWORD '...';\nGRANT pg_read_all_data TO {quoted};"
             )
-        return UsageError(f"{message}: {address.password_from}", hint=hint)
+        return UsageError(f"{message}: {address.password_from}", hint=hint, code="login-refused")
     return SourceUnavailable(
         message,
         hint="check that the server runs, takes connections at this address (listen_addresses) and lets the account in "

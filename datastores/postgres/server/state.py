@@ -146,6 +146,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         raise SourceUnavailable(
             "the server is a standby, whose log is not read",
             hint="name the primary in the log's source; it is tried again",
+            code="copy-not-ready",
         )
     (row,) = connection.query(
         f"SELECT {_IDENTITY}, pg_backend_pid(), pg_current_wal_insert_lsn(), "  # noqa: S608

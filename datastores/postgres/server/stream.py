@@ -146,6 +146,7 @@ class Stream:
                             f"the server sends {size} bytes that begin with {message[:1]!r}, which is no part of a log",
                             hint="check that the address leads to a PostgreSQL server, with nothing in between; when "
                             "the server was upgraded, upgrade the publisher too",
+                            code="peer-not-database",
                         )
                     if room <= 0:
                         break

@@ -72,6 +72,7 @@ class LiveFamilies:
             raise SourceUnavailable(
                 f"the column families of {self._path} cannot be read from its MANIFEST: {error}",
                 hint="let the publisher's user read the database's files; it is tried again",
+                code="table-unreadable",
             ) from error
         return {
             name: Family(number, name, self._comparators.get(number, BYTEWISE), name in self._dropped)
@@ -131,12 +132,17 @@ def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str,
         recycled = Problem(
             "recycle_log_file_num is set, and a second instance of the database hangs at a WAL that is written over",
             "open the database with recycle_log_file_num=0",
+            code="table-unreadable",
         )
         return dict.fromkeys(families, recycled)
     default = families.get(_DEFAULT)
     if default is not None and (problem := _refusal(default, options)):
         # No instance opens without it.
-        others = Problem(f"no family can be read without {_DEFAULT}, and of that {problem.text}", problem.hint)
+        others = Problem(
+            f"no family can be read without {_DEFAULT}, and of that {problem.text}",
+            problem.hint,
+            code="table-unreadable",
+        )
         return {name: problem if name == _DEFAULT else others for name in families}
     return {name: problem for name, family in families.items() if (problem := _refusal(family, options))}
 
@@ -144,17 +150,28 @@ def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str,
 def _refusal(family: Family, options: DatabaseOptions) -> Problem:
     next_step = "write its rows once again from the program that owns the database, so that the log has them"
     if family.comparator not in {BYTEWISE, REVERSED}:
-        return Problem(f"its keys are ordered by {family.comparator}, which only their own program has", next_step)
+        return Problem(
+            f"its keys are ordered by {family.comparator}, which only their own program has",
+            next_step,
+            code="table-unreadable",
+        )
     if family.again:
         return Problem(
             "it was dropped and made again since its program opened the database, and RocksDB lets no second instance "
             "read it until then",
             "restart the program that owns the database",
+            code="table-unreadable",
         )
     settings = options.families.get(family.name, {})
     operator = settings.get("merge_operator", "")
     if operator.strip("{}").split(";")[0].removeprefix("id=").partition(":")[0] not in _OPERATORS:
-        return Problem(f"its values are merged by {operator}, which only their own program has", next_step)
+        return Problem(
+            f"its values are merged by {operator}, which only their own program has", next_step, code="table-unreadable"
+        )
     if settings.get("enable_blob_files") == "true":
-        return Problem("its values are in blob files, which RocksDB lets no second instance read", next_step)
+        return Problem(
+            "its values are in blob files, which RocksDB lets no second instance read",
+            next_step,
+            code="table-unreadable",
+        )
     return NO_PROBLEM

@@ -302,9 +302,13 @@ class _Secondary:
         """Catch up with the owner; the instance then has the family. Raises :class:`UnreadableTable`."""
         refused = self._catch_up(at_least)
         if problem := refused.get(table):
-            raise UnreadableTable(f"column family {table} cannot be read: {problem.text}", hint=problem.hint)
+            raise UnreadableTable(
+                f"column family {table} cannot be read: {problem.text}", hint=problem.hint, code=problem.code
+            )
         if table not in self._families:
-            raise UnreadableTable(f"there is no column family {table}", hint="nothing, if it was dropped on purpose")
+            raise UnreadableTable(
+                f"there is no column family {table}", hint="nothing, if it was dropped on purpose", code="table-unknown"
+            )
 
     def _catch_up(self, at_least: int) -> dict[str, Problem]:
         """Show what the owner wrote, up to sequence number ``at_least`` or later; returns which families are refused.

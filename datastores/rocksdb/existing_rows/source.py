@@ -71,7 +71,7 @@ class RocksTables:
         """See the port. Estimates count a key once for each time it was written since the last compaction."""
         answer, _ = self._ask({"do": "tables"})
         return [
-            ScannedTable(name, rows, Problem(text, hint), fingerprint, portable)
+            ScannedTable(name, rows, Problem(text, hint, code="table-unreadable"), fingerprint, portable)
             for name, rows, text, hint, fingerprint, portable in answer["tables"]
             if wanted(name)
         ]

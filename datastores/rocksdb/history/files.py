@@ -49,28 +49,38 @@ def check_database(path: Path) -> None:
     try:
         names = os.listdir(path)
     except NotADirectoryError:
-        raise UsageError(f"{path} is a file, not a RocksDB database", hint="name the database's directory") from None
+        raise UsageError(
+            f"{path} is a file, not a RocksDB database", hint="name the database's directory", code="peer-not-database"
+        ) from None
     except FileNotFoundError:
         raise SourceUnavailable(
             f"there is no directory {path}", hint="check the path, or create the database first"
         ) from None
     except PermissionError as error:
         raise SourceUnavailable(
-            f"{path} cannot be listed: {error.strerror}", hint="let the publisher's user read the database's directory"
+            f"{path} cannot be listed: {error.strerror}",
+            hint="let the publisher's user read the database's directory",
+            code="account-lacks-rights",
         ) from error
     if "CURRENT" not in names:
         if not names:
             raise SourceUnavailable(f"{path} is empty: no database yet", hint="open the database once to create it")
         raise UsageError(
-            f"{path} is no RocksDB database: it has no CURRENT file", hint="name the directory that holds CURRENT"
+            f"{path} is no RocksDB database: it has no CURRENT file",
+            hint="name the directory that holds CURRENT",
+            code="peer-not-database",
         )
     if "IDENTITY" not in names and not any(_OPTIONS.fullmatch(name) for name in names):
         raise UsageError(
-            f"{path} looks like LevelDB: it has neither IDENTITY nor OPTIONS files", hint="only RocksDB can be tailed"
+            f"{path} looks like LevelDB: it has neither IDENTITY nor OPTIONS files",
+            hint="only RocksDB can be tailed",
+            code="peer-not-database",
         )
     if not os.access(path / "CURRENT", os.R_OK):
         raise SourceUnavailable(
-            f"{path / 'CURRENT'} cannot be read", hint="let the publisher's user read the database's files"
+            f"{path / 'CURRENT'} cannot be read",
+            hint="let the publisher's user read the database's files",
+            code="account-lacks-rights",
         )
 
 

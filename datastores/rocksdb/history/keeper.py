@@ -73,6 +73,7 @@ _NO_INOTIFY: Final = Problem(
     "which takes more processor time",
     "raise the limits, `sysctl fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288`; it is tried "
     "again by itself",
+    code="limit-too-low",
 )
 
 
@@ -131,6 +132,7 @@ class WalKeeper:
             raise SourceUnavailable(
                 f"{self._folder} cannot be used for WAL files: {error.strerror}",
                 hint="name a state directory that the publisher's user can write, best on the database's file system",
+                code="file-unwritable",
             ) from error
         try:
             self._read_settings()
@@ -229,7 +231,7 @@ class WalKeeper:
             texts = [self._problem]
             if self._history is not None:
                 texts += [*self._history.files.problems(), self._history.catalogue.problem]
-            found = [Problem(text) for text in texts if text]
+            found = [Problem(text, code="file-unwritable") for text in texts if text]
             if self._other:
                 found.append(
                     Problem(
@@ -237,6 +239,7 @@ class WalKeeper:
                         "subscribers of both receive every update twice",
                         "stop the one that is not needed; `wormholectl down` does in its folder what "
                         "`wormholectl up` began there",
+                        code="log-shared",
                     )
                 )
             if not self._problem and self._lacks_inotify():
@@ -550,6 +553,7 @@ class WalKeeper:
             raise UsageError(
                 f"{self._folder} is in use by another publisher of {self._path}",
                 hint="stop the other one, or give this one a state directory of its own",
+                code="already-running",
             ) from None
 
     def _give_up(self) -> None:

@@ -352,6 +352,7 @@ class WalFile:
             raise DecodeError(
                 f"{self.path.name}, offset {at}: the record's kind {kind} is not known, and it may hold changes",
                 hint="it is of a newer RocksDB than this release reads: install a release of Wormhole that knows it",
+                code="release-too-old",
             )
 
     def is_foreign(self) -> bool:
