@@ -70,7 +70,7 @@ def peak_mib(status: str) -> float:
 
 
 def jvm_peak_mib(spark: SparkSession) -> float:
-    """Of the driver's JVM."""
+    """The peak memory of the driver's JVM."""
     jvm: Any = spark.sparkContext._jvm
     return peak_mib(Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/status").read_text())
 

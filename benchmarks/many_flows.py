@@ -38,7 +38,7 @@ class Starts:
     """Seconds from a process's start until the subscriber was told of every flow."""
 
     publisher: float
-    """Of a publisher that never ran: it registers the flows."""
+    """The start of a publisher that never ran: it registers the flows."""
     subscriber: float
     """The publisher runs, and no subscriber did."""
     publisher_again: float

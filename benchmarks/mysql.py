@@ -72,8 +72,8 @@ CASES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of the publisher: seconds from its start to the last callback, and from the first callback on; CPU seconds, peak
-    memory (MiB).
+    """What the publisher took: seconds from its start to the last callback, and from the first callback on; CPU
+    seconds, peak memory (MiB).
     """
 
     seconds: float
@@ -102,7 +102,7 @@ CREATE TABLE bench.rows_ (
 id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, user INT NOT NULL, amount DECIMAL(12,2) NOT NULL,
 state TINYINT NOT NULL, changed DATETIME(3) NOT NULL, note VARCHAR(40) NOT NULL,
 body VARCHAR(4000) CHARACTER SET utf8mb4 NOT NULL)"""
-_COLUMNS_BYTES: Final = 60  # of a row without its body, about
+_COLUMNS_BYTES: Final = 60  # a row takes about this without its body
 FILL: Final = """\
 CREATE PROCEDURE bench.fill(transactions INT, per_transaction INT, size INT)
 BEGIN
@@ -117,7 +117,7 @@ END"""
 
 
 def body_bytes(size: int) -> int:
-    """Of the column that makes a row about ``size`` bytes long."""
+    """The size of the column ``body`` that makes a row about ``size`` bytes long."""
     return max(1, size - _COLUMNS_BYTES)
 
 

@@ -73,14 +73,14 @@ class Start:
     """Seconds from the process's start to its first update in the subscriber's callback."""
 
     first: float
-    """Of a publisher that never ran: it registers its flows and begins where the application says."""
+    """The start of a publisher that never ran: it registers its flows and begins where the application asks."""
     again: float
     """After ``kill -9``, from its datamarkers, with an update waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Of one process over a while: percent of one core, resident megabytes, and of these what no file backs."""
+    """What one process takes at rest: percent of one core, resident megabytes, and those of them that no file backs."""
 
     cpu_percent: float
     resident_mb: float

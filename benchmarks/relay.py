@@ -157,7 +157,7 @@ class _Binlog(Log):
 
 
 def _family_cpu_s(pid: int) -> float:
-    """Of a server and the processes that it started."""
+    """Processor seconds of a server and the processes that it started."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     found = cpu_s(pid)
     for child in children:

@@ -58,7 +58,7 @@ class Plan:
     runs: int = 3
 
     def archive(self, shards: int, folder: Path) -> MadeArchive:
-        """Of so many shards, in a folder of its own in ``folder``; its numbers are rounded to what can be made."""
+        """Make an archive of so many shards in ``folder``; its numbers are rounded to what can be made."""
         whole = 10 * shards
         count = max(whole, round(self.updates / whole) * whole)
         keys = min(count, max(shards, round(count * self.keys / shards) * shards))

@@ -21,7 +21,7 @@ __all__ = ["Cluster", "cluster", "surroundings"]
 
 _START_S = 60.0
 _DAEMONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they do little
-_MEMORY_GIB = 1  # of a core: what an executor asks for when nothing else is said
+_MEMORY_GIB = 1  # memory of one core: an executor asks for it by default
 
 
 class Cluster:

@@ -48,7 +48,7 @@ BUILDS: Final[dict[str, Commands]] = {
 
 
 def fingerprint(source: Path) -> str:
-    """Of the sources: names and contents."""
+    """A fingerprint of the sources' names and contents."""
     digest = hashlib.sha256()
     for file in sorted(path for path in source.rglob("*") if path.is_file()):
         content = file.read_bytes()

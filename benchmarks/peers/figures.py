@@ -13,8 +13,9 @@ __all__ = ["Figures", "figures", "microseconds_a_row", "ratio", "spread"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of each round: rows a second from the first row to the last, and microseconds of processor time a row;
-    MiB of memory."""
+    """The figures of each round: rows a second from the first row to the last, microseconds of processor time a row,
+    and MiB of memory.
+    """
 
     rows_per_s: tuple[float, ...]
     us_a_row: tuple[float, ...]
@@ -22,12 +23,12 @@ class Figures:
 
 
 def microseconds_a_row(small: Run, large: Run) -> float:
-    """Of the rows that ``large`` read and ``small`` did not: what starts, compiles and ends in both is left out."""
+    """Microseconds for each row that ``large`` read beyond ``small``: what both do once is not counted."""
     return (large.cpu_s - small.cpu_s) / (large.rows - small.rows) * 1e6
 
 
 def figures(rounds: Sequence[tuple[Run, Run]]) -> Figures:
-    """Of pairs of runs over N and 2N rows; the rate is that of the large one."""
+    """The figures of pairs of runs over N and 2N rows; the rate is that of the large run."""
     return Figures(
         tuple(large.rows / large.seconds for _, large in rounds),
         tuple(microseconds_a_row(small, large) for small, large in rounds),
@@ -36,7 +37,7 @@ def figures(rounds: Sequence[tuple[Run, Run]]) -> Figures:
 
 
 def ratio(ours: Figures, theirs: Figures) -> tuple[float, ...]:
-    """Of the rates of the same round."""
+    """The ratio of both rates in each round."""
     return tuple(one / other for one, other in zip(ours.rows_per_s, theirs.rows_per_s, strict=False))
 
 

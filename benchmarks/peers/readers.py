@@ -17,7 +17,7 @@ OURS: Final = "ours, second process, values read (on_updates)"
 TRANSPORT: Final = "ours, transport alone (a count)"
 RAW: Final = "raw copy in large pieces (the floor)"
 _OF_JVM: Final = 2
-"""Of the rows that others read: so many that its compiler has been done for most of them."""
+"""A JVM reads this many times the rows of the others, so that most are read after its compiler is done."""
 
 GO_JSON: Final = "go-mysql + JSON over TCP to a second process"
 DEBEZIUM_JSON: Final = "Debezium 3.5 embedded + JSON to a second process"

@@ -43,7 +43,7 @@ def windows(flows: Flows) -> Iterator[bytes]:
 
 
 def unfinished(flows: Flows) -> Iterator[bytes]:
-    """Of each flow as much as one update may have, and never its end."""
+    """Parts of each flow's update, as many as one update may have, and never its end."""
     told, _ = letter(5)
     for _ in range(38):
         for assign in flows.values():

@@ -551,8 +551,9 @@ async def test_answers_that_nobody_reads_have_a_bound(world: World, monkeypatch:
 async def test_a_round_of_a_stream_holds_little_however_many_flows_it_has(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each flow a quarter of a MiB is taken in one round: with a thousand flows that was a quarter of a GiB per
-    stream."""
+    """The publisher took a quarter of a MiB of each flow in one round. With a thousand flows that was a quarter of a
+    GiB per stream.
+    """
     rounds: list[int] = []
 
     class Noted(Messages):

@@ -85,7 +85,7 @@ def test_what_it_says_to_a_person(doctor: Doctor, database_server: DatabaseServe
     assert output.splitlines()[0] == doctor.url
     assert f"  account: {database_server.user}@127.0.0.1" in output
     assert "0 problems" in output
-    # Of a young server only that: the time at which its file was begun was read.
+    # A young server shows only that the time at which its file was begun was read.
     assert re.search(r"log grows: (not measured: its binlog files are younger|.* sizes and times of \d)", output)
 
 

@@ -71,7 +71,7 @@ def test_a_server(database: DatabaseServer, reader: Reader) -> None:
     assert f"2 tables in {DATABASE}: {DATABASE}.log, {DATABASE}.us'ers" in out
     assert f"""TABLE = "{DATABASE}.us'ers"\n""" in Path("test_subscriber.py").read_text()
     assert "no key" not in out
-    assert "PROBLEM" not in out.replace("PROBLEM   foreign_keys", "")  # of other tests' tables
+    assert "PROBLEM" not in out.replace("PROBLEM   foreign_keys", "")  # other tests' tables have it
     assert "First the account's password" not in out
     assert run("config", "check", "my-shop.toml")[0] == 0
     with (

@@ -30,7 +30,7 @@ def scene(database_server: DatabaseServer) -> Iterator[TableScene]:
 
 
 def amounts(chunk: Chunk) -> dict[int, int]:
-    """Of `shop.stock`, by id."""
+    """The amounts in `shop.stock`, by id."""
     return amounts_of(chunk.rows)
 
 
@@ -195,7 +195,7 @@ def test_xa_commits_beside_chunks(scene: TableScene) -> None:
 def test_the_log_says_which_names_other_tables_took(
     scene: TableScene, statements: tuple[str, ...], replaced: set[str]
 ) -> None:
-    """Of their rows it has none: nobody but a new generation says which rows of the former table are gone."""
+    """The flow gets none of their rows. Only a new generation finds out which rows of the former table are gone."""
     scene.run(
         "CREATE DATABASE shop",
         "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)",

@@ -110,7 +110,7 @@ def check(scene: PostgresScene, table: str) -> None:
 
 
 def test_keys_of_one_column(scene: PostgresScene) -> None:
-    """Of each type; one database for all, since to make one takes longer than all of them."""
+    """A key of each type is read. All share one database, since to make one takes longer than all of them."""
     for at, (declared, values) in enumerate(_KEYS.items()):
         rows = ", ".join(f"({value})" for value in _literals(values))
         scene.sql(f"CREATE TABLE k{at} (k {declared} PRIMARY KEY, v int)", f"INSERT INTO k{at} (k) VALUES {rows}")

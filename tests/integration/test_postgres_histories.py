@@ -39,7 +39,7 @@ def source(primary: PostgresServer, tmp_path: Path) -> Iterator[PostgresSource]:
 
 
 class Standby:
-    """Of ``primary``, from a copy of its data with the slots, as a server keeps them that synchronizes slots."""
+    """A standby of ``primary``: a copy of its data with the slots, as on a server that synchronizes slots."""
 
     def __init__(self, primary: PostgresServer, folder: Path, *, with_slots: bool = True, **options: str) -> None:
         self._primary = primary

@@ -60,7 +60,7 @@ def _keys(read: Read, table: str) -> list[tuple[object, ...]]:
 
 
 def _problem(read: Read) -> str:
-    """Of the one table whose shard breaks; the other one's updates come."""
+    """The problem of the table whose shard breaks; the other table's updates come."""
     (error,) = read.broken
     assert error.tables == ("public.t",)
     assert "skip_tables" in (error.hint or "")

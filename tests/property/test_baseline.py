@@ -67,7 +67,7 @@ class Source:
         return {"a": self.value(), "b": self.value(), "c": self.value()}
 
     def image(self) -> dict[str, Value]:
-        """Of an update or an insert, at times without all columns."""
+        """The image of an update or an insert, at times without all columns."""
         part = self.choice.random() < 0.5
         return {
             name: UNAVAILABLE if part and self.choice.random() < 0.5 else value for name, value in self.whole().items()

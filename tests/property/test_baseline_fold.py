@@ -56,7 +56,7 @@ class Server:
         return tuple(self.choice.choice(["x", "y", "z", None]) for _ in NAMES)
 
     def logged(self, row: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """Of new values what the log has of them; and which are written."""
+        """What the log has of new values, and which values are written."""
         part = self.choice.random() < 0.5
         return tuple(UNAVAILABLE if part and self.choice.random() < 0.6 else value for value in row), row
 

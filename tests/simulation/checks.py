@@ -87,7 +87,7 @@ class Checks:
         self._forgotten: set[tuple[str, str, int]] = set()
         """Assignments of which ZooKeeper's data knows nothing since it was put back: publisher, shard and epoch."""
         self._writes: dict[str, list[tuple[int, VirtualClient]]] = {shard: [] for shard in shards}
-        """Of each datamarker: the transactions, and who asked for them."""
+        """The transactions of each datamarker, and the client that asked for each."""
         self._outdated: set[tuple[VirtualClient, str]] = set()
         """Sessions that have seen a later datamarker of a shard than there is."""
         self._learning: dict[Process | None, float] = {}

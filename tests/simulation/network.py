@@ -50,7 +50,7 @@ class Network:
         self._ends: dict[End, None] = {}
 
     def delay(self) -> float:
-        """Of one message."""
+        """The delay of one message."""
         return 0.0001 + self.world.chance.random() * self.slow_s
 
     def dial(

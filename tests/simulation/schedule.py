@@ -37,7 +37,7 @@ _FAULTS_S: Final = (2.5, 6.5)
 """Faults begin for so long."""
 _PEACE_S: Final = 60.0
 _UPDATES: Final = 24
-"""Of each shard, evenly over the time of the faults."""
+"""Updates of each shard, evenly over the time of the faults."""
 _ISOLATE: Final = 5
 """How often a follower is isolated, beside the other faults."""
 _SHARDS: Final = ("log.a", "log.b")

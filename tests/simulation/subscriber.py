@@ -229,7 +229,7 @@ class Subscriber:
             made.rawlink(self._announced)
 
     def _announced(self, result: Result) -> None:
-        if result.exception is not None:  # of an earlier session or process, perhaps: its own is made then
+        if result.exception is not None:  # an earlier session or process may still have it: its own is made after that
             self.client.exists_async(self._at).rawlink(self._seen)
 
     def _seen(self, result: Result) -> None:

@@ -47,7 +47,7 @@ _READS: Final = frozenset({"get", "exists", "children", "acls"})
 
 
 class Stat(NamedTuple):
-    """Of a node."""
+    """The status of a node."""
 
     version: int
     ephemeralOwner: int  # noqa: N815 - kazoo's name
@@ -188,7 +188,7 @@ class Server:
     def applied(self, committed: Committed, era: int = 0) -> None:
         """A follower has the transaction."""
         if era != self.ensemble.era:
-            return  # of before its data was put back
+            return  # the transaction is from before the data was restored
         if self.isolated:
             self._held.append(committed)
             return
@@ -397,14 +397,14 @@ class Ensemble:
         self._numbers = count(0x1000)
 
     def delay(self, slowness: int = 1) -> float:
-        """Of one message."""
+        """The delay of one message."""
         longest = self.slow_s
         if slowness != 1:
             longest = max(longest, min(_SLOWEST_S, longest * slowness))
         return 0.0001 + self.world.chance.random() * longest
 
     def lag(self) -> float:
-        """Of one follower behind the leader."""
+        """The time by which one follower is behind the leader."""
         return 0.0001 + self.world.chance.random() * self.lag_s
 
     # -- sessions

@@ -432,7 +432,7 @@ class VirtualClient:
 
 
 def _last(answer: Result) -> Any:
-    """Of a transaction, the answer to its last operation, or why it failed."""
+    """The answer to a transaction's last operation, or why the transaction failed."""
     if answer.exception is not None:
         return answer.exception
     return next(

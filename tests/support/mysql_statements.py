@@ -213,7 +213,7 @@ class Script:
             if "partitioned" in str(options):
                 self._partitioned.append((database, table))
             counted.append(f"SELECT {len(counted)}, GROUP_CONCAT(id) FROM {_quoted(database)}.{_quoted(table)}")
-        # Of a sequence, whose row changes, only that there is one.
+        # A sequence's row changes, so only its existence is compared.
         self._rows: dict[Table, set[str]] = {table: {"sequence"} for table in self._sequences}
         if counted:
             for number, ids in self._asked(" UNION ALL ".join(counted)):

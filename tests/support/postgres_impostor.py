@@ -76,7 +76,7 @@ def copy_data(content: bytes) -> bytes:
 
 
 def keepalive(end: int, reply: bool = False) -> bytes:
-    """Of the log."""
+    """A keepalive of the log."""
     return copy_data(b"k" + struct.pack(">QqB", end, 0, reply))
 
 

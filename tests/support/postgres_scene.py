@@ -25,7 +25,7 @@ ALL_TABLES = "FOR ALL TABLES WITH (publish_via_partition_root = true)"
 
 
 class PostgresScene(Scene):
-    """Of one database, which gets the statements, a publication and slots. ``user``: who reads the tables."""
+    """A scene of one database, which gets the statements, a publication and slots. ``user``: who reads the tables."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ _EVERY: Final = 15
 
 
 def _version() -> int:
-    """Of the server that ``WORMHOLE_POSTGRES`` names; any other has every type."""
+    """The version of the server that ``WORMHOLE_POSTGRES`` names; any other server has every type."""
     if not os.environ.get("WORMHOLE_POSTGRES"):
         return _EVERY
     server = PostgresServer()
@@ -180,7 +180,7 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {**_PLAIN, **_MADE, **_ARRAYS}
 
 NOT_IN_TABLES: Final = frozenset(
     {
-        "gtsvector",  # of indexes
+        "gtsvector",  # only indexes have it
         "pg_brin_bloom_summary",
         "pg_brin_minmax_multi_summary",
         "pg_dependencies",

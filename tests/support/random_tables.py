@@ -56,7 +56,7 @@ class RandomTables:
         return sorted(self.source.shards())
 
     def rows(self, shard: str, marker: Datamarker | None = None) -> dict[tuple[str, Key], dict[str, Value]]:
-        """Of one shard, by table and key, after ``marker``; ``None``: now."""
+        """The rows of one shard, by table and key, after ``marker``; ``None``: now."""
         return {
             (table, key): row
             for table, rows in self.tables.all_rows(marker).items()
@@ -117,7 +117,7 @@ class RandomTables:
         return self._change_of(table, keys, key, chance.choice(self._kinds))
 
     def _change_of(self, table: str, keys: set[Key], key: Key, kind: str) -> Change:
-        """Of the row ``key``, which is there."""
+        """A change of the row ``key``, which exists."""
         whole, columns = self._row(table), self._columns[table]
         part = {name: UNAVAILABLE if name in columns else value for name, value in whole.items()}
         free = {other for id_ in IDS if (other := self._key(table, id_)) not in keys}

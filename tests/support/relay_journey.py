@@ -18,7 +18,7 @@ from wormhole.ports.testing.reading import Read
 __all__ = ["Promises", "TransactionLog", "opened"]
 
 _IDENTITY = RelayIdentity("orders", "memory", "log", 1 << 20, "")
-_LARGE = (4, 10, 17)  # of the transactions
+_LARGE = (4, 10, 17)  # the numbers of the large transactions
 _COUNT = 20
 
 

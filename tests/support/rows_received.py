@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 class UnknownType:
-    """Of a value that changed, and to what the log does not hold."""
+    """Stands for a value that changed to something that the log does not have."""
 
     def __init__(self, name: str = "UNKNOWN") -> None:
         self._name = name
@@ -36,7 +36,7 @@ class UnknownType:
 
 UNKNOWN = UnknownType()
 NEVER_SENT = UnknownType("NEVER_SENT")
-"""Of a value that did not change, in a row that was not sent yet."""
+"""Stands for a value that did not change, in a row that was not sent yet."""
 
 
 @dataclass
@@ -152,7 +152,7 @@ class Copy:
             self.versions[name] = version
         self.owed.discard(name)
         if update.old_key is not None and _has_unknown(row) and update.table not in self.finished:
-            self.owed.add(name)  # of a row that was not sent yet: it has to come
+            self.owed.add(name)  # that row was not sent yet: it has to come
         self.rows[name] = row, self.generation
         if update.op is Op.READ:
             self.reads.append(name)
@@ -210,7 +210,7 @@ class Receiver:
 
     @property
     def backfill(self) -> FlowBackfill:
-        """Of the flow."""
+        """The flow's backfill."""
         assert self.flow.backfill is not None
         return self.flow.backfill
 

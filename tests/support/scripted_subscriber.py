@@ -30,7 +30,7 @@ class ScriptedSubscriber:
     def __init__(self, application: str, name: str, *, max_frame: int = 1 << 20) -> None:
         self.application, self.name = application, name
         self.welcomes = True
-        self.version = 1  # of the protocol
+        self.version = 1  # the protocol's version
         self.verifies = False
         self.takes_ranges = False
         self.reads = asyncio.Event()

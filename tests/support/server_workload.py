@@ -24,7 +24,7 @@ _NOTE: Final = replace(
 )
 
 DEFAULTS: Final[Mapping[str, Any]] = {"note": ["text", "none"]}
-"""Of columns that have one; the others' is NULL."""
+"""Defaults of the columns that have one; the others' is NULL."""
 
 
 class Workload:

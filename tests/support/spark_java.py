@@ -32,7 +32,7 @@ __all__ = ["CHEAP", "PLAIN", "environment", "options", "settings"]
 _KEPT: Final = Path(sys.prefix) / "spark-classes"
 # Nothing runs long enough here to pay for the optimizing compiler: without it, a third less processor time.
 PLAIN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of every JVM of Spark."""
+"""Options of every JVM of Spark."""
 
 
 CHEAP: Final = {
@@ -53,14 +53,14 @@ _SETTINGS: Final = CHEAP | {
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Of a session that has its files in ``folder``."""
+    """The settings of a session that has its files in ``folder``."""
     places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
     return places | _SETTINGS
 
 
 @cache
 def options() -> str:
-    """Of a driver's JVM; makes the archive when it is not there yet."""
+    """The options of a driver's JVM. This makes the archive of classes if it does not exist yet."""
     java = shutil.which("java", path=str(Path(os.environ["JAVA_HOME"], "bin")) if "JAVA_HOME" in os.environ else None)
     found = importlib.util.find_spec("pyspark")  # to import it takes long
     if java is None or found is None or found.origin is None:

@@ -148,7 +148,7 @@ class Scene:
 
 
 class TableScene(Scene):
-    """Of a MariaDB or MySQL server."""
+    """A scene of a MariaDB or MySQL server."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def ends(store: ArchiveStore) -> dict[str, int]:
 
 
 def files(store: ArchiveStore) -> list[str]:
-    """Of the shard that has most."""
+    """The files of the shard that has most."""
     manifests = store.manifests().values()
     return max(([one.name for one in manifest.files] for manifest in manifests), key=len)
 

@@ -24,7 +24,7 @@ from wormhole.wire.v1 import admin_pb2
 
 KILLS = min(20, int(os.environ.get("WORMHOLE_ROUNDS", "3")))
 ROWS = 4_000
-MANY = 60_000  # of which one chunk is a small part: of the first, the server may read all and send a part
+MANY = 60_000  # one chunk is a small part of them: the server may read all and send a part of the first
 _ALTER = 200  # writes between two of them
 
 

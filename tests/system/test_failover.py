@@ -142,7 +142,7 @@ class Round:
         """Until the host serves, and everything came."""
         self.ensemble.await_owner(host)
         self.ensemble.await_all()
-        self.ensemble.await_more(50)  # of every flow
+        self.ensemble.await_more(50)  # fifty updates of every flow
         return self.ensemble.recovered(since, host)
 
     # -- processes and hosts

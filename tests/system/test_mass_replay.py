@@ -33,7 +33,9 @@ ROUNDS, KILLED = (10, 10) if FULL else (2, 1)
 """In how many rounds that is written, and in how many of them the archiver is killed; ``test_archive_kill_nine.py``
 does more of it."""
 HALF, LITTLE = UPDATES // 2, UPDATES // 12
-"""Of the replay: where the subscriber is killed; how much the next one gets before the driver is killed."""
+"""Updates of the replay after which the subscriber is killed, and those that the next one gets before the driver is
+killed.
+"""
 
 
 @pytest.fixture
@@ -257,7 +259,7 @@ def came_back(scene: Scene, application: str) -> None:
 
 
 def last_of_replays(scene: Scene, application: str) -> list[str]:
-    """Of each shard what it was told last of a replay."""
+    """The last notice of a replay that each shard received."""
     told = dict.fromkeys(scene.archived(), "")
     for shard, _, kind, *_ in scene.notices(application):
         if kind.startswith("replay_"):

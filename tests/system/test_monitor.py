@@ -96,7 +96,7 @@ host = "h2"
 """)
 
     def pid(self, log: str) -> int | None:
-        """Of the publisher that serves the log."""
+        """The process id of the publisher that serves the log."""
         told = read_ready(ready_path(self.folder / "state", "shop", "main", log))
         return None if told is None else told.pid
 

@@ -59,7 +59,7 @@ def _ask(ensemble: Ensemble, statement: str) -> int:
 
 
 def _wal_bytes(ensemble: Ensemble) -> int:
-    """Of all files in ``pg_wal``."""
+    """The bytes of all files in ``pg_wal``."""
     return _ask(ensemble, "SELECT sum(size) FROM pg_ls_waldir()")
 
 

@@ -25,7 +25,7 @@ from tests.system.test_spark_cluster import SCALED, objects, pushed, submitted
 FAMILIES = ("default", *(f"f{number}" for number in range(5)))
 ROUNDS = min(5, int(os.environ.get("WORMHOLE_ROUNDS", "1")))
 UPDATES, KEYS = 500, 40
-"""Of each family."""
+"""Updates and keys of each family."""
 
 
 class Flows(Stage):

@@ -22,12 +22,12 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def files(tls: TlsFiles) -> str:
-    """Of the subscriber's option."""
+    """The files as the subscriber's option lists them."""
     return f"{tls.cert},{tls.key},{tls.ca}"
 
 
 def publisher(tls: TlsFiles) -> str:
-    """Of the publisher's configuration."""
+    """The part of the publisher's configuration that lists the files."""
     return f'[tls]\ncert = "{tls.cert}"\nkey = "{tls.key}"\nca = "{tls.ca}"'
 
 
@@ -51,7 +51,7 @@ def test_updates_travel_between_those_who_know_each_other(running: Running, auth
 def test_without_the_right_names_nothing_arrives_and_both_sides_say_so(
     running: Running, authority: Authority, tmp_path: Path
 ) -> None:
-    """Of four subscribers one presents its own certificate to a publisher that it lists."""
+    """Only one of four subscribers presents its own certificate to a publisher that it lists."""
     strange = Authority(tmp_path / "strange", "strange-ca")
     options = {
         "app-1": {"tls": files(authority.issue("app-1")), "publishers": ["publisher"]},

@@ -82,7 +82,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 def stored_modes(store: RocksWriter) -> dict[str, int]:
-    """Of the database's own files that are there all the time."""
+    """The modes of the database's own files that exist all the time."""
     return {
         path.name: path.stat().st_mode for path in Path(store.path).iterdir() if path.name in {"CURRENT", "IDENTITY"}
     }

@@ -228,7 +228,7 @@ class Candidates(Ensemble):
         return max(firsts.values()) - since
 
     def delays(self) -> list[Line]:
-        """Of each update that came, in the order of coming."""
+        """The delay of each update, in the order of arrival."""
         began = {commit.sequence: commit.at for commit in self.journal.commits}
         firsts: dict[tuple[str, str, int, int], float] = {}
         for name, member in self.members.items():

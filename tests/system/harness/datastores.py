@@ -119,7 +119,7 @@ class Postgres(Server):
         super().__init__("postgres")
         self._options = options
         self._small = small
-        self._commits: dict[int, int] = {}  # of transactions that were received, by their place in the journal
+        self._commits: dict[int, int] = {}  # commits of received transactions, by their place in the journal
 
     def start(self) -> None:
         self.server = PostgresServer(options=self._options, template=template())
@@ -154,7 +154,7 @@ class Postgres(Server):
 
 DATABASE: Final = "shop"
 NAME: Final = "wormhole_db1"
-"""Of the publication; the slots' begin with it."""
+"""The publication's name; the names of the slots begin with it."""
 
 
 def prepare(server: PostgresServer) -> None:

@@ -104,7 +104,7 @@ def log_corrupted(scene: Scene) -> None:
     path = scene.database.logs()[-1]
     scene.commit(5)
     shutil.copy(path, scene.folder / "log.good")
-    # Of a server: in the row itself, not in the statement that it may write before it.
+    # A server may write the statement before the row. The row itself is damaged.
     flip(path, path.read_bytes().rindex(b"k%07d" % (len(scene.commits) - 3)))
     scene.publisher.start()
 

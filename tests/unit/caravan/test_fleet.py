@@ -56,7 +56,7 @@ class Source(MemorySource):
         self.broken: Exception | None = None
         self.broken_when_closed: Exception | None = None
         self.reads: list[tuple[float, int, int]] = []
-        """Of each read: when it ended, bytes of log, number of the reader."""
+        """When each read ended, its bytes of log, and the number of the reader."""
 
     def open(self, marker: Datamarker) -> LogReader:  # type: ignore[override]
         self.openings += 1

@@ -148,7 +148,7 @@ def deliver(store: ZooKeeperMarkerStore, **offsets: int) -> None:
 async def test_a_server_is_asked_for_what_its_log_delivered(
     scene: Scene, text: str, copy: str, asked: set[str]
 ) -> None:
-    """Of a log of the same name in another dataset or copy, and of an application that is gone, it has nothing."""
+    """Markers for another dataset's or copy's log of that name, and a deleted application's markers, do not count."""
     candidate, _, store = await scene.candidate(text, copy)
     await asyncio.to_thread(deliver, store, cache=1, others=2, labs=3, gone=4)
     await candidate.look()

@@ -382,7 +382,7 @@ async def test_an_application_that_asked_for_no_rows_is_told_too_until_it_asks(
 
 
 async def test_a_record_that_vanished_is_a_fault_of_its_flow_alone(world: World) -> None:
-    """Of the filter that changed nothing can be stored then; the others are given to their subscribers."""
+    """The changed filter of that flow cannot be stored. The other flows are assigned to their subscribers."""
     filled(world, 10)
     world.application(start="existing")
     async with world.publisher() as publisher:

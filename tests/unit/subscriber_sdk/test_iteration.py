@@ -92,7 +92,7 @@ def test_what_is_gathered_is_bounded_for_a_shard_and_for_all(wormhole_kit: Kit) 
     assert loop.over._size == 0
     assert one.datamarker == one.end
     del loop.taken[:]
-    loop.over._size = 5000  # of other shards
+    loop.over._size = 5000  # other shards take this
     commit(two, *range(3), size=1000, pieces=3)
     assert loop.taken == [[0], [1], [2]]
     loop.leave()

@@ -22,7 +22,7 @@ def test_it_is_none_that_the_kernel_gives_to_others() -> None:
 
 
 def test_one_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = free_port() - 20_000  # of a run of its own: other runs claim others
+    first = free_port() - 20_000  # a test run claims ports of its own: other runs claim others
     numbers: Iterator[int] = chain([first + 1, first + 1], count(first + 2))
     monkeypatch.setattr(ports, "_numbers", numbers)
     taken = free_port()

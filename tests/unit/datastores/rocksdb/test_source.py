@@ -26,7 +26,7 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RocksWrit
 
 @pytest.fixture
 def source(writer: RocksWriter, tmp_path: Path) -> Iterator[RocksSource]:
-    """Of the writer's database; not started."""
+    """A source of the writer's database; it is not started."""
     made = RocksSource(
         tmp_path / "store",
         log="log",

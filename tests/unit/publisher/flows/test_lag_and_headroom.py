@@ -183,7 +183,7 @@ SLOT = SlotStatus("held", 300, None, lost=False, unsynced=None, catalog_age=0)
 
 
 def relay(mode: str = "hold", *stretches: tuple[int, int], tip: int = 400, keeps_slot: bool = False) -> RelayStatus:
-    """Of a log of one file; its records take half as much as the log."""
+    """The relay of a log of one file; its records take half as much as the log."""
     found = tuple((at(0, begin), at(0, end)) for begin, end in stretches or ((100, tip),))
     begin, end = marker(found[0][0]), marker(found[-1][1])
     return RelayStatus(mode, begin, end, end.order, found, None, 150, 300, 1000, 200, keeps_slot, 0)

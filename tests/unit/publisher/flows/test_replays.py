@@ -199,7 +199,7 @@ async def test_a_pass_over_the_last_changes_keeps_its_progress_beside_the_marker
 
 
 def settled(begin: Datamarker, updates: int, life_total: int, **more: Any) -> admin_pb2.Settled:
-    """Of one window."""
+    """What was settled of one window."""
     window = admin_pb2.SettledWindow(window=0, sent=updates, delivered=updates, hash=7 * updates)
     told = push_pb2.Processed(window=0, updates=life_total)
     place = position_to_message(begin.order)

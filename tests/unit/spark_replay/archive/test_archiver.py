@@ -58,7 +58,7 @@ def archivers(wormhole_kit: Kit, store: ArchiveStore) -> Iterator[Archivers]:
 
 @pytest.fixture
 def flow(archivers: Archivers) -> KitFlow:
-    """Of a new archiver."""
+    """A flow of a new archiver."""
     return archivers.attach()
 
 

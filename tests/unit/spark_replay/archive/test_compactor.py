@@ -52,7 +52,7 @@ def counts(store: ArchiveStore) -> list[int]:
 
 
 def ids(pieces: Iterable[Piece]) -> list[str]:
-    """Of the updates, in order."""
+    """The ids of the updates, in order."""
     bodies = [parse_body(piece.body.data) for piece in pieces if piece.body is not None]
     return [
         f"{body.transaction_id(body.transaction_of(row))}:{body.index_of(row)}"

@@ -290,7 +290,7 @@ def test_what_an_earlier_release_wrote_without_checksums_is_counted(store: Archi
 def test_a_flipped_bit_that_no_reader_asks_for_is_found_by_reading(store: ArchiveStore) -> None:
     path = path_of(store, 1)
     data = bytearray(path.read_bytes())
-    data[1] ^= 4  # of "PAR1"
+    data[1] ^= 4  # damages "PAR1"
     path.write_bytes(data)
     [problem] = found(store, True)
     assert "checksum differs from the one that was kept" in problem.text

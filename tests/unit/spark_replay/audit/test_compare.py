@@ -155,7 +155,7 @@ def test_what_was_replayed_in_part_is_neither_lost_nor_complete() -> None:
 
 
 def test_what_a_replay_brought_after_all_is_not_lost() -> None:
-    """Of the first time two lack: 4 and 5, or 3 and 6."""
+    """Two updates of the first delivery lack: 4 and 5, or 3 and 6."""
     assert findings([one(held(again=Tally(4, 18)), counted(4, 5, processed=6))], {}) == []
     (finding,) = findings([one(held(9, again=Tally(3, 12)), counted(4, 5))], {})
     assert (finding.kind, finding.updates) == ("lost", 1), "at most what was not delivered again"

@@ -295,7 +295,7 @@ def test_a_run_that_was_killed_is_done_again_once_and_leaves_nothing(
     assert not runs(lake, "shop.customers")
     named = {file.path.rpartition("/")[2] for file in lake.open("shop.customers").look().files}
     assert named <= data_files(lake)
-    most = 4 if exists else 2  # of all versions
+    most = 4 if exists else 2  # the versions together
     assert len(data_files(lake)) <= most, "no file is left that no version names"
 
 

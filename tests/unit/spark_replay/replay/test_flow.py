@@ -492,7 +492,7 @@ def test_what_an_earlier_release_begins_in_place_of_a_replay_that_ended_is_given
 
 
 def taken_up(run: ReplayFlow) -> ReplayFlow:
-    """Of a plan that was made from what a publisher said."""
+    """The replay of a plan that was made from a publisher's report."""
     run.plan.begun, run.plan.started_s = True, 7.5
     run._request = replace(run._request, where="a b")
     return run

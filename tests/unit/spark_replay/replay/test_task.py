@@ -300,7 +300,7 @@ async def test_an_application_that_keeps_its_own_datamarker_gets_what_it_was_set
 
 
 async def test_a_subscriber_that_holds_a_later_epoch_gets_the_flow_above_it(store: ArchiveStore) -> None:
-    """Of a publisher whose marker store was restored; the application of the test stores epochs itself."""
+    """The publisher's marker store was restored. The application of the test stores epochs itself."""
 
     class Fenced(Keeper):
         async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:

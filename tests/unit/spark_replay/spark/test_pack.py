@@ -49,7 +49,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         return there[name]
 
     monkeypatch.setattr(packing, "distribution", find)
-    for modules in ("hot_modules", "compiled_modules"):  # of these tests some runs have none
+    for modules in ("hot_modules", "compiled_modules"):  # some runs of these tests have none
         monkeypatch.setattr(packing, modules, lambda: HOT)
     return put
 

@@ -25,7 +25,7 @@ def test_a_folder_that_has_anything_in_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_files_that_tasks_left_are_no_part_of_it(tmp_path: Path) -> None:
-    """Of a task that Spark tries again, or takes for dead."""
+    """Spark tried the task again, or took it for dead."""
     folder = Folder(str(tmp_path / "above" / "new"), "x.json")
     folder.begin()
     shape = pa.schema([pa.field("a", pa.int64())])

@@ -46,7 +46,7 @@ def written(folder: Path, rows: list[dict[str, Any]]) -> WrittenFile:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UpdatesFile:
-    """Of twenty rows in four row groups."""
+    """A file of twenty rows in four row groups."""
     monkeypatch.setattr(updates, "_ROW_GROUP", 1)
     rows = [plain(number, shard, table) for shard in ("a", "b") for table in ("t", "u") for number in range(5)]
     return written(tmp_path, rows).file

@@ -14,7 +14,7 @@ from wormhole.wire.runs import RunsBuilder
 
 
 def body(*transactions: tuple[int, int], cut: bool = False) -> ParsedBody:
-    """Of (commit time, updates) each; ``cut``: the last one goes on in the next body."""
+    """A body of transactions, each (commit time, updates); ``cut``: the last one goes on in the next body."""
     builder = RunsBuilder()
     for number, (at, updates) in enumerate(transactions):
         builder.begin("s", number, at, LogPosition(1, 2, number))

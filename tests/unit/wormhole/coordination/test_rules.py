@@ -63,7 +63,7 @@ def test_who_has_it_is_said() -> None:
         (replace(PUBLISHER, address="h:1"), True),  # its own, of an earlier session
         (replace(PUBLISHER, pid=8, started=2.5, owner="boot/1:2"), True),  # it held the lock that is held here now
         (replace(PUBLISHER, pid=8, started=2.5, owner="boot/1:3"), False),
-        (replace(PUBLISHER, pid=8, started=2.5), False),  # of an earlier release, or with markers elsewhere
+        (replace(PUBLISHER, pid=8, started=2.5), False),  # an earlier release, or markers elsewhere
         (replace(PUBLISHER, host="other"), False),
     ],
 )

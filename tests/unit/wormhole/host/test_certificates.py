@@ -44,7 +44,7 @@ def test_a_list_is_of_an_authority_or_not_used(ours: Authority, other: Authority
     tls = ours.issue("one")
     with pytest.raises(ValueError, match=r"tls\.crl: the list of CN=other-ca is not signed by an authority of tls\.ca"):
         trusted(tls, other.revoke())
-    forger = Authority(tmp_path / "forged")  # of the same name, with another key
+    forger = Authority(tmp_path / "forged")  # it has the same name and another key
     with pytest.raises(ValueError, match=r"the list of CN=test-ca is not signed by an authority"):
         trusted(tls, forger.revoke())
     with pytest.raises(ValueError, match="holds no PEM X509 CRL"):

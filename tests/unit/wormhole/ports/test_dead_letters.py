@@ -62,7 +62,7 @@ def test_places_of_several_transactions() -> None:
         place(10, 5, transaction="read:2:9"),
         place(10, 0, transaction="read:2:10"),
         place(10, 0, transaction="read:11:1"),
-        place(10, 0, inside=True, transaction="test:20"),  # of the one that ends at 20
+        place(10, 0, inside=True, transaction="test:20"),  # it is in the transaction that ends at 20
         place(20, 5),
         place(20, 0, inside=True, transaction="test:30"),
         place(30, 9, transaction="test:30"),

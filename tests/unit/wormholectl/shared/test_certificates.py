@@ -27,7 +27,7 @@ async def test_the_name_comes_from_the_certificate_that_the_publisher_shows(tmp_
     answers = [
         Answer(address, status("db1"), "", mine),
         Answer("127.0.0.1:1", status("db2"), "", mine),  # it went since
-        Answer(f"localhost:{port}", status("db3"), "", other),  # of another authority
+        Answer(f"localhost:{port}", status("db3"), "", other),  # another authority signed it
         Answer(address, status("db4")),  # without TLS
         Answer("unix:/run/wormhole.sock", status("db5"), "", mine),
     ]

@@ -121,7 +121,7 @@ def test_for_programs() -> None:
 def test_places_stand_beside_the_notation_of_the_datastore(capsys: pytest.CaptureFixture[str]) -> None:
     one = status("db1")
     one.source, one.log_base = "mysql", "binlog"
-    one.flows[1].marker.order.incarnation = 0  # of an earlier log, whose files may have had the same names
+    one.flows[1].marker.order.incarnation = 0  # an earlier log, whose files may have had the same names
     for listing, place in ((FLOWS, "1/2/30 (binlog.000002:30)"), (MARKERS, "1/2/10 (binlog.000002:10)")):
         show(listing, [Answer("h:7", one)], as_json=False)
         _, first, second = capsys.readouterr().out.splitlines()

@@ -341,7 +341,7 @@ class TestHosts:
         writes = shared.writes
         incarnations.check_file(1, 3, "3-1-aaaaaaaa")
         assert shared.writes == writes, "an older one is not kept, and nothing changed"
-        # Of a server that is away the newest do, and of its earlier incarnations none.
+        # A server that is away needs its newest state, and none of its earlier incarnations.
         incarnations.observe(view("b", 9))
         known = incarnations.known("a")
         assert known is not None

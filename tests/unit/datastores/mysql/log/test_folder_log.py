@@ -53,7 +53,7 @@ class Log:
         self.checksums = checksums
         self.server_id = server_id
         self.streams: dict[int, build.Stream] = {}
-        self.ends: list[tuple[int, int]] = []  # of the transactions, as (file, offset)
+        self.ends: list[tuple[int, int]] = []  # the ends of the transactions, as (file, offset)
         number = 0
         for file in range(FIRST, OWN + 1):
             stream = self.begin(file, number)
@@ -146,7 +146,7 @@ class World:
         self.view = ServerState("a", 1, "binlog", ((OWN, end),), (OWN, end), whole, purged, whole)
         self.seen: dict[int, str] = {}
         self.starts: list[Start] = []
-        self._sent: dict[int, bytes] = {}  # of a dump that began
+        self._sent: dict[int, bytes] = {}  # the bytes that a dump sent
         self.binlogs = BinlogFolder(self.path, mariadb=log.mariadb)
         monkeypatch.setattr(module, "connect", lambda address: Connection())
         monkeypatch.setattr(Dump, "_begin", lambda dump, connection, start, _: self._dumped(dump, connection, start))
@@ -267,7 +267,7 @@ class TestReading:
         found = world.places.locate(world.log.listed(3))
         assert found.order.file == 3
         assert world.read(found).keys() == [4, 5, 6, 7, 8]
-        # Of another server's log there are only the GTIDs.
+        # Only the GTIDs of another server's log are known.
         world.incarnations.observe(ServerState("b", 1, "x", ((1, 900),), (1, 900), ""))
         world.incarnations.observe(world.view)
         marker = Datamarker(LogPosition(2, 1, 700), world.log.listed(3), LogPosition(2, 1, 700))

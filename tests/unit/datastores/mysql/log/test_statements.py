@@ -126,7 +126,7 @@ def loading(sql: str, *databases: str) -> tuple[int, bytes]:
 
 
 def faults(scripted: Scripted) -> list[tuple[list[str], list[int], str]]:
-    """Of each segment that lacks something: the shards, the transactions of the segment, and the update."""
+    """The shards, the transactions and the update of each segment that lacks something."""
     found, encoder, walk = [], scripted.encoder, scripted.walk
     while (step := walk.step(1 << 20, 0.0)) != Step.END:
         if step == Step.CUT and not encoder.in_transaction:

@@ -25,7 +25,7 @@ CLEAR_OVER_TLS = "a switch to mysql_clear_password over our TLS"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Impostor]:
-    """Of this user, as a server of this host may be."""
+    """A server that this user runs, as a server of this host may be."""
     with impostor(tmp_path_factory.mktemp("own"), os.geteuid()) as own:
         yield own
 

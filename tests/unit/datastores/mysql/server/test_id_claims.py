@@ -25,7 +25,7 @@ class Server:
         self.replicas: dict[int, str] = {}
         self.ends_while_waiting = 0  # this connection
         self.refuses: dict[str, Exception] = {}  # by the statement's first words
-        self.answer: list[dict[str, Any]] | None = None  # of GET_LOCK, in place of the locks'
+        self.answer: list[dict[str, Any]] | None = None  # answers GET_LOCK in place of the locks
         monkeypatch.setattr(module, "query", self.query)
 
     def query(self, connection: Any, sql: str, args: Sequence[Any] = (), **_: object) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ class Server:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def begin(self, *delivered: int, waits: list[float] | None = None) -> Begun:
-        """Of a log of which these transactions were delivered before the marker, and 99 behind it."""
+        """Begin at a log whose ``delivered`` transactions came before the marker, and 99 behind it."""
         known = DeliveredTransactions()
         known.begin(LogPosition(1, 0, 1))
         known.note(LogPosition(1, 0, 0x150), [*delivered, 99], [*(0x100 - n for n in range(len(delivered))), 0x150])

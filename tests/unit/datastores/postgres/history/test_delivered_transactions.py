@@ -129,7 +129,7 @@ def test_another_history_has_other_transactions() -> None:
     delivered.begin(at(100))
     delivered.note(at(130), [7], [130])
     delivered.begin(at(50, incarnation=2))
-    delivered.note(at(140), [8], [140])  # of the reader before, which has not ended yet
+    delivered.note(at(140), [8], [140])  # the earlier reader, which has not ended yet, notes it
     delivered.begin(at(300))
     assert delivered.suspects(at(60, incarnation=2), server.connection) == set()
     with pytest.raises(SourceUnavailable, match="went on in incarnation 2"):

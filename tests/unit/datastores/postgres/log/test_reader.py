@@ -153,7 +153,7 @@ def test_another_history_ends_the_reader(reader: WalReader) -> None:
 
 
 def test_a_read_ends_in_time_while_the_server_never_stops_sending(reader: WalReader, stream: Played) -> None:
-    """Of keepalives, and of transactions without updates, any number fits into a segment."""
+    """A segment takes any number of keepalives and of transactions without updates."""
 
     batches, commits = 0, itertools.count(200, 100)
     messages: Iterator[list[bytes]] = itertools.repeat([_keepalive(50)])

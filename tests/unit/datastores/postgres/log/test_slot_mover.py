@@ -76,7 +76,7 @@ def test_slots_move_forward_only(server: Played, mover: SlotMover) -> None:
 
 
 def _synced(server: Played) -> ServerState:
-    """Of version 17, with slots that standbys get."""
+    """The state of a server of version 17 whose slots are copied to standbys."""
     server.version = 170000
     return replace(PRESENT, slots={name: replace(slot, failover=True) for name, slot in SLOTS.items()})
 

@@ -17,7 +17,7 @@ from wormhole.ports.testing.reading import Read, read_log, read_until
 
 
 def segments(max_bytes: int = 1) -> list[Segment]:
-    """Of two transactions of two updates each."""
+    """Segments of two transactions of two updates each."""
     source = MemorySource()
     reader = source.open(source.latest())
     for n in range(2):
