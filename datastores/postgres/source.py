@@ -87,7 +87,7 @@ class PostgresSource:
         self._seen: Log | None = None
         self._ended = False  # by the server, the last session that was asked
         self._moves_again_s = 0.0
-        self._looking = threading.Lock()  # one look at the tables at a time
+        self._watching = threading.Lock()  # one look at the tables at a time
         self._tables: Connection | None = None  # over which they are looked at
         self._looks_again_s = 0.0
         self._unlooked = NO_PROBLEM  # why the last look failed
@@ -434,7 +434,7 @@ class PostgresSource:
         present = seen.history.number
         read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
         try:
-            with understood(self._address), self._looking:
+            with understood(self._address), self._watching:
                 connection, publication = self._catalogue(seen.state), self._address.publication
                 if self._unlogged.look(connection, publication, seen.state.system, present, read):
                     self._unwatched = True

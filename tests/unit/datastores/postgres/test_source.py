@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from datastores.postgres.server.connection import Connection, SessionEnded
 from datastores.postgres.server.state import AnotherServer, ServerState, Slot
 from datastores.postgres.server.stream import Stream
 from datastores.postgres.source import PostgresSource
+from tests.support.eventually import PATIENCE_S
 from tests.support.hosts_state import HostsState
 from wormhole.model.errors import CoordinationLost, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -26,6 +28,7 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 
 SLOTS = {name: Slot(name, "pgoutput", "shop", False, 0, 90, 100, "reserved", None) for name in ("s_held", "s_lead")}
+LOOK_AT_TABLES = PostgresSource._look_at_tables
 STATE = ServerState("7", 1, 500, 500, 150000, "logical", 0, 60.0, True, SLOTS)
 
 
@@ -106,6 +109,21 @@ def test_a_reader_that_goes_on_while_the_server_is_asked_loses_nothing(server: P
     server.meanwhile = lambda: None
     server.state = replace(STATE, end=800, flushed=800)
     assert source.latest().order == LogPosition(1, 0, 800)
+
+
+def test_a_slow_look_at_the_tables_keeps_none_from_the_log(
+    source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Datamarker] = []
+
+    def look(*_: object) -> bool:
+        found.append(other.submit(source.latest).result(PATIENCE_S))
+        return False
+
+    monkeypatch.setattr(source._unlogged, "look", look)
+    with ThreadPoolExecutor(1) as other:
+        LOOK_AT_TABLES(source)
+    assert found == [source.latest()]
 
 
 def test_a_log_that_ends_before_what_was_read_is_another_history(server: Played, source: PostgresSource) -> None:
