@@ -34,10 +34,10 @@ from datastores.postgres.server.url import ServerUrl
 from datastores.postgres.sql_text import quote_literal
 from datastores.postgres.standing import check_settings, check_slots
 from datastores.postgres.table_watch import TableWatch
+from datastores.postgres.tables import publication, unlogged_changes
 from datastores.postgres.tables.identities import read_tables
-from datastores.postgres.tables.publication import DOCUMENT, SILENT_SINCE, Publication
+from datastores.postgres.tables.publication import SILENT_SINCE, Publication
 from datastores.postgres.tables.unlogged_changes import UnloggedChanges
-from wormhole.host.state_file import FolderState
 from wormhole.model.errors import (
     DecodeError,
     Diverged,
@@ -118,10 +118,12 @@ class PostgresSource:
         for table in sorted(self._options.skip_tables):
             _log.warning("skip_tables: no update of %s is delivered", table)
         self._make_state_dir()
-        state, self._high_water = open_state(self._options, self._state_dir, DOCUMENT)
+        state, self._high_water = open_state(
+            self._options, self._state_dir, publication.DOCUMENT, unlogged_changes.DOCUMENT
+        )
         self._incarnations = Incarnations(state, self._high_water)
         self._publication = Publication(state)
-        self._unlogged = UnloggedChanges(FolderState(self._state_dir), self._options.skip_tables)
+        self._unlogged = UnloggedChanges(state, self._options.skip_tables)
         self._opening = Opening(
             self._address,
             self._options,
@@ -435,10 +437,10 @@ class PostgresSource:
         read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
         try:
             with understood(self._address), self._watching:
-                connection, publication = self._catalogue(seen.state), self._address.publication
-                if self._unlogged.look(connection, publication, seen.state.system, present, read):
+                connection, name = self._catalogue(seen.state), self._address.publication
+                if self._unlogged.look(connection, name, seen.state.system, read):
                     self._unwatched = True
-                if self._unwatched and (found := self._watched.observe(read_tables(connection, publication))):
+                if self._unwatched and (found := self._watched.observe(read_tables(connection, name))):
                     _log.warning("%s", found)
                 self._unwatched = False
             problem = NO_PROBLEM

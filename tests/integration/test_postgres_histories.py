@@ -147,6 +147,8 @@ def test_another_host_goes_on_at_a_promoted_standby(primary: PostgresServer, sta
     start = one.latest()
     _insert(primary, 1)
     marker = read_log(one, start).markers[-1]
+    primary.sql("ALTER TABLE t ALTER k TYPE bigint", database="shop")
+    one._look_at_tables()
     one.stop()
     _insert(primary, 2)
     standby.catch_up()
@@ -162,6 +164,7 @@ def test_another_host_goes_on_at_a_promoted_standby(primary: PostgresServer, sta
         read = read_until(other.open(marker), other.latest().order)
         assert read.keys() == [2, 3]
         assert read.markers[-1].order.incarnation == marker.order.incarnation + 1
+        assert read.replaced == {"public.t"}, "the one before noticed it, and the flow had not come there"
     finally:
         other.stop()
 

@@ -282,7 +282,7 @@ class WalReader:
         was noticed behind its place belongs there. ``report``: they are reported now.
         """
         found = {}
-        for table, change in self._unlogged.of(self._history.number).items():
+        for table, change in self._unlogged.of(self._history.system).items():
             if not self._opened_at <= change.place <= self._end or self._reported.get(table) == change.place:
                 continue
             truncated = change.files and self._tables.truncated.get(table, 0) >= change.since

@@ -1,8 +1,9 @@
 """Rows that changed without a trace in the log: noticed in the catalogue, and reported to flows at a place of the log.
 
 A look is at most a second, and longer with thousands of tables, behind such a statement. It belongs before the place at
-which the log ends at the look. The facts and what was found are kept in the state folder, so that a change is noticed
-which was made while no publisher ran, and a flow that is behind comes to each place.
+which the log ends at the look. The facts and what was found are kept with the histories, which the hosts of a log
+share. So a change is noticed which was made while no publisher ran, and a flow that is behind comes to each place: also
+at another host, and behind a promotion, for LSNs go on there.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from datastores.postgres.sql_text import quote_literal, sql_name
 from datastores.postgres.tables.facts import Change, Facts, changes, facts_of, question
 from wormhole.ports.source_state import SourceState
 
-__all__ = ["UnloggedChange", "UnloggedChanges"]
+__all__ = ["DOCUMENT", "UnloggedChange", "UnloggedChanges"]
 
 _log = logging.getLogger(__name__)
 
-_DOCUMENT: Final = "tables"
+DOCUMENT: Final = "tables"
+"""The document of a source's state that has them."""
+
 _TIMEOUT_S: Final = 30.0
 _MOST_BYTES: Final = 256 << 20
 _MOST_GONE: Final = 1000
@@ -65,18 +68,17 @@ class UnloggedChanges:
         self._system = ""
         self._since = 0
         self._noted: dict[str, UnloggedChange] = {}  # replaced as a whole
-        self._incarnation = 0
         try:
-            self._restore(load(state, _DOCUMENT))
+            self._restore(load(state, DOCUMENT))
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise not_ours(state, _DOCUMENT) from None
+            raise not_ours(state, DOCUMENT) from None
 
-    def of(self, incarnation: int) -> Mapping[str, UnloggedChange]:
-        """By table the last change, in this incarnation of the log."""
+    def of(self, system: str) -> Mapping[str, UnloggedChange]:
+        """By table the last change, in the histories of this system."""
         with self._lock:
-            return self._noted if incarnation == self._incarnation else {}
+            return self._noted if system == self._system else {}
 
-    def look(self, connection: Connection, publication: str, system: str, incarnation: int, read: int) -> bool:
+    def look(self, connection: Connection, publication: str, system: str, read: int) -> bool:
         """Look at the catalogue; returns whether it is another one than at the last look. ``read``: up to where the log
         was read already.
 
@@ -107,15 +109,14 @@ class UnloggedChanges:
             for name, number in went.items():
                 _report_gone(name, number, now)
             gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
-            if incarnation == self._incarnation:
-                noted = {name: one for name, one in self._noted.items() if name in now.tables}
+            noted = {name: one for name, one in self._noted.items() if name in now.tables}
         noted |= found
         # All is as before until it is kept: a look that cannot keep what it found finds it again.
-        self._keep(now, system, incarnation, place, gone, noted)
-        self._facts, self._system, self._since, self._gone = now, system, place, gone
+        self._keep(now, system, place, gone, noted)
+        self._facts, self._since, self._gone = now, place, gone
         self._digest = digest or ""
         with self._lock:
-            self._noted, self._incarnation = noted, incarnation
+            self._noted, self._system = noted, system
         return True
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -142,17 +143,15 @@ class UnloggedChanges:
         self,
         now: Facts,
         system: str,
-        incarnation: int,
         since: int,
         gone: Mapping[str, str],
         noted: Mapping[str, UnloggedChange],
     ) -> None:
         keep(
             self._state,
-            _DOCUMENT,
+            DOCUMENT,
             {
                 "system": system,
-                "incarnation": incarnation,
                 "since": since,
                 "tables": dict(now.tables),
                 "known": dict(now.known),
@@ -166,7 +165,6 @@ class UnloggedChanges:
             return
         self._facts = Facts(known["tables"], known["known"])
         self._gone, self._system, self._since = known["gone"], known["system"], known["since"]
-        self._incarnation = known["incarnation"]
         self._noted = {
             name: UnloggedChange(place, since, bool(files)) for name, (place, since, files) in known["noted"].items()
         }

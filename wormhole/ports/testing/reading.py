@@ -46,6 +46,7 @@ class Read:
     markers: list[Datamarker] = field(default_factory=list)
     gaps: list[LogGap] = field(default_factory=list)
     broken: list[DecodeError] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)
     pieces: int = 0
     """Segments that ended inside a transaction."""
     last_end: LogPosition | None = None
@@ -71,6 +72,7 @@ class Read:
         if segment.gap is not None:
             self.gaps.append(segment.gap)
         self.broken += segment.broken.values()
+        self.replaced |= segment.replaced.keys()
         self._add_updates(segment)
         if segment.marker is None:
             self.pieces += 1

@@ -46,8 +46,8 @@ class State:
 
 def look(changes: UnloggedChanges, catalogue: Catalogue, *tables: dict[str, Any]) -> dict[str, UnloggedChange]:
     catalogue.tables = list(tables)
-    changes.look(cast("Connection", catalogue), "p", "server", 1, 0)
-    return dict(changes.of(1))
+    changes.look(cast("Connection", catalogue), "p", "server", 0)
+    return dict(changes.of("server"))
 
 
 def test_what_a_full_disk_did_not_take_is_found_again() -> None:
@@ -58,7 +58,7 @@ def test_what_a_full_disk_did_not_take_is_found_again() -> None:
     state.full = True
     with pytest.raises(SourceUnavailable, match="No space left"):
         look(changes, catalogue, row(20001))
-    assert not changes.of(1)
+    assert not changes.of("server")
     state.full = False
     found = look(changes, catalogue, row(20001))
     assert found == {"s.t": UnloggedChange(0x1400, 0x1200)}, "another table has its name, since the look that was kept"
