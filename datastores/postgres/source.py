@@ -82,7 +82,7 @@ class PostgresSource:
         self._lock = threading.Lock()  # what a status is made of
         self._control: Connection | None = None
         self._mover: SlotMover | None = None
-        self._keeper: Connection | None = None  # of a temporary slot, where the operator has made none
+        self._keeper: Connection | None = None  # keeps a temporary slot, if the operator made none
         self._shown: Connection | None = None  # over which the log was shown to be the one that was read
         self._seen: Log | None = None
         self._ended = False  # by the server, the last session that was asked
@@ -275,7 +275,7 @@ class PostgresSource:
                 raise
 
     def _looked(self) -> Log:
-        last = self._high_water.last  # of before: readers go on while the server is asked for the log's end
+        last = self._high_water.last  # the earlier end: readers go on while the server is asked for the present one
         state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
         with self._lock:
             seen, shown = self._seen, self._shown is self._control

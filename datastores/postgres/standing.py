@@ -169,7 +169,7 @@ def _lacking(state: ServerState, timelines: Timelines, delivered: Collection[str
     for text in sorted(set(delivered)):
         try:
             timeline, lsn = parse_delivered(text)
-        except PositionError:  # of another kind of datastore
+        except PositionError:  # another kind of datastore wrote it
             yield text
             continue
         if lsn > state.end or not timelines.holds(timeline or timelines.current, lsn):

@@ -127,7 +127,7 @@ def _pick(
     count = 0
     size = 0
     begin = 0
-    run_start = -1  # of neighbours that go together: one copy for all
+    run_start = -1  # neighbours that go together are copied at once
     run_end = 0
     for t in range(transactions):
         last = t >= ended

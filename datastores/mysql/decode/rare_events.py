@@ -211,7 +211,7 @@ def _status(status: bytes) -> tuple[int, int, tuple[str, ...] | None]:
             if code == _STATUS_SQL_MODE:
                 mode = value
             elif code == _STATUS_CHARSET:
-                collation = value & 0xFFFF  # of the client; those of connection and server follow
+                collation = value & 0xFFFF  # the client's; those of connection and server follow
         elif code not in _STATUS_TEXTS:
             break
     return mode, collation, None

@@ -21,7 +21,7 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact", "literals_of"]
 
 _AMBIGUOUS: Final = {"?", "\\"}
-"""Of other bytes too: what is no character, and a second backslash of sjis and ujis."""
+"""Characters that stand for other bytes too: bytes that are no character, and a second backslash of sjis and ujis."""
 
 
 def literals_of(definition: Definition, key: bytes) -> list[str]:

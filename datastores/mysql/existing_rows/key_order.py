@@ -186,7 +186,7 @@ def _one_side(column: KeyColumn, text: str, *, greater: bool) -> str:
     """Values of one column above or below a literal."""
     if column.kind != "enum":
         return f"{quoted(column.name)} {'>' if greater else '<'} {text}"
-    # Of an ENUM the server makes ranges for equality only, and takes numbers for its members then.
+    # The server uses an ENUM's index for equality only, and takes numbers for its members then.
     number = int(text)
     numbers = range(number + 1, len(column.members) + 1) if greater else range(number)
     return f"{quoted(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"

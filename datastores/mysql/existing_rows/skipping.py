@@ -24,7 +24,7 @@ __all__ = ["key_behind"]
 
 _SECONDS: Final = 2.0
 _GRACE_S: Final = 5.0
-_MOST_BYTES: Final = 1 << 20  # of an answer of a few keys
+_MOST_BYTES: Final = 1 << 20  # an answer with a few keys takes at most this
 _NEIGHBOURS: Final = 8  # keys that are asked for, of which one has to be exact
 
 

@@ -87,7 +87,7 @@ class MySqlTables:
         self._described: dict[str, str] = {}  # fingerprints that the caller was given last
         self._row_bytes: dict[str, int] = {}
         self._shards: dict[str, str] = {}  # by table, where it has one
-        self._seconds: dict[str, float] = {}  # of tables whose chunks took too long
+        self._seconds: dict[str, float] = {}  # tables whose chunks took too long, and the time they get
         self._interrupted = threading.Event()
         self._checked = 0  # the incarnation whose server this one is
 

@@ -52,7 +52,7 @@ def _long(tag: bytes, raw: bytes) -> bytes:
     return _varint(len(value)) + value
 
 
-_SMALLEST, _LARGEST = 1 << 13, 1 << 20  # of the numbers that take three bytes
+_SMALLEST, _LARGEST = 1 << 13, 1 << 20  # the range of the numbers that take three bytes
 _SMALL: Final = {str(n).encode(): _number(b"\x18", 2 * n) for n in range(_SMALLEST)}
 
 

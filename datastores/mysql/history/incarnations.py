@@ -31,7 +31,7 @@ __all__ = ["GONE", "Incarnations", "Known", "Lost", "same_file"]
 _FINGERPRINTS: Final = 1024
 _FINGERPRINTS_OF_OTHERS: Final = 16
 _INCARNATIONS: Final = 256
-_MOST_BYTES: Final = 768 << 10  # of all that is kept; a node of ZooKeeper holds 1 MiB
+_MOST_BYTES: Final = 768 << 10  # all that is kept takes at most this; a node of ZooKeeper holds 1 MiB
 _ACCEPT: Final = f"find out whether the server was restored from a backup. If it was: {REPAIR}"
 GONE: Final = (
     "look in the application's data for changes of these transactions and take them back, then "

@@ -83,8 +83,8 @@ class Dump:
         self.at = 0
         self.checksums = False
         self.inside = False
-        self._gathered = bytearray()  # of an event that is larger than one piece: what is received of it
-        self._silent_s = 0.0  # of waiting since the last progress
+        self._gathered = bytearray()  # the received bytes of an event larger than one piece
+        self._silent_s = 0.0  # time that was waited since the last progress
         self._unfinished = 0  # bytes received since then
         self._timeout: float | None = None
 

@@ -249,7 +249,7 @@ class _Making:
         self._check_server_file = check_file or partial(of._incarnations.check_file, believe=believe)
         self._server_id = 0
         self._given_id: int | None = None
-        self._left_out = ""  # of the folder's files, as GTIDs
+        self._left_out = ""  # GTIDs of the folder's files that are left out
         self.dump: Dump | None = None
         options = of._options
         self.tables = Tables(

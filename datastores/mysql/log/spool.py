@@ -53,8 +53,8 @@ class Spool:
         self.tail = b""
         self.crc = 0
         self._first = b""  # what came before the header is whole
-        self._head = b""  # of a packet
-        self._left = 0  # of the present packet
+        self._head = b""  # the header of the present packet
+        self._left = 0  # bytes of the present packet that are to come
         self._last = False
 
     def begin(self) -> None:

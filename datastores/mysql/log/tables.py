@@ -39,7 +39,7 @@ METADATA_HINT: Final = (
 
 
 _MOST_HELD: Final = 64 << 20  # bytes of what is known of tables: 14,000 of ten columns
-_TABLE_COST: Final = 2 << 10  # of Python objects for a table, and for each byte of its map; measured
+_TABLE_COST: Final = 2 << 10  # Python's objects for a table, and for each byte of its map; measured
 _BYTE_COST: Final = 16
 
 

@@ -54,11 +54,11 @@ __all__ = ["LogWalk", "Step"]
 _log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
-_FIRST_OFFSET: Final = 4  # of a file's first event
+_FIRST_OFFSET: Final = 4  # the offset of a file's first event
 _PACKET: Final = 4
 _LARGEST_EVENT: Final = 1 << 30
 _LONGEST_STATEMENT: Final = 4 << 20
-_LARGEST_LIST: Final = 16 << 20  # of GTIDs, a million intervals
+_LARGEST_LIST: Final = 16 << 20  # a list of GTIDs with a million intervals
 _COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
 # Events that may be larger than what is held whole, and are held all the same.
 _LISTS: Final = frozenset({events.TABLE_MAP, events.PREVIOUS_GTIDS, events.GTID_LIST})
@@ -137,7 +137,7 @@ class LogWalk:
         self._next_file = next_file
         self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
         self._inner: list[tuple[Iterator[bytes | LargeEvent], bool]] = []
-        self._rows: RowStream | None = None  # of the last event, which are not decoded yet
+        self._rows: RowStream | None = None  # rows of the last event that are not decoded yet
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
         self._statements = Statements(encoder, tables, mariadb=mariadb)
@@ -190,7 +190,7 @@ class LogWalk:
         """
         try:
             if self._rotate is not None:
-                _ = self.anchor  # of the file that ends
+                _ = self.anchor  # kept before the file ends
                 rotate, self._rotate = self._rotate, None
                 self.file.turn(rotate)
                 return Step.PROGRESS

@@ -20,14 +20,14 @@ from wormhole.model.errors import SourceUnavailable
 __all__ = ["MOST_ANSWER_BYTES", "MOST_LISTING_BYTES", "BoundedConnection"]
 
 MOST_ANSWER_BYTES: Final = 32 << 20
-"""Of memory for the answer to one statement, if nothing else is allowed: 8 MB of text."""
+"""Memory for the answer to one statement, if nothing else is allowed: 8 MB of text."""
 MOST_LISTING_BYTES: Final = 96 << 20
 """For a list of all tables: a server may have 150,000 of them."""
 
-_PACKET_COST: Final = 256  # of Python objects for a packet, and for each of its columns
+_PACKET_COST: Final = 256  # Python's objects for a packet, and for each of its columns
 _COLUMN_COST: Final = 64
 _BYTE_COST: Final = 4  # one character beyond the basic plane makes Python keep four bytes for each of a text
-_WHOLE_PACKET: Final = (1 << 24) - 1  # of this length: another one belongs to it
+_WHOLE_PACKET: Final = (1 << 24) - 1  # a packet of this length is continued by another one
 _PIECE: Final = 256 << 10
 _LEAST_WAIT_S: Final = 0.05
 

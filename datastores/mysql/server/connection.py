@@ -97,7 +97,7 @@ _SETTINGS: Final = (
     "/*M!100300 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, "
     "idle_write_transaction_timeout = 0 */"
 )
-_MOST_GREETING_BYTES: Final = 1 << 20  # of all packets until the connection is open
+_MOST_GREETING_BYTES: Final = 1 << 20  # all packets until the connection is open take at most this
 LONGEST_TEXT: Final = 512
 """Characters of an error's text that are shown: the server chooses it."""
 _PASSING: Final = frozenset(

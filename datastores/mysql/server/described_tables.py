@@ -101,7 +101,7 @@ def _column(row: Mapping[str, Any], *, is_json: bool) -> ColumnDefinition:
 
 
 def parse_members(declared: str) -> tuple[str, ...]:
-    """Of ``enum('a','it''s')``."""
+    """The members in a declaration such as ``enum('a','it''s')``."""
     return tuple(_ESCAPED.sub(_unescaped, text) for text in _MEMBER.findall(declared))
 
 

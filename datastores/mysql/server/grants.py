@@ -48,7 +48,7 @@ class SelectGrants:
         name = self._folded(database)
         if self.everywhere and name not in map(self._folded, self.revoked):
             return True
-        # Of several patterns the server takes the one whose first wildcard comes last, and that one alone.
+        # The server uses one pattern only: the one whose first wildcard comes last.
         found = [one for one in self.databases if self._matches(one[0], name)]
         return bool(found) and max(found, key=lambda one: self._exactness(one[0]))[1]
 

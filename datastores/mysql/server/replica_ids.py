@@ -16,7 +16,7 @@ __all__ = ["ServerIds"]
 
 _DEFAULT_COUNT: Final = 16
 _DEFAULT_FIRST: Final = 1_000_000_000
-_DEFAULT_RANGES: Final = 62_500_000  # of sixteen ids each: up to 2 * 10^9
+_DEFAULT_RANGES: Final = 62_500_000  # each has sixteen ids: up to 2 * 10^9
 
 
 class ServerIds:

@@ -13,7 +13,7 @@ from datastores.mysql.server.connection import query, reading_answers
 __all__ = ["OWN_DATABASES", "look", "show_all"]
 
 OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
-"""Of the server itself: their tables are nobody's data."""
+"""The server's own databases, which hold no application's data."""
 # Without a join: MariaDB opens every table's files once more for it.
 _TABLES: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "

@@ -60,7 +60,7 @@ class CatalogueKey:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Of the key's columns."""
+        """The numbers of the key's columns."""
         return tuple(column.number for column in self.columns if column.in_key)
 
 

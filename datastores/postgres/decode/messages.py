@@ -45,9 +45,9 @@ INDEX: Final = "i"
 MESSAGES: Final = "@message"
 """The name under which logical messages (``pg_logical_emit_message``) come, as inserts of a table without a key."""
 
-_HEADER: Final = 25  # of log data
+_HEADER: Final = 25  # the header of a message with log data
 _IDENTITIES: Final = frozenset({DEFAULT, NOTHING, FULL, INDEX})
-_MOST_COLUMNS: Final = 1664  # of PostgreSQL's tables
+_MOST_COLUMNS: Final = 1664  # PostgreSQL's limit for a table
 
 
 @dataclass(frozen=True, slots=True)

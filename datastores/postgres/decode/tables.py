@@ -88,7 +88,7 @@ class Tables:
         self._logged_until = 0
         self._found_keys: dict[int, KeyPlaces] = {}  # what was last found for a table whose key is not in the log
         self._types: dict[int, tuple[str, str]] = {}
-        self._numbers: set[int] = set()  # of the tables that were learnt
+        self._numbers: set[int] = set()  # numbers of the known tables
         self._room = _MOST_BYTES
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}

@@ -164,7 +164,7 @@ def _room(connection: Connection, state: ServerState) -> Iterator[Finding]:
 
 
 def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
-    """Of those that send the log: whether one begins, and whether it sends the log's own bytes."""
+    """Findings on sessions that send the log: whether one begins, and whether it sends the log's own bytes."""
     try:
         connect(address, walsender=True, timeout_s=_TIMEOUT_S).close()
     except WormholeError as error:

@@ -19,7 +19,7 @@ __all__ = ["OLD_CATALOGUE", "budget_findings", "is_near", "slot_findings"]
 
 OLD_CATALOGUE: Final = 100_000_000
 """Transactions: half of what autovacuum_freeze_max_age allows."""
-_NEAR_SHARE: Final = 5  # of the limit
+_NEAR_SHARE: Final = 5  # near is the last fifth of the limit
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
@@ -32,7 +32,10 @@ def is_near(slot: Slot, state: ServerState) -> bool:
 
 
 def slot_findings(connection: Connection, state: ServerState, address: Address) -> Iterator[Finding]:
-    """Of the two slots of the log. Raises as :meth:`~datastores.postgres.server.connection.Connection.query`."""
+    """Findings on the two slots of the log.
+
+    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`.
+    """
     try:
         both = slots.check(state, address.slot, address.database)
     except WormholeError as error:

@@ -88,7 +88,7 @@ class PostgresTables:
         self._known: dict[str, tuple[str, Definition]] = {}  # with the catalogue's text that each was made of
         self._described: dict[str, str] = {}  # fingerprints that the caller was given last
         self._row_bytes: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}  # of tables whose chunks took too long
+        self._seconds: dict[str, float] = {}  # tables whose chunks took too long, and the time they get
         self._checked = 0  # the incarnation whose server this one is
         self._interruption = Interruption()
 
@@ -261,7 +261,7 @@ class PostgresTables:
             raise UnreadableTable(error.message, hint="report this, with the table's definition") from None
         except ServerError:
             raise
-        except SourceUnavailable as error:  # of what broke while rows came, less may be read
+        except SourceUnavailable as error:  # it broke while rows came: a smaller chunk may be read
             raise ChunkUnavailable(error.message, hint=error.hint) from None
         if reading.cut:
             self.close()  # which ends the transaction

@@ -38,7 +38,7 @@ GONE: Final = (
     "accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
 )
 """The next step for a flow behind whose datamarker something was delivered that no log holds any more."""
-_SMALLEST_FILE: Final = 1 << 20  # of WAL files, whose sizes are powers of two
+_SMALLEST_FILE: Final = 1 << 20  # the smallest WAL file; sizes are powers of two
 _FEWEST_BYTES: Final = 512
 
 

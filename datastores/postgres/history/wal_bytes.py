@@ -22,7 +22,7 @@ from wormhole.model.errors import SourceUnavailable
 __all__ = ["PROOF_BYTES", "checksum_of_log"]
 
 PROOF_BYTES: Final = 4096
-"""Of log before a place. Each record in it has the place of the one before and a checksum of its own."""
+"""Bytes of log before a place. Each record in them has the place of the one before and a checksum of its own."""
 
 _TIMEOUT_S: Final = 10.0
 _START: Final = struct.Struct(">Q")

@@ -74,12 +74,12 @@ class WalReader:
         self._history = history
         self._timelines = timelines
         self._messages = unread
-        self._next = 0  # of the messages that were received
+        self._next = 0  # the next of the received messages
         self._place = marker.order
         self._end = marker.order.offset  # after what ended last
         self._idle_end = self._end  # up to there other databases wrote
         self._anchor = marker.anchor
-        self._commit = encoder.last_commit  # of the last transaction, which the anchor is of
+        self._commit = encoder.last_commit  # the last transaction's commit, to which the anchor belongs
         self._committed_at_us = marker.committed_at_us
         self._moved_s = time.monotonic()
         self._proved_s = self._moved_s if marker.anchor is not None else -math.inf
@@ -114,7 +114,7 @@ class WalReader:
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         deadline = time.monotonic() + wait_s
-        received = False  # of what the server sends without end, each call takes some
+        received = False  # each call takes a part of what a server sends without end
         with self._reading:
             while not self._closed.is_set():
                 ready = self._end != self._place.offset

@@ -60,8 +60,8 @@ _MESSAGE_COST: Final = 64
 _MOST_ANSWER: Final = 64 << 20
 _ROW_COST: Final = 100  # bytes, beside its values
 _VALUE_COST: Final = 60
-_RESULT_COST: Final = 4096  # of one that is no row; an honest server sends one for each statement
-_MOST_TEXT: Final = 2000  # of what a server says
+_RESULT_COST: Final = 4096  # a result that is no row; an honest server sends one for each statement
+_MOST_TEXT: Final = 2000  # characters of a server's text
 _NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
 _NOT_GIVEN: Final = b"no password supplied"  # libpq's words
 _KEYS_SINCE: Final = 180000  # the version of libpq
@@ -248,7 +248,7 @@ class Connection:
                 if result.status in _COPIES:
                     return result, []
                 if whole:
-                    rows = []  # of the statement before
+                    rows = []  # forget the rows of the statement before
                 whole = result.status != pq.ExecStatus.SINGLE_TUPLE
                 found, cost = _rows_of(result, self.encoding)
                 rows += found

@@ -167,7 +167,7 @@ class ManifestDecoder:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._offset = 0  # of the first byte of _data in the file
+        self._offset = 0  # where the first byte of _data is in the file
         self._edit = bytearray()
         self._inside = False
 

@@ -52,7 +52,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, stored: object) -> Evidence:
-        """Of a state file; what is missing or of a wrong kind is unknown."""
+        """Read from a state file; what is missing or of a wrong kind is unknown."""
         entry = stored if isinstance(stored, dict) else {}
 
         def number(value: object) -> int:
@@ -80,7 +80,7 @@ def evidence_of(path: Path, manifest: int, sequence: int) -> Evidence:
 
 
 def identity_file(path: Path) -> IdentityFile:
-    """Of the database in ``path``. Raises ``OSError``."""
+    """The identity file of the database in ``path``. Raises ``OSError``."""
     try:
         stat = (path / "IDENTITY").stat()
     except FileNotFoundError:
