@@ -80,9 +80,24 @@ def test_an_entry_can_be_read(entry: Entry) -> None:
     assert named <= entries().keys()
 
 
-def test_a_check_of_the_doctor_has_one_code() -> None:
-    checks = [check for entry in entries().values() for check in entry.checks]
-    assert len(checks) == len(set(checks))
+def checked(tree: ast.AST) -> Iterator[str]:
+    """Names under which a doctor reports what is not as it should be, where they are in its code as they are."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and len(node.args) > 2 and ast.unparse(node.func) in {"Finding", "report.add"}:
+            check, severity = node.args[:2]
+            if isinstance(check, ast.Constant) and ast.unparse(severity) not in {"OK", "Severity.OK"}:
+                yield str(check.value)
+
+
+def test_a_check_of_the_doctor_has_one_code_and_every_code_of_a_check_is_needed() -> None:
+    known = [check for entry in entries().values() for check in entry.checks]
+    assert len(known) == len(set(known))
+    sources = [path.read_text("utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    reported = {check for text in sources if "Severity" in text for check in checked(ast.parse(text))}
+    assert "retention" in reported
+    assert not reported - set(known), "name these as `checks` of an entry"
+    named = set(re.findall(r"""["']([A-Za-z_0-9 ]+)["']""", "\n".join(text for text in sources if "Severity" in text)))
+    assert not set(known) - named, "no doctor reports these"
 
 
 def test_the_runbook_shows_the_entries() -> None:

@@ -132,7 +132,7 @@ def tail(
         run_tail(log, options, events, password_file, places)
     if lost:
         print_text(
-            f"error: the log no longer holds all of what was asked for: {lost[0].message}",
+            f"error [data-lost]: the log no longer holds all of what was asked for: {lost[0].message}",
             "  next: what was shown lacks that; replay it from an archive, or copy the tables anew",
             error=True,
         )

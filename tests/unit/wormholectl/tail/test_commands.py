@@ -99,7 +99,9 @@ def test_log_that_is_missing_on_the_way_is_a_problem_if_the_log_once_held_it(
     monkeypatch.setattr(tail_module, "tail", tail)
     ended = run("tail", "rocksdb:///x", "--no-follow")
     assert ended[0] == status
-    assert ("error: the log no longer holds all of what was asked for: file 3 is gone" in ended[2]) == bool(status)
+    assert ("error [data-lost]: the log no longer holds all of what was asked for: file 3 is gone" in ended[2]) == bool(
+        status
+    )
 
 
 def test_the_log_may_be_named_where_its_url_does_not_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
