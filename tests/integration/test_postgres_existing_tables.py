@@ -344,7 +344,7 @@ def test_a_statement_that_takes_too_long_ends_with_what_it_found(
 
 
 def test_a_call_that_is_interrupted_and_a_connection_that_ends(scene: PostgresScene) -> None:
-    found: list[BaseException] = []
+    found: list[SourceUnavailable] = []
 
     def read() -> None:
         try:
@@ -360,7 +360,7 @@ def test_a_call_that_is_interrupted_and_a_connection_that_ends(scene: PostgresSc
         until(lambda: scene.sql(waits), "the chunk does not wait for the lock")
         scene.tables.interrupt()
         reader.join()
-    assert [(one.code, one.hint) for one in found] == [("chunk-unavailable", "it is tried again")]
+    assert [(one.code, one.hint) for one in found] == [("source-unavailable", "it is tried again")]
     assert len(scene.read("public.fine")) == 2
     scene.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
