@@ -65,7 +65,8 @@ _ALWAYS: Final = {
     "spark.python.worker.memory": "256m",
 }
 _LOCAL: Final = {
-    # The driver's ports deserialize what arrives. Spark makes a secret of its own for a local master.
+    # The driver's ports deserialize what arrives. Spark makes a secret of its own for a local master;
+    # one of ours would be in the JVM's arguments.
     "spark.authenticate": "true",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",

@@ -30,7 +30,10 @@ SESSION_SETTINGS: Final = {
     "search_path": "",  # names of tables, types and functions are shown with their schema
     "quote_all_identifiers": "off",
 }
-"""Settings of a session: with others the same value would have another text."""
+"""Settings of a session: with others the same value would have another text.
+
+`lc_monetary` stays the database's: it decides how many digits of a stored `money` are behind the point.
+"""
 
 _BY_OID: Final = {
     16: BOOL,

@@ -50,6 +50,7 @@ _WHY_LOST: Final = {
     "idle_timeout": "it was not moved on for longer than idle_replication_slot_timeout",
 }
 _ADVANCE_S: Final = 600.0  # it reads all the log in between, or waits for every transaction that is open
+# Times what the last move took: beside an open transaction each move decodes the log from its begin on again.
 _REST: Final = 20.0
 _LONGEST_REST_S: Final = 300.0
 _IN_USE: Final = "55006"
