@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.problem import Problem
 from wormholectl.show.printer import print_json, print_table, print_text, size, span
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -
     )
     for one in reports:
         if one.message:
-            print_text(f"{one.flow}: {one.message}")
+            print_text(f"{one.flow}: {Problem(one.message, code=one.code)}")
             if one.hint:
                 print_text(f"  next: {one.hint}")
 
@@ -207,4 +208,5 @@ def _report_object(report: FlowReport) -> dict[str, Any]:
         "bytes": report.bytes,
         "message": report.message,
         "hint": report.hint,
+        "code": report.code or None,
     }

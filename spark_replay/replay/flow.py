@@ -131,7 +131,7 @@ class ReplayFlow:
                 hint = f"{hint}; if its updates are still wanted: `{self._anew}`"
         message = f"it was not taken up: {error.message}"
         self._observer.says(f"{self.plan.flow}: {message}")
-        self._left_out, self.finished = self._report(self._marker, message, hint), True
+        self._left_out, self.finished = self._report(self._marker, message, hint, error.code), True
 
     @property
     def _anew(self) -> str:
@@ -203,7 +203,11 @@ class ReplayFlow:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - reported beside the other flows' results
             _log.exception("%s: internal error", self.plan.flow)
-            return self._failed(ReplayError(f"internal error: {type(error).__name__}: {error}", hint="report this"))
+            return self._failed(
+                ReplayError(
+                    f"internal error: {type(error).__name__}: {error}", hint="report this", code="internal-error"
+                )
+            )
         finally:
             self.finished = True
             self._shares.done(self.plan.flow)
@@ -310,7 +314,7 @@ class ReplayFlow:
                 self._find()
                 if not self._is_at(task.publisher):
                     continue
-            raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None)
+            raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None, code=outcome.code)
 
     def _outcome_of(self, mode: str, task: Task) -> Outcome:
         """What became of the task, which Spark is given."""
@@ -441,9 +445,9 @@ class ReplayFlow:
             hint = hint or "begin another replay once that is mended"
         elif self._request.resume_command not in hint:
             hint = f"{hint or 'mend that'}; then `{self._request.resume_command}` goes on"
-        return replace(self._report(self._marker, f"{error.message}; {became}", hint), handed_over=False)
+        return replace(self._report(self._marker, f"{error.message}; {became}", hint, error.code), handed_over=False)
 
-    def _report(self, marker: Datamarker, message: str, hint: str = "") -> FlowReport:
+    def _report(self, marker: Datamarker, message: str, hint: str = "", code: str = "") -> FlowReport:
         return FlowReport(
             flow=self.plan.flow,
             mode=self.plan.mode,
@@ -454,4 +458,5 @@ class ReplayFlow:
             bytes=self._pushed_bytes,
             message=message,
             hint=hint,
+            code=code,
         )

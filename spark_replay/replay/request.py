@@ -120,7 +120,7 @@ class FindPublishers(Protocol):
 @dataclass(frozen=True, slots=True)
 class FlowReport:
     """What became of a flow. ``state``: of the flow now, as `wormholectl flows` says; ``handed_over``: the live log
-    goes on behind all that was asked for.
+    goes on behind all that was asked for; ``code``: of the problem, where it was not.
     """
 
     flow: str
@@ -132,6 +132,7 @@ class FlowReport:
     bytes: int
     message: str = ""
     hint: str = ""
+    code: str = ""
 
 
 class ReplayObserver(Protocol):

@@ -122,6 +122,7 @@ class Outcome:
     bytes: int
     message: str = ""
     hint: str = ""
+    code: str = ""
 
 
 def push_log(task: Task, clock: Clock = SYSTEM_CLOCK) -> Outcome:
@@ -203,11 +204,11 @@ def _run(task: Task, source: _Sources, clock: Clock) -> Outcome:
         return asyncio.run_coroutine_threadsafe(attempts.run(), _loop(os.getpid())).result()
     except WormholeError as error:
         text = f"{error.message} ({error.position})" if error.position else error.message
-        return attempts.outcome(_ended_by(error), text, error.hint or "")
+        return attempts.outcome(_ended_by(error), text, error.hint or "", error.code)
     except Exception as error:  # noqa: BLE001 - reported by the replay, with its place
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"internal error: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-        return attempts.outcome(Ended.FAILED, text, "report this")
+        return attempts.outcome(Ended.FAILED, text, "report this", code="internal-error")
 
 
 def _ended_by(error: WormholeError) -> Ended:
@@ -240,9 +241,9 @@ class _Attempts:
         self._progress = b""
         self._updates = self._bytes = 0
 
-    def outcome(self, ended: Ended, message: str = "", hint: str = "") -> Outcome:
+    def outcome(self, ended: Ended, message: str = "", hint: str = "", code: str = "") -> Outcome:
         """What became of the flow so far."""
-        return Outcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint)
+        return Outcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint, code)
 
     async def run(self) -> Outcome:
         """Until it is done. Raises what does not pass, and what has not passed for longer than the patience."""

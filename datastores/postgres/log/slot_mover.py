@@ -124,6 +124,7 @@ class SlotMover:
                 f"the replication slots {self._name}_* stay where they are: the session that moves them is on another "
                 f"server (system, timeline and start: {there}) than the log, which is {state}",
                 "it is opened again; if this stays, see that the address leads to one server",
+                code="peer-not-database",
             )
         if not self._owner:
             self._owner = self._takes_lock(self._connection) or self._takes_over(self._connection)

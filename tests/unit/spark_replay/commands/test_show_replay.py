@@ -80,12 +80,23 @@ def test_a_plan_says_when_nobody_would_take_it(tmp_path: Path, capsys: pytest.Ca
 def test_what_became_of_each_flow(capsys: pytest.CaptureFixture[str]) -> None:
     reports = [
         FlowReport("cache/a", "log", True, "live", "1/1/300", 5, 50),
-        FlowReport("cache/b", "latest", False, "needs_replay", "1/1/0", 0, 0, "the handler gave up", "mend it"),
+        FlowReport(
+            "cache/b",
+            "latest",
+            False,
+            "needs_replay",
+            "1/1/0",
+            0,
+            0,
+            "the handler gave up",
+            "mend it",
+            "handler-failed",
+        ),
     ]
     show_reports("r-1", reports, as_json=True)
     check("replay-ended", capsys.readouterr().out)
     show_reports("r-1", reports, as_json=False)
-    assert "cache/b: the handler gave up\n  next: mend it" in capsys.readouterr().out
+    assert "cache/b: the handler gave up [handler-failed]\n  next: mend it" in capsys.readouterr().out
 
 
 def test_what_was_given_back(capsys: pytest.CaptureFixture[str]) -> None:
