@@ -1,4 +1,4 @@
-"""The next step for a flow whose datamarker is not of the log, in the order of docs/runbook.md, "Diverged"."""
+"""The next step for a flow whose datamarker is not of the log, in the order of `log-diverged` in docs/runbook.md."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def await_held(scene: Scene, shared: int, last: int) -> None:
 
 
 def accept(scene: Scene, host: Host) -> None:
-    """What docs/runbook.md says of "Diverged", on the host that owns the log."""
+    """What docs/runbook.md has for `log-diverged`, on the host that owns the log."""
     operate(scene, host, "repair", f"{COMPARED}/{_SHARD}")
     # In two steps, so that nothing of the copy's log comes again.
     operate(scene, host, "markers", "set", f"{SENT}/{_SHARD}", scene.executed(WEST))
