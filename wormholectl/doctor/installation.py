@@ -21,6 +21,7 @@ from wormhole.wire.conditions import (
     step_of_all,
     why_no_flows,
 )
+from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.hosts.status import Host
 from wormholectl.publishers.log_moves import refusal
@@ -326,6 +327,12 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     lost = [name for name, one in own.items() if one.state is State.NEEDS_REPLAY]
     paused = [name for name, one in own.items() if one.state is State.PAUSED]
     alone = {name: one for name, one in own.items() if one.state in {State.NO_SUBSCRIBER, State.SUBSCRIBER_AWAY}}
+    delivers = [flow for flow in flows if flow.state == "live" and conditions[flow.flow][1].state is State.OK]
+    remarks = {
+        flow.flow: Condition(State.OK, why.text, why.hint, code=why.code)
+        for flow in delivers
+        if (why := problem_of(flow))
+    }
     parked = [flow.flow for flow in flows if flow.dead_letters]
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
     for one, names in _by_cause(held):
@@ -355,9 +362,10 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     for one, names in _by_cause(alone):
         what = f"without a subscriber: {few(names)}: {one.cause}"
         report.add("flows", Severity.WARN, what, "they deliver nothing", one.next_step, one.code)
-    if not (
-        held or lost or short or parked or paused or alone or any(of_log.fault for of_log, _ in conditions.values())
-    ):
+    for one, names in _by_cause(remarks):
+        report.add("flows", Severity.WARN, f"live: {few(names)}: {one.cause}", "", one.next_step, one.code)
+    wrong = held or lost or short or parked or paused or alone or remarks
+    if not (wrong or any(of_log.fault for of_log, _ in conditions.values())):
         report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
 
 

@@ -105,6 +105,12 @@ def test_where_all_is_well_every_check_says_so() -> None:
         (with_flow(state="needs_replay"), "flows", "problem", "in need of a replay: cache/db1"),
         (with_flow(headroom_s=600.0), "flows", "problem", "little headroom: cache/db1"),
         (with_flow(dead_letters=2), "flows", "warn", "with dead letters: cache/db1"),
+        (
+            with_flow(problem=admin_pb2.Problem(text="rows of t changed", code="rows-not-logged")),
+            "flows",
+            "warn",
+            "live: cache/db1: rows of t changed",
+        ),
         (with_flow(state="held", paused="ann"), "flows", "warn", "paused: cache/db1"),
         (with_flow(state="unassigned"), "flows", "warn", "without a subscriber: cache/db1"),
         (replace(GOOD, version="0.2.0"), "versions", "warn", "publishers run 0.1.0, this command is 0.2.0"),
