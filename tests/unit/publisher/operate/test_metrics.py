@@ -201,3 +201,14 @@ async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:
         found = await values(publisher)
         assert sum(name == "wormhole_flow_held" for name, *_ in found) == 120
         assert found["wormhole_flows", *LOG, "app", "unassigned"] == 120
+
+
+async def test_problems_of_the_log_are_counted_by_their_code(publisher: Publisher) -> None:
+    await eventually(lambda: publisher.log_watch.status is not None, "measured")
+    status = publisher.log_watch.status
+    assert status is not None
+    shared, of_another_package = Problem("it is read twice", code="log-shared"), Problem("it is odd")
+    found = replace(status, problems=(shared, replace(shared, text="it is read thrice"), of_another_package))
+    publisher.log_watch.measured(found, publisher.clock.monotonic())
+    counted = {key[-1]: value for key, value in (await values(publisher)).items() if key[0] == "wormhole_log_problems"}
+    assert counted == {"log-shared": 2, "other": 1}
