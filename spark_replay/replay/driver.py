@@ -143,7 +143,10 @@ class Driver:
                     if run.finished:
                         continue
                     try:
-                        run.renew()
+                        found = run.renew()
+                        if found is not None:
+                            for other in runs:  # each would ask in vain first, together for longer than a lease
+                                other.move(found)
                     except Exception:  # noqa: BLE001 - the other flows' leases go on
                         _log.exception("%s: internal error, its lease is not kept", run.plan.flow)
 

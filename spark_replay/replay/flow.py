@@ -16,11 +16,27 @@ from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.plan import done_rows, files_between, holding
 from spark_replay.replay.progress import Counter
-from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
+from spark_replay.replay.publisher import TIMEOUT_S, Reach, ReplayClient, TicketLostError
 from spark_replay.replay.rate import Shares
-from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
+from spark_replay.replay.request import (
+    FindPublishers,
+    FlowReport,
+    FoundPublisher,
+    ReplayObserver,
+    ReplayRequest,
+    ReplaySettings,
+)
 from spark_replay.replay.task import Ended, Outcome, Task
-from wormhole.model.errors import ArchiveError, ArchiveUnavailable, EpochRefused, ReplayError, Retryable, WormholeError
+from wormhole.model.errors import (
+    ArchiveError,
+    ArchiveUnavailable,
+    EpochRefused,
+    ReplayError,
+    Retryable,
+    StreamBroken,
+    UsageError,
+    WormholeError,
+)
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -30,6 +46,8 @@ __all__ = ["ReplayFlow"]
 _log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 1.0
+_TRIES: Final = 3
+"""In a lease: where a publisher hangs, or its host is gone, its successor is found before the lease there ends."""
 _SNAPSHOT: Final = "snapshot"
 _MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
 
@@ -59,7 +77,11 @@ class ReplayFlow:
         self._observer = observer
         self._shares = shares
         self._client = self._dial()
-        self._leases = self._dial()
+        self._leases = self._dial(request.lease_s / _TRIES)
+        self._unfound: WormholeError | None = None
+        """Why the publisher was not found when it was looked for last."""
+        self._away: tuple[float, Retryable] | None = None
+        """Since when the publisher does not answer the driver, and the last error; ``None``: it does."""
         self.stopped = threading.Event()
         self.finished = False
         self.rows = plan.snapshot_rows + plan.range.rows
@@ -77,11 +99,11 @@ class ReplayFlow:
     @property
     def log(self) -> tuple[str, str, str]:
         """The log that the flow is of, whoever serves it."""
-        return self._settings.log_of(self.plan.publisher)
+        return self._settings.log_of(self.plan.publisher.status)
 
-    def _dial(self) -> ReplayClient:
-        seen = self.plan.publisher
-        return ReplayClient(seen.reach, self.plan.flow, self._request.id, local=seen.local)
+    def _dial(self, timeout_s: float = TIMEOUT_S) -> ReplayClient:
+        at = self.plan.publisher
+        return ReplayClient(at.reach, self.plan.flow, self._request.id, local=at.local, timeout_s=timeout_s)
 
     # -- what the driver does
 
@@ -147,26 +169,43 @@ class ReplayFlow:
             self._seen(self._client.cancel(self._request.who))
         self.finished = True
 
-    def renew(self) -> None:
+    def renew(self) -> FoundPublisher | None:
         """The lease begins anew, if there is one. A publisher that does not answer now is asked again soon: its lease
-        does not run while it is away.
+        does not run while it is away. Returns where it is if that is found out now.
         """
         if not self._leases.ticket:
-            return
+            return None
+        found = None
         try:
             while self._renewed():
                 pass
-        except Retryable:
-            self._find()
+            self._away = self._unfound = None
+        except Retryable as error:
+            since = self._settings.clock.monotonic() if self._away is None else self._away[0]
+            self._away = since, error
+            found = self._find()
+        except UsageError:
+            found = self._find()  # another one may answer where it was
         except WormholeError:
             pass  # the task hears it too, and says so
-        self._withdraw_elsewhere()
+        self._withdraw()
+        return found
 
-    def _withdraw_elsewhere(self) -> None:
-        """A task that waits for a slot would ask for its publisher where that was: it is to be given to Spark again."""
+    def _withdraw(self) -> None:
+        """End the task that asks for its publisher where that was, since executors cannot look for it; and the one that
+        waits for a slot longer than the publisher may be away, since it would begin to wait for it only then.
+        """
         task = self._given
-        if task is not None and not self._is_at(task.publisher) and not self.pushing:
+        if task is not None and (not self._is_at(task.publisher) or (self._lost is not None and not self.pushing)):
             self._jobs.withdraw(task)
+
+    @property
+    def _lost(self) -> Retryable | None:
+        """With what the publisher has not answered the driver for longer than the patience."""
+        if self._away is None:
+            return None
+        since, error = self._away
+        return error if self._settings.clock.monotonic() - since > self._request.patience_s else None
 
     def _renewed(self) -> bool:
         """Renew the lease, with the task's share of the rate. Returns whether another share is due at once."""
@@ -271,8 +310,8 @@ class ReplayFlow:
     def _is_live(self, marker: Datamarker) -> bool:
         """Whether no replay has the flow and everything up to ``marker`` is acknowledged; false if not known."""
         with suppress(WormholeError):
-            for one in self._find_publishers():
-                for flow in one.status.flows if self._settings.log_of(one) == self.log else ():
+            for one in self._find_publishers(self._has_log):
+                for flow in one.status.flows:
                     if flow.flow == self.plan.flow and flow.HasField("marker") and not flow.HasField("replay"):
                         return marker_from_message(flow.marker).order >= marker.order
         return False
@@ -298,9 +337,11 @@ class ReplayFlow:
             task = self._task(begin, until)
             try:
                 outcome = self._outcome_of(mode, task)
-            except ReplayError:
+            except ReplayError as error:
                 if self._is_at(task.publisher):
-                    raise
+                    lost = self._lost
+                    raise error if lost is None else self._not_found(lost) from None
+                self._pushed_updates, self._pushed_bytes = self.pushed
                 continue  # it was withdrawn
             self._pushed_updates += outcome.updates
             self._pushed_bytes += outcome.bytes
@@ -310,11 +351,11 @@ class ReplayFlow:
             if outcome.ended is Ended.PAUSED:
                 self._until_resumed()
                 continue
-            if outcome.ended is Ended.UNREACHABLE:
-                self._find()
-                if not self._is_at(task.publisher):
-                    continue
-            raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None, code=outcome.code)
+            self._find()
+            if not self._is_at(task.publisher):
+                continue  # another one may have answered where it was
+            failed = ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None, code=outcome.code)
+            raise self._not_found(failed) if outcome.ended is Ended.UNREACHABLE else failed
 
     def _outcome_of(self, mode: str, task: Task) -> Outcome:
         """What became of the task, which Spark is given."""
@@ -390,22 +431,39 @@ class ReplayFlow:
         while True:
             try:
                 return ask()
-            except Retryable:
+            except Retryable as error:
                 if self._settings.clock.monotonic() > ends or self.stopped.wait(_AGAIN_S):
-                    raise
+                    raise self._not_found(error) from None
                 self._find()
 
-    def _find(self) -> None:
-        """Find where the flow's publisher is now."""
+    def _find(self) -> FoundPublisher | None:
+        """Find where the flow's publisher is now. Returns it if it is elsewhere."""
+        self._unfound = None
         try:
-            seen = next(one for one in self._find_publishers() if self._settings.log_of(one) == self.log)
-        except (WormholeError, StopIteration):
-            return
-        if self._is_at(seen.reach):
-            return
+            found = next(iter(self._find_publishers(self._has_log)), None)
+        except WormholeError as error:
+            self._unfound = error
+            return None
+        return found if found is not None and self.move(found) else None
+
+    def move(self, publisher: FoundPublisher) -> bool:
+        """Ask ``publisher`` from now on. Returns whether it is elsewhere."""
+        if self._is_at(publisher.reach):
+            return False
         for client in (self._client, self._leases):
-            client.close()
-            client.reach = seen.reach
+            client.move(publisher.reach, publisher.local)
+        return True
+
+    def _has_log(self, status: admin_pb2.PublisherStatus) -> bool:
+        return self._settings.log_of(status) == self.log
+
+    def _not_found(self, error: WormholeError) -> WormholeError:
+        """``error``, with why the publisher was not found and the next step for that."""
+        why = self._unfound
+        if why is None:
+            return error
+        hint = why.hint or error.hint
+        return StreamBroken(f"{error.message}; {why.message}", flow=self.plan.flow, hint=hint, code=why.code)
 
     def _seen(self, reply: admin_pb2.ReplayReply) -> None:
         self._state = reply.flow.state or self._state

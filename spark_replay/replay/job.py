@@ -47,6 +47,7 @@ from wormhole.coordination.port import Coordinator, StoredConfig
 from wormhole.host.clock import SYSTEM_CLOCK
 from wormhole.host.where import Where
 from wormhole.model.errors import StreamBroken, UnknownApplication, UsageError, WormholeError
+from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +159,7 @@ def cancel_replay(where: Where | str, replay_id: str) -> list[tuple[str, str]]:
     """
     mine = [
         (one, flow.flow)
-        for one in _Look(_where(where))()
+        for one in _Look(_where(where)).all()
         for flow in one.status.flows
         if flow.HasField("replay") and flow.replay.replay == replay_id
     ]
@@ -201,7 +202,7 @@ def _prepared(where: Where | str, replay: Replay) -> _Prepared:
     session.check_spark()
     at = _where(where)
     look = _Look(at)
-    seen = look()
+    seen = look.all()
     request = _request(replay, seen)
     settings = setting_of(at, request.application, replay.archives)
     formats = settings.formats.open()
@@ -237,23 +238,34 @@ def _where(where: Where | str) -> Where:
 
 
 class _Look:
-    """Every publisher that can be found, with what permits changes there."""
+    """Publishers, with what permits changes there."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
 
-    def __call__(self) -> list[FoundPublisher]:
-        answers = [one for one in admin_service.ask(self._where) if one.drained is None]
-        if silent := [one.problem for one in answers if one.silent]:
-            raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
-        found = []
-        for one in answers:
-            shown = admin_service.proven(one)  # tasks give their tickets to that address
-            assert one.status is not None
-            found.append(
-                FoundPublisher(one.status, Reach(shown.address, _from_anywhere(one.tls), one.tls_name), shown.local)
-            )
+    def all(self) -> list[FoundPublisher]:
+        """Every publisher. Raises :class:`~wormhole.model.errors.StreamBroken` when one does not answer."""
+        answers = admin_service.ask(self._where)
+        _check_silent(answers)
+        return [_proven(one, one.status) for one in answers if one.status is not None]
+
+    def __call__(self, wanted: Callable[[admin_pb2.PublisherStatus], bool]) -> list[FoundPublisher]:
+        """See :class:`FindPublishers`."""
+        answers = admin_service.ask(self._where)
+        found = [_proven(one, one.status) for one in answers if one.status is not None and wanted(one.status)]
+        if not found:
+            _check_silent(answers)
         return found
+
+
+def _check_silent(answers: Sequence[admin_service.Answer]) -> None:
+    if silent := [one.problem for one in answers if one.silent]:
+        raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
+
+
+def _proven(answer: admin_service.Answer, status: admin_pb2.PublisherStatus) -> FoundPublisher:
+    shown = admin_service.proven(answer)  # tasks give their tickets to that address
+    return FoundPublisher(status, Reach(shown.address, _from_anywhere(answer.tls), answer.tls_name), shown.local)
 
 
 def _from_anywhere(tls: TlsFiles | None) -> TlsFiles | None:

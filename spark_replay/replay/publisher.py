@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from wormhole.host.certificates import Trusted
     from wormhole.host.trust import Trust
 
-__all__ = ["Reach", "ReplayClient", "TicketLostError"]
+__all__ = ["TIMEOUT_S", "Reach", "ReplayClient", "TicketLostError"]
 
 _METHOD: Final = "/wormhole.wire.v1.Admin/Replay"
 # A piece of a parked update's body: a publisher takes requests of 512 KiB, and the last piece has the schema too.
 _PIECE: Final = 128 << 10
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # all parked rows come in one reply
-_TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 """Beginning and finishing may open a log, and every change waits for the store."""
 
 
@@ -55,20 +55,28 @@ class ReplayClient:
     """One flow's replay at its publisher.
 
     ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is
-    enough. Every call raises :class:`~wormhole.model.errors.StreamBroken` when the publisher does not answer,
-    :class:`~wormhole.model.errors.EpochRefused` when a newer epoch exists, :class:`TicketLostError`,
-    :class:`~wormhole.model.errors.UsageError` for a wrong request and :class:`~wormhole.model.errors.ReplayError` for
-    what the flow's state does not permit.
+    enough. ``timeout_s``: how long an answer may take. Every call raises :class:`~wormhole.model.errors.StreamBroken`
+    when the publisher does not answer, :class:`~wormhole.model.errors.EpochRefused` when a newer epoch exists,
+    :class:`TicketLostError`, :class:`~wormhole.model.errors.UsageError` for a wrong request and
+    :class:`~wormhole.model.errors.ReplayError` for what the flow's state does not permit.
     """
 
     def __init__(
-        self, reach: Reach, flow: str, replay: str, *, ticket: str = "", local: LocalAdmin | None = None
+        self,
+        reach: Reach,
+        flow: str,
+        replay: str,
+        *,
+        ticket: str = "",
+        local: LocalAdmin | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.reach = reach
         self.flow = flow
         self.replay = replay
         self.ticket = ticket
         self._local = local
+        self._timeout_s = timeout_s
         self._channel: grpc.Channel | None = None
         self._trust: Trust | None = None
         self._made_with: Trusted | None = None
@@ -84,6 +92,11 @@ class ReplayClient:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+
+    def move(self, reach: Reach, local: LocalAdmin | None) -> None:
+        """The publisher is elsewhere now."""
+        self.close()
+        self.reach, self._local = reach, local
 
     def begin(self, what: admin_pb2.BeginReplay) -> admin_pb2.ReplayReply:
         """Take the flow from the live log; the ticket is kept here. With ``what.preview`` nothing is changed."""
@@ -171,8 +184,8 @@ class ReplayClient:
         try:
             if self._local is not None and ("begin" in what or "cancel" in what):
                 with self._local.dial() as (target, token), grpc.insecure_channel(target, _OPTIONS) as permitted:
-                    return _call(permitted, request, (("authorization", f"Bearer {token}"),))
-            return _call(self._dialled(), request)
+                    return _call(permitted, request, self._timeout_s, (("authorization", f"Bearer {token}"),))
+            return _call(self._dialled(), request, self._timeout_s)
         except grpc.RpcError as error:
             self.close()  # a channel that failed waits longer and longer before it dials again
             raise _told(error, self.reach.address, self.flow, self._certificates(error)) from error
@@ -181,13 +194,16 @@ class ReplayClient:
 
 
 def _call(
-    channel: grpc.Channel, request: admin_pb2.ReplayRequest, metadata: tuple[tuple[str, str], ...] | None = None
+    channel: grpc.Channel,
+    request: admin_pb2.ReplayRequest,
+    timeout_s: float,
+    metadata: tuple[tuple[str, str], ...] | None = None,
 ) -> admin_pb2.ReplayReply:
     parse: Any = admin_pb2.ReplayReply
     call: Any = channel.unary_unary(
         _METHOD, request_serializer=lambda message: message.SerializeToString(), response_deserializer=parse.FromString
     )
-    reply: admin_pb2.ReplayReply = call(request, timeout=_TIMEOUT_S, metadata=metadata)
+    reply: admin_pb2.ReplayReply = call(request, timeout=timeout_s, metadata=metadata)
     return reply
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -93,9 +94,8 @@ class ReplaySettings:
         group, archived = self.dataset.group, self.store.copy
         return not archived or group(copy) == group(archived)
 
-    def log_of(self, publisher: FoundPublisher) -> tuple[str, str, str]:
+    def log_of(self, status: admin_pb2.PublisherStatus) -> tuple[str, str, str]:
         """Dataset, group of copies and log: what stays when another publisher serves the log."""
-        status = publisher.status
         return status.dataset, self.dataset.group(status.copy), status.log
 
 
@@ -109,12 +109,13 @@ class FoundPublisher:
 
 
 class FindPublishers(Protocol):
-    """Asks every publisher that can be found.
+    """Asks every publisher that can be found, and returns those that are ``wanted``.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when one does not answer.
+    Raises :class:`~wormhole.model.errors.WormholeError` when none that is wanted answers and one is silent, or when
+    nothing shows that one that is wanted is a publisher.
     """
 
-    def __call__(self) -> list[FoundPublisher]: ...
+    def __call__(self, wanted: Callable[[admin_pb2.PublisherStatus], bool]) -> list[FoundPublisher]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,9 +29,12 @@ from spark_replay.replay.task import Ended, Task
 from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.start import start_rows
 from tests.support.archives import gone, marker_at, put, tx, write_archive
+from tests.support.eventually import PATIENCE_S, until
+from tests.support.ports import free_port
 from tests.support.replay_plans import Listener, flow, seen, setting, wish
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole.model.errors import ReplayError
 from wormhole.model.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
@@ -58,7 +62,7 @@ async def begins_with(
         assert (one.first, one.range.begin, one.range.until) == (first, marker_at(5), marker_at(7))
         jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
         one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
-        run = ReplayFlow(one, asked, setting(store), lambda: [found], jobs, Listener(), Shares(0.0, 0.0))
+        run = ReplayFlow(one, asked, setting(store), lambda wanted: [found], jobs, Listener(), Shares(0.0, 0.0))
         await asyncio.to_thread(run.begin)
         script.marker = first  # as the publisher does when the first task opens it
         async with scripted_subscriber("cache", "s1") as subscriber:
@@ -173,6 +177,30 @@ async def test_a_worker_that_is_killed_is_replaced_and_goes_on_in_a_higher_epoch
     assert killed
     assert [update.id for update in taken] == [f"source-a:{number}:0" for number in range(1, 8)]
     assert (outcome.ended, outcome.epoch > 1, script.marker) == (Ended.DONE, True, marker_at(7))
+
+
+def test_a_task_that_is_withdrawn_leaves_its_slot_and_its_worker_ends(spark: SparkSession, store: ArchiveStore) -> None:
+    """Also while it dials a publisher that is gone."""
+    jobs, tracker = Jobs(spark), spark.sparkContext.statusTracker()
+    jobs.warm()
+    former = replace(task_of(store, f"127.0.0.1:{free_port()}"), patience_s=3600.0)
+    waiting = [replace(former, name=f"n{number}") for number in range(jobs.slots)]
+
+    def running() -> int:
+        infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return sum(one.numActiveTasks for one in infos if one is not None)
+
+    with ThreadPoolExecutor(len(waiting)) as pool:
+        futures = [pool.submit(jobs.log, task) for task in waiting]
+        until(lambda: running() == jobs.slots, "every slot is taken")
+        busy = set(workers())
+        for task in waiting:
+            jobs.withdraw(task)
+        for future in futures:
+            with pytest.raises(ReplayError):
+                future.result(PATIENCE_S)
+    jobs.warm()
+    until(lambda: not busy & set(workers()), "the workers of the tasks ended")
 
 
 def files_of(store: ArchiveStore) -> tuple[FileEntry, ...]:

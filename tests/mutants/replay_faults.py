@@ -389,12 +389,12 @@ REPLAY_FAULTS: list[Fault] = [
         promise="a paused flow leaves its slot to others",
     ),
     Fault(
-        name="a-task-that-waits-asks-where-its-publisher-was",
+        name="a-task-asks-where-its-publisher-was",
         file="spark_replay/replay/flow.py",
         old="            self._jobs.withdraw(task)\n",
         new="            pass\n",
-        tests=(f"{_FLOW}::test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhere",),
-        promise="a flow that waits for a slot goes on after its publisher moved",
+        tests=(f"{_FLOW}::test_a_task_is_withdrawn_when_its_publisher_is_elsewhere",),
+        promise="a flow goes on after its publisher moved",
     ),
     Fault(
         name="the-rate-is-exceeded-when-a-task-comes",

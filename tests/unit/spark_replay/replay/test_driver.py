@@ -63,7 +63,14 @@ def driver(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, othe
         looked.append(seen(flow("b", marker_at(0)), reach=other))
         looked[1].status.log = "db2"
     asked = wish(rate=100.0)
-    return Driver(asked, setting(store), plan(asked, setting(store), looked), lambda: looked, jobs, told)
+    return Driver(
+        asked,
+        setting(store),
+        plan(asked, setting(store), looked),
+        lambda wanted: [one for one in looked if wanted(one.status)],
+        jobs,
+        told,
+    )
 
 
 def test_what_one_flow_cannot_go_on_with_ends_that_one_only(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -227,6 +234,28 @@ def test_what_nobody_thought_of_ends_one_flow_and_is_reported(tmp_path: Path, sc
     assert "cancel" in script.asked
 
 
+def test_flows_follow_the_publisher_of_their_log_together(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the host of the former one is gone, each would wait in vain for as long as a connection may take."""
+    monkeypatch.setattr(driver_module, "_LOOK_S", 0.01)
+    asked: list[str] = []
+
+    def gone(request: Any) -> Any:
+        asked.append(request.flow)
+        raise Refused(grpc.StatusCode.UNAVAILABLE, "its host is gone")
+
+    with replay_publisher(ScriptedReplay(marker_at(0))) as other:
+        flows = driver(tmp_path, script, Pushing(), Listener())
+        flows.begin()
+        script.answer = gone  # type: ignore[method-assign]
+        for run in flows.runs:
+            run._find_publishers = lambda wanted: [seen(reach=other.reach)]
+        with flows._leases():
+            assert eventually_now(lambda: len(other.asked) >= len(flows.runs))
+    assert len(asked) == 1
+
+
 def of_many(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, flows: int, **more: Any) -> Driver:
     shards = [f"s{number}" for number in range(flows)]
     files = {name: [[tx(put(b"k", b"v"))]] for name in shards}
@@ -234,7 +263,14 @@ def of_many(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, flo
     store = open_store(str(folder / "archive"), "orders")
     looked = [seen(*(flow(name, marker_at(0)) for name in shards), reach=script.reach)]
     asked = wish(**more)
-    return Driver(asked, setting(store), plan(asked, setting(store), looked), lambda: looked, jobs, told)
+    return Driver(
+        asked,
+        setting(store),
+        plan(asked, setting(store), looked),
+        lambda wanted: [one for one in looked if wanted(one.status)],
+        jobs,
+        told,
+    )
 
 
 def test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one_ends(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,15 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay import flow as flow_module
 from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.flow_plans import plan
+from spark_replay.replay.publisher import TIMEOUT_S
 from spark_replay.replay.rate import Shares
-from spark_replay.replay.request import FoundPublisher
+from spark_replay.replay.request import FindPublishers, FoundPublisher
 from spark_replay.replay.task import Ended, Outcome, Task, push_log
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, WormholeError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, StreamBroken, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
@@ -57,14 +59,16 @@ def run_of(
     *,
     found: admin_pb2.FlowStatus | None = None,
     patience_s: float = 0.0,
+    lease_s: float = 30.0,
     rate: float = 0.0,
 ) -> ReplayFlow:
     """``found``: the flow, once it is looked for."""
     looked = seen(flow("a", marker_at(1)), reach=script.reach)
     (one,) = plan(wish(shards=("a",)), setting(store), [looked])
     later = looked if found is None else seen(found, reach=script.reach)
-    look: Callable[[], list[FoundPublisher]] = lambda: [later]  # noqa: E731
-    return ReplayFlow(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), Shares(rate, rate))
+    look: FindPublishers = lambda wanted: [later]  # noqa: E731
+    asked = wish(patience_s=patience_s, lease_s=lease_s)
+    return ReplayFlow(one, asked, setting(store), look, jobs, Listener(), Shares(rate, rate))
 
 
 def test_a_flow_is_held_pushed_and_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -384,62 +388,122 @@ def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script
     assert "the driver was stopped, the flow is paused by maria" in run.run().message
 
 
-def test_a_task_that_waits_for_a_slot_is_withdrawn_when_its_publisher_is_elsewhere(
-    tmp_path: Path, script: ScriptedReplay
+class Withdrawing(Pushing):
+    """Keeps which tasks were withdrawn."""
+
+    def __init__(self, does: Callable[[Task], Outcome]) -> None:
+        super().__init__(does)
+        self.withdrawn: list[Task] = []
+
+    def withdraw(self, task: Task) -> None:
+        self.withdrawn.append(task)
+
+
+@pytest.fixture
+def other() -> Iterator[ScriptedReplay]:
+    """The next publisher of the log."""
+    with replay_publisher(ScriptedReplay(marker_at(1))) as found:
+        yield found
+
+
+WENT_DOWN = Refused(grpc.StatusCode.UNAVAILABLE, "it went down")
+ANOTHERS = Refused(grpc.StatusCode.NOT_FOUND, "another publisher has the address, and no such flow")
+
+
+def moves(run: ReplayFlow, other: ScriptedReplay) -> None:
+    run._find_publishers = lambda wanted: [seen(flow("a", marker_at(1)), reach=other.reach)]
+
+
+@pytest.mark.parametrize("refused", [WENT_DOWN, ANOTHERS])
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_task_is_withdrawn_when_its_publisher_is_elsewhere(
+    tmp_path: Path, script: ScriptedReplay, other: ScriptedReplay, opened: bool, refused: Refused
 ) -> None:
-    withdrawn: list[Task] = []
+    """Also one that has the flow open: it would dial the former address for as long as its patience lasts."""
 
-    class Waits(Pushing):
-        def withdraw(self, task: Task) -> None:
-            withdrawn.append(task)
-
-    with replay_publisher(ScriptedReplay(marker_at(1))) as other:
-
-        def waits(task: Task) -> Outcome:
-            if len(jobs.tasks) == 1:
-                other.refuses["finish"] = []
-                looked.append(seen(flow("a", marker_at(1)), reach=other.reach))
-                script.refuses["renew"] = [Refused(grpc.StatusCode.UNAVAILABLE, "it went down")]
-                run.renew()
-                assert withdrawn == [task]
-                run.renew()
-                assert withdrawn == [task, task], "Spark may have got it only then"
-                raise ReplayError("Spark gave the task up: cancelled")
+    def waits(task: Task) -> Outcome:
+        if len(jobs.tasks) == 1:
+            script.opener, script.updates = (f"{task.name}.1", 7) if opened else ("", 0)
             run.renew()
-            assert task not in withdrawn
-            return done(task)
+            assert run.pushing is opened
+            moves(run, other)
+            script.refuses["renew"] = [refused]
+            run.renew()
+            assert jobs.withdrawn == [task]
+            run.renew()
+            assert jobs.withdrawn == [task, task], "Spark may have got it only then"
+            raise ReplayError("Spark gave the task up: cancelled")
+        run.renew()
+        assert task not in jobs.withdrawn
+        return done(task)
 
-        jobs, looked = Waits(waits), [seen(flow("a", marker_at(1)), reach=script.reach)]
-        run = run_of(archived(tmp_path), script, jobs)
-        run._find_publishers = lambda: looked[-1:]
-        run.begin()
-        assert run.run().handed_over
-        assert [task.publisher.address for task in jobs.tasks] == [script.reach, other.reach]
+    run = run_of(archived(tmp_path), script, jobs := Withdrawing(waits), patience_s=60.0)
+    run.begin()
+    report = run.run()
+    assert (report.handed_over, report.updates) == (True, 12 if opened else 5)
+    assert [task.publisher.address for task in jobs.tasks] == [script.reach, other.reach]
+    assert other.finished == [4]
 
 
-def test_a_task_that_has_the_flow_open_is_not_withdrawn_and_goes_on_at_the_new_address(
+@pytest.mark.parametrize("ended", [Ended.UNREACHABLE, Ended.FAILED])
+def test_a_task_that_ended_at_the_former_address_is_followed_by_one_at_the_present_one(
+    tmp_path: Path, script: ScriptedReplay, other: ScriptedReplay, ended: Ended
+) -> None:
+    def ends(task: Task) -> Outcome:
+        moves(run, other)
+        return done(task) if len(jobs.tasks) == 2 else Outcome(ended, 4, None, 0, 0, "it is not there")
+
+    run = run_of(archived(tmp_path), script, jobs := Pushing(ends))
+    run.begin()
+    assert run.run().handed_over
+    assert [task.publisher.address for task in jobs.tasks] == [script.reach, other.reach]
+
+
+def test_a_publisher_that_hangs_is_looked_for_before_a_lease_is_over(
+    tmp_path: Path, script: ScriptedReplay, other: ScriptedReplay
+) -> None:
+    answer, goes_on = script.answer, threading.Event()
+
+    def hangs(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+        if request.WhichOneof("what") == "renew":
+            goes_on.wait(TIMEOUT_S / 2)
+        return answer(request)
+
+    run = run_of(archived(tmp_path), script, Pushing(done), lease_s=1.0)
+    run.begin()
+    moves(run, other)
+    script.answer = hangs  # type: ignore[method-assign]
+    try:
+        run.renew()
+        assert "renew" not in script.asked
+        run.renew()
+    finally:
+        goes_on.set()
+    assert other.asked == ["renew"]
+
+
+def test_a_flow_ends_with_the_next_step_when_its_publisher_is_away_for_longer_than_the_patience(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
-    """The thread of the leases found the publisher first."""
-    with replay_publisher(ScriptedReplay(marker_at(1))) as other:
+    """Also one that waits for a slot: of many flows each would wait after the one before."""
 
-        def opened(task: Task) -> Outcome:
-            if len(jobs.tasks) == 1:
-                script.opener = f"{task.name}.1"
-                run.renew()
-                assert run.pushing
-                looked.append(seen(flow("a", marker_at(1)), reach=other.reach))
-                script.refuses["renew"] = [Refused(grpc.StatusCode.UNAVAILABLE, "it went down")]
-                run.renew()
-                return Outcome(Ended.UNREACHABLE, 4, None, 0, 0, "it does not answer")
-            return done(task)
+    def waits(task: Task) -> Outcome:
+        script.refuses = {"renew": [WENT_DOWN] * 2, "cancel": [WENT_DOWN]}
+        run.renew()
+        run.renew()
+        assert task in jobs.withdrawn
+        raise ReplayError("Spark gave the task up: cancelled")
 
-        jobs, looked = Pushing(opened), [seen(flow("a", marker_at(1)), reach=script.reach)]
-        run = run_of(archived(tmp_path), script, jobs)
-        run._find_publishers = lambda: looked[-1:]
-        run.begin()
-        assert run.run().handed_over
-        assert len(jobs.tasks) == 2
+    def gone(wanted: Any) -> list[FoundPublisher]:
+        raise StreamBroken("there is no ready file", hint="start it", code="no-publisher")
+
+    run = run_of(archived(tmp_path), script, jobs := Withdrawing(waits))
+    run.begin()
+    run._find_publishers = gone
+    report = run.run()
+    assert "it went down" in report.message
+    assert "there is no ready file; what became of it is not known" in report.message
+    assert (report.hint, report.code) == ("start it; then `wormholectl replay --resume r` goes on", "no-publisher")
 
 
 def test_a_task_gets_its_share_of_the_rate_as_soon_as_it_has_the_flow_open(

@@ -11,10 +11,13 @@ from spark_replay.replay import flow_plans, job, mode_selection
 from spark_replay.replay.job import Replay, run_replay, setting_of
 from spark_replay.spark import session
 from tests.support.archives import write_archive
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer, Proven
 from wormhole.config import ArchiveConfig, TlsFiles, load
 from wormhole.coordination.port import StoredConfig
 from wormhole.host.where import Where
-from wormhole.model.errors import UnknownApplication, UsageError
+from wormhole.model.errors import StreamBroken, UnknownApplication, UsageError
+from wormhole.wire.v1 import admin_pb2
 
 CONFIG = """version = 1
 [coordinator]
@@ -93,3 +96,24 @@ def test_a_file_says_where_its_archive_is(tmp_path: Path, monkeypatch: pytest.Mo
     stored = StoredConfig({"shop": forged}, honest.applications, 1)
     monkeypatch.setattr(job, "with_coordinator", lambda *_: stored)
     assert setting_of(Where(coordinator=str(config)), "cache").store.to == str(tmp_path / "kept")
+
+
+def test_a_publisher_is_found_again_although_another_is_silent_or_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(log: str) -> Answer:
+        return Answer(f"{log}:1", admin_pb2.PublisherStatus(dataset="shop", copy="main", log=log))
+
+    def proven(answer: Answer) -> Proven:
+        if answer.address == "db2:1":
+            raise UsageError("nothing shows that it is the publisher")
+        return Proven(None, answer.address)
+
+    monkeypatch.setattr(admin_service, "ask", lambda _: [answer("db1"), answer("db2"), Answer("db3:1", None, "silent")])
+    monkeypatch.setattr(admin_service, "proven", proven)
+    look = job._Look(Where())
+    assert [one.reach.address for one in look(lambda status: status.log == "db1")] == ["db1:1"]
+    with pytest.raises(UsageError):
+        look(lambda status: status.log == "db2")
+    with pytest.raises(StreamBroken, match="silent"):
+        look(lambda status: status.log == "db3")
+    with pytest.raises(StreamBroken, match="silent"):
+        look.all()
