@@ -1,4 +1,6 @@
-"""Promises about the tree: modules have ``__all__`` and types; documents cite what exists, in short lines."""
+"""Promises about the tree: modules have ``__all__`` and types; documents cite what exists, in short lines; comments and
+docstrings begin with their subject.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.prepare import PACKAGES, ROOT
-from scripts.prose import documents, long_lines
+from scripts.prose import documents, long_lines, without_subject
 
 __all__ = ["cited_files", "drawn_folders", "exports", "headings", "main", "problems"]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # `wormhole/model/position.py`, `caravan/plan.py: plan`, `caravan/plan.py:Plan`
 _CITATION = re.compile(r"`([\w.\-/]+/[\w.\-]+\.(?:py|pxd|proto|toml|md))(?::\s*([^`]+))?`")
+_OTHER_CODE = ("tests", "scripts", "examples", "benchmarks")
 _DRAWN_FOLDER = re.compile(r'<text class="folder"[^>]*>([^<]+)<')
 
 
-def _modules(root: Path) -> Iterator[Path]:
-    """Modules written by hand, relative to ``root``."""
-    for package in PACKAGES:
+def _modules(root: Path, folders: Iterable[str] = PACKAGES) -> Iterator[Path]:
+    """Modules of ``folders`` that are written by hand, relative to ``root``."""
+    for package in folders:
         for path in sorted((root / package).rglob("*.py")):
             if not path.stem.endswith("_pb2"):
                 yield path.relative_to(root)
@@ -105,7 +108,7 @@ def cited_files(root: Path) -> Iterator[str]:
             elif anchor and anchor not in headings(page.read_text()):
                 yield f"{name}: the link to {target} leads to no heading"
         for path, symbol in _CITATION.findall(text):
-            if path.partition("/")[0] not in {*PACKAGES, "tests", "scripts", "docs", "examples", "benchmarks", "proto"}:
+            if path.partition("/")[0] not in {*PACKAGES, *_OTHER_CODE, "docs", "proto"}:
                 continue
             if not (root / path).exists():
                 yield f"{name}: cites {path}, which is not there"
@@ -125,7 +128,8 @@ def drawn_folders(root: Path) -> Iterator[str]:
 
 def problems(root: Path = ROOT) -> list[str]:
     """Everything that is wrong with the tree, one line each."""
-    return [*exports(root), *cited_files(root), *drawn_folders(root), *long_lines(root)]
+    nameless = without_subject(root, _modules(root, (*PACKAGES, *_OTHER_CODE)))
+    return [*exports(root), *cited_files(root), *drawn_folders(root), *long_lines(root), *nameless]
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Which lines of the documents are too long, and how generated items are wrapped."""
+"""Which lines of the documents are too long, how generated items are wrapped, and how comments begin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.prose import bullet, documents, long_lines
+from scripts.prose import bullet, documents, long_lines, without_subject
 
 URL = f"https://example.org/{'x' * 120}"
 
@@ -34,3 +34,23 @@ def test_what_others_wrote_is_no_document_of_ours(tmp_path: Path) -> None:
 def test_an_item_is_wrapped_between_words_only() -> None:
     assert bullet(f"{'a-b' * 30} {'c-d' * 30}") == f"- {'a-b' * 30}\n  {'c-d' * 30}"
     assert bullet(f"see {URL}", "  ") == f"  - see\n    {URL}"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x = 1  # of a row\n", [(1, "comment")]),
+        ("x = 1\n# Of a row.\ny = 1\n", [(2, "comment")]),
+        ("x = 1  # bytes\n# of a row\n", [(2, "comment")]),
+        ('def f():\n    """Of a row."""\n', [(2, "docstring")]),
+        ('x = 1  # of a row\n"""\nOf a row."""\n', [(1, "comment"), (2, "docstring")]),
+        ("# The bytes\n# of a row.\nx = '# of a row'  # offset\n", []),
+        ('def f():\n    """Offsets of a row."""\n    return "Of a row"\n', []),
+    ],
+)
+def test_comments_and_docstrings_begin_with_their_subject(
+    tmp_path: Path, text: str, found: list[tuple[int, str]]
+) -> None:
+    (tmp_path / "a.py").write_text(text)
+    begun = 'begins with its subject, not with "of"'
+    assert list(without_subject(tmp_path, [Path("a.py")])) == [f"a.py:{line}: a {what} {begun}" for line, what in found]

@@ -52,6 +52,8 @@ def test_a_sound_tree_has_no_problems(tree: Path) -> None:
             f"| {'x' * 60} | {'y' * 60} |",
             "127 characters, at most 120: a table with such a row becomes a list",
         ),
+        ("wormhole/_inner.py", "x = 1  # of a place\n", "a comment begins with its subject"),
+        ("tests/test_a.py", '"""Of a place."""\n', "a docstring begins with its subject"),
         ("docs/pictures/a.svg", '<text class="folder" x="1">caravan</text>', "names the folder caravan"),
     ],
 )
