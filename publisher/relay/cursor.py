@@ -87,8 +87,8 @@ class Cursor:
         ends = [self._file.begin.order, *(block.end for block in known[:at])]
         if place == ends[at]:
             first = at
-            while first and known[first - 1].gap and ends[first - 1] == place:
-                first -= 1  # nobody knows whether the reader was told of the gap: it is told again
+            while first and ends[first - 1] == place:
+                first -= 1  # a gap, or rows that changed without a trace: whether they were reported is not known
             self._offset = known[first - 1].after if first else self._file.first
             return any(self._is_proven_behind(known, n) for n in range(at, first - 1, -1))
         if at == len(known) or known[at].begin >= place or known[at].end.incarnation != place.incarnation:

@@ -376,6 +376,19 @@ def test_a_marker_before_a_gap_is_told_of_it_and_one_behind_is_not(scene: Scene)
             assert scene.files.find(replace(behind, order=between)) is None
 
 
+def test_a_marker_where_rows_changed_without_a_trace_is_told_of_it(scene: Scene) -> None:
+    before = scene.log.latest()
+    marker = scene.commit()
+    scene.files.begin(before)
+    scene.record(before)
+    replaced = {"shop.t": marker.order}
+    scene.files.append(Segment(marker.order, marker.order, {}, marker, 0, replaced=replaced))
+    cursor = scene.files.find(marker)
+    assert cursor is not None
+    with closing(cursor):
+        assert [one.replaced for one in iter(cursor.next, None)] == [replaced]
+
+
 def test_places_without_transactions_are_proven_by_what_is_before(scene: Scene) -> None:
     first = scene.commit()
     scene.files.begin(scene.start)
