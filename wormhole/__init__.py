@@ -17,9 +17,9 @@ The way of one update, top to bottom; each edge has one type::
           subscriber_sdk/work/acks           pure: finished work -> highest contiguous place
     datamarkers travel back: acks -> session -> flow -> publisher/stores/markers (durable)
 
-The rooms of this package, from the bottom: ``model`` and ``metrics``; ``wire`` and ``formats``; ``ports``, ``audit``
-and ``filters``; ``config``; ``host``; ``coordination``; ``push``;
-``admin``. Each imports only what is below it.
+The rooms of this package, from the bottom: ``problems``, ``model`` and ``metrics``; ``wire`` and ``formats``;
+``ports``, ``audit`` and ``filters``; ``config``; ``host``; ``coordination``; ``push``; ``admin``. Each imports only
+what is below it.
 
 Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``datastores``, ``subscriber_sdk`` and
 ``monitor`` import ``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also ``subscriber_sdk``;
