@@ -23,7 +23,7 @@ what is below it.
 
 Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``datastores``, ``subscriber_sdk`` and
 ``monitor`` import ``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also ``subscriber_sdk``;
-``wormholectl`` imports all but ``datastores``, when a command needs them. import-linter holds it
+``wormholectl`` imports all but ``datastores`` and ``spark_replay``, when a command needs them. import-linter holds it
 (``pyproject.toml``).
 """
 
