@@ -99,7 +99,7 @@ def test_files_have_neighbouring_keys_so_that_filters_and_changes_concern_few(
     spark: SparkSession, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 keys in ten files, written in no order; then one hundredth of them changes, side by side."""
-    monkeypatch.setattr(job, "_TASK_ROWS", 100)
+    monkeypatch.setattr(job, "TASK_ROWS", 100)
     keys = [key * 387 % 1000 for key in range(1000)]
     more(tmp_path, *(order(Op.INSERT, key, f"n{key}") for key in keys))
     words = ["export", "delta", "orders", "--to", f"{tmp_path}/lake", "-c", f"{tmp_path}/shop.toml", "--json"]

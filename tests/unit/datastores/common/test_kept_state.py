@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from datastores.common.kept_state import HISTORIES
 from datastores.mysql.history.incarnations import Incarnations as MySqlIncarnations
 from datastores.postgres.history.incarnations import Incarnations as PostgresIncarnations
 from datastores.postgres.tables.publication import DOCUMENT, Publication
 from tests.support.hosts_state import HostsState
 from wormhole.model.errors import SourceUnavailable
+from wormhole.ports.source_state import HISTORIES
 
 
 @pytest.mark.parametrize("incarnations", [5, "x", {}, [5], [{}], [{"number": "1", "server": "a", "timeline": 1}], None])

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from datastores.common.high_water import HighWater
-from datastores.common.kept_state import HISTORIES, keep
+from datastores.common.kept_state import keep
 from datastores.postgres.datastore import DATASTORE
 from datastores.postgres.history.incarnations import History, Incarnations
 from datastores.postgres.history.timelines import Timelines, parse_history
@@ -19,6 +19,7 @@ from datastores.postgres.server.state import ServerState, Slot, record_end
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import Diverged, PositionError, SourceUnavailable, UsageError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.source_state import HISTORIES
 
 STATE = ServerState("7", 1, 500, 500, 150000, "logical", 0, 60.0, True)
 SLOT = Slot("s_held", "pgoutput", "shop", False, 0, 90, 100, "reserved", None)
