@@ -122,6 +122,12 @@ class CaravanFlow:
     def board(self, buffer: ChangeBuffer, cursor: int) -> None:
         """Travel with the caravan that fills ``buffer``, beginning with segment ``cursor``."""
         self._buffer, self._cursor, self._peeked, self._peeked_in = buffer, cursor, None, None
+        # A segment without length at the flow's place was passed when the cursor was found.
+        for number in range(cursor - 1, buffer.first - 1, -1):
+            segment = buffer.segment(number)
+            if segment.begin != self.place:
+                break
+            self._see_replaced(segment)
         self.state = CaravanFlowState.TRAVELLING
         self.explain(NO_PROBLEM)
         self.wake()
@@ -342,9 +348,7 @@ class CaravanFlow:
                     self.backfill.begin_again(table)
                 for table, key in entry.moved_in_part(self.shard):
                     self.backfill.read_again(table, key)
-        for table, at in segment.replaced.items():
-            if at >= self.place:
-                self._note_replaced(table, at)
+        self._see_replaced(segment)
         self._cursor += 1
         self._peeked = self._peeked_in = None
         if segment.marker is not None:
@@ -354,9 +358,12 @@ class CaravanFlow:
             self._stop_inside(segment)
             self._handed_on |= body is not None and body.updates > 0
 
+    def _see_replaced(self, segment: Segment) -> None:
+        for table, at in segment.replaced.items():
+            if at >= self.place and not self.filter.wants_none_of(table):
+                self._note_replaced(table, at)
+
     def _note_replaced(self, table: str, at: LogPosition) -> None:
-        if self.filter.wants_none_of(table):
-            return
         if self.backfill is None or self.backfill.finished or not self.backfill.request.sends_all(table):
             self._replaced.append(table)
         elif self.backfill.request.wanted(self.filter)(table):

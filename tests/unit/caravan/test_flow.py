@@ -15,6 +15,7 @@ from wormhole.filters import Filter, Projection
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 from wormhole.wire.body import parse_body
@@ -103,6 +104,28 @@ def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
     assert journey.flow.peek() is not None
     journey.flow.leave(CaravanFlowState.HELD, "why")
     assert (journey.flow.peek(), journey.flow.cursor, journey.flow.cause) == (None, None, "why")
+
+
+def test_rows_that_changed_without_a_trace_at_its_place_are_met_by_a_flow_that_boards_later() -> None:
+    journey = Journey()
+    first = journey.commit()
+    journey.read()
+    journey.flow.board(journey.buffer, 0)
+    assert journey.flow.peek() is not None
+    journey.flow.take()
+    without_length = Segment(first.order, first.order, {}, first, 0, replaced={"t": first.order})
+    other = ChangeBuffer(first.order)
+    for _ in range(2):
+        other.append(without_length)
+    journey.flow.board(other, 2)
+    assert set(journey.flow.replaced()) == {"t"}
+    journey.commit()
+    journey.read()
+    journey.flow.board(journey.buffer, 1)
+    assert journey.flow.peek() is not None
+    journey.flow.take()
+    journey.flow.board(other, 2)  # the flow is behind what they are about
+    assert journey.flow.replaced() == []
 
 
 def test_a_caravan_that_is_behind_is_skipped_on_with() -> None:
