@@ -169,7 +169,9 @@ class Candidacy:
                 continue
             if vacant_since is not None:
                 found = attempt(me, self.owners, self.candidate.patience_s)
-                self._explain(found.why or Problem("nobody owns the log; it is about to try", code="in-progress"))
+                self._explain(
+                    found.why or Problem("no publisher owns the log; this one is about to try", code="in-progress")
+                )
                 wait = min(vacant_since + found.after_s - now, _WAITING_S)
                 if wait <= 0:
                     claim = await self._try(me, info, served=served)

@@ -180,7 +180,7 @@ class OpenDeltaTable:
         if given != ours:
             changed = sorted({name for name, _ in set(given) ^ set(ours)})
             raise ReplayError(
-                f"somebody else changed the columns of {self.name}: {', '.join(changed)}",
+                f"another writer changed the columns of {self.name}: {', '.join(changed)}",
                 hint=ANEW,
                 code="export-conflict",
             )

@@ -242,7 +242,7 @@ class OpenIcebergTable:
         ours = {(field.name, str(_plain(field.type))) for field in table_shape(state.columns)}
         if changed := sorted({name for name, _ in given ^ ours}):
             raise ReplayError(
-                f"somebody else changed the columns of {self.name}: {', '.join(changed)}",
+                f"another writer changed the columns of {self.name}: {', '.join(changed)}",
                 hint=ANEW,
                 code="export-conflict",
             )

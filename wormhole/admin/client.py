@@ -114,7 +114,7 @@ class Admin:
     def retry_dead_letters(self, flow: str, key: str = "", *, anyone: bool = False, preview: bool = False) -> Change:
         """Deliver parked updates again, in order: of one key, or of all.
 
-        Each goes to the subscriber that parked it, with ``anyone`` to whichever has the flow.
+        Each goes to the subscriber that parked it, with ``anyone`` to the one that has the flow.
         """
         return self.change(flow, preview=preview, retry_dead_letters={"key": key, "anyone": anyone})
 

@@ -478,7 +478,7 @@ def test_columns_of_somebody_else_are_refused(lake: Format) -> None:
     else:
         with lake.catalogue().load_table(("shop", "customers")).update_schema() as update:
             update.add_column("mine", StringType())
-    with pytest.raises(ReplayError, match=r"somebody else changed the columns of .*: mine"):
+    with pytest.raises(ReplayError, match=r"another writer changed the columns of .*: mine"):
         export(lake, grow(lake, customer(2)))
 
 
