@@ -318,7 +318,7 @@ class Publisher:
                 await self.clock.sleep(_RETRY_S)
         # The lead should begin where the flows are, so they have to be known first.
         await self.applications.known.wait()
-        start = common_start(start, (flow.marker for flow in self.assigner.flows.values()))
+        start = common_start(start, (flow.delivery.marker for flow in self.assigner.flows.values()))
         # The first shard of an application may have been born since it was registered: reading what is between shows
         # it.
         await self.fleet.run(min((start, *self.applications.unused_starts()), key=lambda marker: marker.order))
@@ -349,15 +349,15 @@ class Publisher:
 
     def state(self, flow: PublisherFlow, lead_flows: frozenset[str]) -> PublisherFlowState:
         """What an operator sees of the flow: one that is open is held while nothing may be sent."""
-        if flow.caravan_flow is not None and not self.ownership.may_send():
+        if flow.delivery.caravan_flow is not None and not self.ownership.may_send():
             return PublisherFlowState.HELD
         return flow.state(lead_flows)
 
     def cause(self, flow: PublisherFlow) -> Problem:
         """Why the flow is in its :meth:`state`; empty where there is nothing to say."""
-        if not self.ownership.ours() or (flow.caravan_flow is not None and not self.ownership.may_send()):
+        if not self.ownership.ours() or (flow.delivery.caravan_flow is not None and not self.ownership.may_send()):
             return self.ownership.why_silent()
-        waits = NO_PROBLEM if flow.caravan_flow is None else flow.caravan_flow.problem
+        waits = NO_PROBLEM if flow.delivery.caravan_flow is None else flow.delivery.caravan_flow.problem
         return self.replays.cause(flow) or flow.problem or waits or self.backfills.problem(flow)
 
     def _advanced(self, segment: Segment, before: Datamarker) -> None:
@@ -381,7 +381,7 @@ class Publisher:
     def _close_counts(self, flow: PublisherFlow) -> None:
         pages = self.delivery_counter.closed(flow)
         if pages:
-            self.markers.put(MarkerWrite(flow.key, flow.epoch, flow.marker, flow.filter.hash, pages))
+            self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, flow.delivery.marker, flow.filter.hash, pages))
 
     def _ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
         for flow in lost:
@@ -389,35 +389,36 @@ class Publisher:
         self.assigner.ended(stream, lost, cause)
 
     def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
-        flow.accepted()
-        if have is not None and not flow.was_offered(have):
+        delivery = flow.delivery
+        flow.holding.accepted()
+        if have is not None and not delivery.was_offered(have):
             _log.warning(
                 "%s: %s reports that its application has %s, which it was never offered: delivery begins at %s",
                 flow.name,
                 stream.info.id,
                 shortened(str(have)),
-                flow.marker,
+                delivery.marker,
                 extra=flow.about,
             )
             have = None
-        if have is not None and have.order < flow.marker.order:
+        if have is not None and have.order < delivery.marker.order:
             self._background.spawn(self._rewind(stream, flow, have))
             return
-        if have is not None and have.order == flow.marker.order and have.backfill != flow.marker.backfill:
-            self._acked(flow, flow.epoch, have)  # it has the same changes, and other rows
-        if have is not None and have.order > flow.marker.order:
-            if flow.rewound:  # a subscriber of an earlier release does not know that it was
+        if have is not None and have.order == delivery.marker.order and have.backfill != delivery.marker.backfill:
+            self._acked(flow, flow.holding.epoch, have)  # it has the same changes, and other rows
+        if have is not None and have.order > delivery.marker.order:
+            if delivery.rewound:  # a subscriber of an earlier release does not know that it was
                 _log.warning(
                     "%s was set back to %s: delivery begins there, not at %s, which the application has",
                     flow.name,
-                    flow.marker,
+                    delivery.marker,
                     have,
                     extra=flow.about,
                 )
             else:
-                self._acked(flow, flow.epoch, have)
+                self._acked(flow, flow.holding.epoch, have)
         self.delivery_counter.open(flow)
-        if any(letter.retrying for letter in flow.parked or ()):
+        if flow.parking.next_again is not None:
             flow.redeliver()
             self._background.spawn(self._redeliver(stream, flow))
         else:
@@ -425,9 +426,9 @@ class Publisher:
 
     async def _redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
         """Nothing of the log is sent before what was parked is done with, or it would overtake that."""
-        epoch = flow.epoch
+        epoch = flow.holding.epoch
         redelivered = await self.dead_letters.redeliver(stream, flow)
-        if redelivered and flow.epoch == epoch and flow.stage is Stage.REDELIVERING:
+        if redelivered and flow.holding.epoch == epoch and flow.stage is Stage.REDELIVERING:
             self._begin(stream, flow)
 
     def _begin(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
@@ -435,8 +436,8 @@ class Publisher:
             flow.application,
             flow.shard,
             flow.filter,
-            flow.marker,
-            flow.epoch,
+            flow.delivery.marker,
+            flow.holding.epoch,
             lambda: stream.wake_for(flow),
             self.backfills.begin(flow, stream),
             lambda: stream.takes_rows(flow),
@@ -456,30 +457,30 @@ class Publisher:
         """Set the flow's marker, forwards or backwards, in a new epoch; the subscriber that has the flow is asked to
         release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its
         record."""
-        if not to.backfill and not flow.unreadable:  # a record that cannot be read is written anew below
+        if not to.backfill and not flow.loss.unreadable:  # a record that cannot be read is written anew below
             # First: died between the two, it begins anew at the former datamarker, and nothing is missing.
             await self.backfills.restart(flow, f"its datamarker goes to {to}")
         async with self._controlling:  # an operator and the application may want it at once
             self.markers.drop(flow.key)
-            flow.begin_move()
+            flow.delivery.begin_move()
             try:
                 await self.restore_record(flow, to)
                 # The flow leaves the epoch that it was in: acks that are still on their way count no more.
                 epoch = await asyncio.to_thread(self.store.rewind, flow.key, to)
-                forwards = to.order > flow.durable.order
+                forwards = to.order > flow.delivery.durable.order
                 flow.moved(epoch, to)
                 if forwards:
                     pages = self.delivery_counter.moved_past(flow)
-                    self.markers.put(MarkerWrite(flow.key, flow.epoch, to, flow.filter.hash, pages))
+                    self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, to, flow.filter.hash, pages))
             finally:
-                flow.end_move()
+                flow.delivery.end_move()
         self.assigner.recall(flow, f"goes to {to}")
         self.assigner.changed()
 
     async def restore_record(self, flow: PublisherFlow, to: Datamarker) -> None:
         """Write the record of a flow anew whose record cannot be read, at ``to``. Raises what the store raises."""
         if flow.lost_record:
-            record = await asyncio.to_thread(self.store.register, flow.key, to, "", flow.epoch + 1)
+            record = await asyncio.to_thread(self.store.register, flow.key, to, "", flow.holding.epoch + 1)
             flow.restored(record.control)
 
     async def control(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
@@ -504,9 +505,9 @@ class Publisher:
         """Updates that the marker has passed need not be skipped any more."""
 
         def rest(control: FlowControl) -> FlowControl:
+            durable = flow.delivery.durable
             return replace(
-                control,
-                skip=tuple(item for item in control.skip if not is_behind(self.served.kind, item, flow.durable)),
+                control, skip=tuple(item for item in control.skip if not is_behind(self.served.kind, item, durable))
             )
 
         try:
@@ -515,10 +516,10 @@ class Publisher:
             _log.warning("%s: what was skipped is not forgotten yet: %s", flow.name, error, extra=flow.about)
 
     def _acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
-        if epoch != flow.epoch:
+        if epoch != flow.holding.epoch:
             return  # a rewind ended that epoch
         now = self.present(flow)
-        if now.epoch == epoch:
+        if now.holding.epoch == epoch:
             now.acked(marker)
         flow.acked(marker)
         if marker.committed_at_us:
@@ -527,13 +528,13 @@ class Publisher:
                 ages = self.ack_ages[flow.application] = Histogram(catalogue.ACK_AGE)
             ages.observe(max(0.0, self.clock.wall() - marker.committed_at_us / 1e6))
         pages = self.delivery_counter.acknowledged(flow, marker)
-        if pages or not flow.has_stored(marker, epoch):
+        if pages or not flow.delivery.has_stored(marker, epoch):
             self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
 
     def _stored(self, write: MarkerWrite) -> None:
         flow = self.assigner.flows.get(write.flow)
-        if flow is not None and write.epoch == flow.epoch:
-            flow.stored(write.marker, write.epoch)
+        if flow is not None and write.epoch == flow.holding.epoch:
+            flow.delivery.stored(write.marker, write.epoch)
             self.backfills.stored(flow)
             if any(is_behind(self.served.kind, item, write.marker) for item in flow.control.skip):
                 self._background.spawn(self._forget_skipped(flow))
@@ -542,10 +543,10 @@ class Publisher:
         flow = self.assigner.flows.get(write.flow)
         stream = None if flow is None else self.assigner.stream_of(flow)
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
-        if flow is not None and stream is not None and flow.epoch == write.epoch and not flow.moving:
+        if flow is not None and stream is not None and flow.holding.epoch == write.epoch and not flow.delivery.moving:
             cause = (
-                f"its datamarker was refused by the marker store, which has another epoch than {flow.epoch} of it, "
-                "lost it, or takes no record so large (then the error before names the sizes)"
+                f"its datamarker was refused by the marker store, which has another epoch than {flow.holding.epoch} of "
+                "it, lost it, or takes no record so large (then the error before names the sizes)"
             )
             _log.error("%s is asked back: %s", flow.name, cause, extra=flow.about)
             self.assigner.revoke(stream, flow, cause)
@@ -564,7 +565,7 @@ class Publisher:
                 wanted.done()
 
         def waits() -> bool:
-            return flow.epoch == epoch and flow in stream.flows
+            return flow.holding.epoch == epoch and flow in stream.flows
 
         self._background.spawn(park())
 
@@ -594,9 +595,9 @@ class Publisher:
     def _undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
         """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before
         counts."""
-        flow.undone(transaction)
+        flow.delivery.undone(transaction)
         cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
-        _log.warning("%s begins again at %s: %s", flow.name, flow.marker, cause, extra=flow.about)
+        _log.warning("%s begins again at %s: %s", flow.name, flow.delivery.marker, cause, extra=flow.about)
         self.assigner.revoke(stream, flow, cause)
 
     def _failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
@@ -633,7 +634,7 @@ class Publisher:
             lead = self.lead_flows()
             await self.known.note(
                 {
-                    flow.key: FlowRecord(self.identity, flow.recorded, flow.epoch, self.state(flow, lead).value)
+                    flow.key: FlowRecord(self.identity, flow.recorded, flow.holding.epoch, self.state(flow, lead).value)
                     async for flow in in_turns(flows)
                 }
             )

@@ -273,7 +273,7 @@ class Applications:
         """
         settings, lease_s = self._served.settings, self._coordinator.lease_s()
         if settings.markers == "zookeeper" and lease_s != math.inf:
-            flow.was_at(holder.subscriber, None, holder.seen_at + lease_s + settings.handler_timeout)
+            flow.holding.was_at(holder.subscriber, None, holder.seen_at + lease_s + settings.handler_timeout)
 
     def start_of(self, name: str) -> str:
         """Where the application's configuration says that it starts.

@@ -215,13 +215,14 @@ class Assigner:
 
     def ended(self, stream: SubscriberStream, lost: Iterable[PublisherFlow], cause: str) -> None:
         """A stream broke: its flows wait for it to come back, or for another subscriber."""
+        now = self._clock.monotonic()
         for flow in lost:
-            holder = flow.subscriber
-            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._timeouts.handler
+            holder = flow.holding.subscriber
+            idle = flow.releasing and now - flow.holding.asked_at > self._timeouts.handler
             flow.release(f"its stream ended: {cause}")
             if stream.left:
                 continue
-            flow.was_at(holder, None if idle else stream)
+            flow.holding.was_at(holder, None if idle else stream)
             if self.flows.get(flow.key) is not flow:
                 self._former[flow.key] = flow
         self.changed()
@@ -253,7 +254,7 @@ class Assigner:
     def stream_of(self, flow: PublisherFlow) -> SubscriberStream | None:
         """The stream of the subscriber that the flow is at."""
         app = self._applications.get(flow.application)
-        member = None if app is None or flow.subscriber is None else app.members.get(flow.subscriber)
+        member = None if app is None or flow.holding.subscriber is None else app.members.get(flow.holding.subscriber)
         return None if member is None else member.stream
 
     def holds(self, flow: PublisherFlow) -> bool:
@@ -280,21 +281,21 @@ class Assigner:
         flow."""
         app = self._applications.get(flow.application)
         member = None if app is None else app.members.get(subscriber)
-        until = flow.held_until if flow.subscriber == subscriber else 0.0
-        flow.was_at(subscriber, None if member is None else member.stream, until)
+        until = flow.holding.held_until if flow.holding.subscriber == subscriber else 0.0
+        flow.holding.was_at(subscriber, None if member is None else member.stream, until)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Whether the subscriber accepts which updates to park because they follow parked ones."""
-        if flow.parked and not stream.parks:
+        if flow.parking.count and not stream.parks:
             problem = Problem(
-                f"{len(flow.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
+                f"{flow.parking.count} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
                 "no parking",
                 "install a newer release of wormhole-pubsub there, or discard them",
                 code="release-too-old",
             )
-        elif flow.parked and (lacking := stream.lacking(flow)):
+        elif flow.parking.count and (lacking := stream.lacking(flow)):
             problem = Problem(
-                f"{len(flow.parked)} updates are parked, and their rows are {lacking} bytes too many for one message "
+                f"{flow.parking.count} updates are parked, and their rows are {lacking} bytes too many for one message "
                 f"to {stream.info.id}",
                 f"raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not "
                 f"more), or mend the handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` "
@@ -357,8 +358,8 @@ class Assigner:
         of a flow of it may run there.
         """
         for flow in self.flows.values():
-            if former is not None and flow.lost_from is former:
-                flow.was_at(name, stream)
+            if former is not None and flow.holding.lost_from is former:
+                flow.holding.was_at(name, stream)
 
     def _end(self, app: _Application, name: str) -> None:
         """Hang up for good; :meth:`close` waits for what is still under way then."""
@@ -388,7 +389,7 @@ class Assigner:
         return not stream.vacant and now - stream.since <= self._timeouts.grace + self._timeouts.handler
 
     def _is_waited_for(self, stream: SubscriberStream, now: float) -> bool:
-        return self._may_work(stream, now) and any(flow.lost_from is stream for flow in self.flows.values())
+        return self._may_work(stream, now) and any(flow.holding.lost_from is stream for flow in self.flows.values())
 
     def _live(self, app: _Application, now: float) -> dict[str, float]:
         """Subscribers that take part: id to weight.
@@ -442,46 +443,48 @@ class Assigner:
         """
         for member in app.members.values():
             for flow in member.stream.flows:
-                if flow.releasing and now - flow.asked_at > self._timeouts.handler + self._timeouts.grace:
+                if flow.releasing and now - flow.holding.asked_at > self._timeouts.handler + self._timeouts.grace:
                     member.stream.hang_up(f"it did not let go of {flow.name} in time")
                     break
 
     def _taker(self, app: _Application, flow: PublisherFlow, target: str | None, now: float) -> SubscriberStream | None:
         """The stream to give the flow to, which is nowhere now; ``None`` while it has to wait."""
         if (former := self._former.pop(flow.key, None)) is not None:
-            flow.was_at(former.subscriber, former.lost_from)
+            flow.holding.was_at(former.holding.subscriber, former.holding.lost_from)
+        holding = flow.holding
         if flow.control.paused:
             flow.explain(Problem(f"paused by {flow.control.paused}", code="flow-paused"))
             return None
         if flow.control.missing:
             flow.explain(flow.control.missing)
             return None
-        if flow.conflict is not None and now < flow.conflict.until:
+        if holding.conflict is not None and now < holding.conflict.until:
             return None
-        if now < flow.spacing.until:
+        if now < holding.spacing.until:
             if not flow.cause:
                 flow.explain(passing("was given away again and again, and nothing of it was acknowledged"))
             return None
         member = None if target is None else app.members.get(target)
-        holder = None if flow.subscriber is None else app.members.get(flow.subscriber)
-        if flow.held_until:
+        holder = None if holding.subscriber is None else app.members.get(holding.subscriber)
+        if holding.held_until:
             # An earlier publisher gave it away, and nobody reported since that it was released.
-            if now >= flow.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
-                flow.was_at(None, None)
+            if now >= holding.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
+                holding.was_at(None, None)
                 holder = None
             elif holder is not None and holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it moves from there as any other: by its release
             else:
-                flow.explain(passing(f"a handler may still run at {flow.subscriber}, where the last publisher had it"))
+                at = f"{holding.subscriber}, where the last publisher had it"
+                flow.explain(passing(f"a handler may still run at {at}"))
                 return None
-        if holder is not None and holder is not member and flow.lost_from is holder.stream:
+        if holder is not None and holder is not member and holding.lost_from is holder.stream:
             # Its connection broke while it held the flow, and a handler of it may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it is asked to let go then: only it knows when its handler has ended
             if self._may_work(holder.stream, now):
-                flow.explain(passing(f"a handler may still run at {flow.subscriber}, whose connection broke"))
+                flow.explain(passing(f"a handler may still run at {holding.subscriber}, whose connection broke"))
                 return None
-        if member is not None and flow.halted_life is member.stream.life:
+        if member is not None and holding.halted_life is member.stream.life:
             return None  # it is halted there; a restart of the subscriber begins a new life
         if member is None or not member.stream.connected:
             text = "no subscriber is there" if target is None else f"waiting for {target}"
@@ -514,13 +517,13 @@ class Assigner:
         try:
             if raised:
                 for stream, flow in raised:
-                    flow.intend(stream.info.id)
+                    flow.holding.intend(stream.info.id)
                 await self._record(flows)  # subscribers refuse what is not recorded
                 await self._read(flows)  # after the epochs were raised: former ones park nothing any more
-            await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.epoch))
+            await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.holding.epoch))
         finally:
             for flow in flows:
-                flow.intend(None)
+                flow.holding.intend(None)
 
     def _cannot_give(self, flow: PublisherFlow, error: WormholeError) -> None:
         if flow.problem != error.problem:
@@ -550,7 +553,7 @@ class Assigner:
         free = [
             (stream, flow) for stream, flow in given if self._may_give(stream, flow) and self.keeps_order(stream, flow)
         ]
-        above = {flow.key: _above(flow) for _, flow in free}
+        above = {flow.key: flow.holding.epoch_to_exceed for _, flow in free}
         epochs = await asyncio.to_thread(self._store.raise_epochs, above) if free else {}
         return await self._each(free, lambda stream, flow: self._raised(stream, flow, epochs.get(flow.key)))
 
@@ -560,37 +563,38 @@ class Assigner:
         """
         try:
             if epoch is None:
-                epoch = await asyncio.to_thread(self._store.raise_epoch, flow.key, _above(flow))
+                epoch = await asyncio.to_thread(self._store.raise_epoch, flow.key, flow.holding.epoch_to_exceed)
         except KeyError:
-            flow.found_unreadable(True)
+            flow.loss.found_unreadable(True)
             missing = "its datamarker is missing in the marker store"
             hint = written_anew(flow.key)
             raise MarkerStoreError(missing, flow=flow.name, hint=hint, code="marker-missing") from None
         except MarkerStoreError as error:
-            flow.found_unreadable(error.flow is not None)
+            flow.loss.found_unreadable(error.flow is not None)
             raise
-        if not self._may_give(stream, flow) or epoch <= flow.epoch:
+        if not self._may_give(stream, flow) or epoch <= flow.holding.epoch:
             return False  # things changed meanwhile (its marker was set); an epoch more does no harm
-        flow.raised(epoch)
+        flow.holding.raised(epoch)
         return True
 
     async def _open(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int) -> bool:
         """Give the flow away in ``epoch``, which was raised for it. Whether that was done."""
-        if not self._may_give(stream, flow) or flow.epoch != epoch:
+        if not self._may_give(stream, flow) or flow.holding.epoch != epoch:
             return False
         await self._prepare(flow)
-        flow.received_by(stream.identity)
-        if not self._may_give(stream, flow) or flow.epoch != epoch or not self.keeps_order(stream, flow):
+        flow.parking.received_by(stream.identity)
+        if not self._may_give(stream, flow) or flow.holding.epoch != epoch or not self.keeps_order(stream, flow):
             return False
-        stream.assign(flow, yields=not self._permits.sole() or flow.contested)
+        stream.assign(flow, yields=not self._permits.sole() or flow.holding.contested)
         flow.assign(stream.info.id, self._clock.monotonic())
-        self._said.add("flows given away", f"{flow.name} to {stream.info.id}", f"in epoch {epoch} from {flow.marker}")
+        place = f"in epoch {epoch} from {flow.delivery.marker}"
+        self._said.add("flows given away", f"{flow.name} to {stream.info.id}", place)
         return True
 
     def _may_give(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         still = stream.connected and self.flows.get(flow.key) is flow
         control = flow.control
-        free = not flow.moving and not control.paused and not control.missing and control.replay is None
+        free = not flow.delivery.moving and not control.paused and not control.missing and control.replay is None
         return still and free and not self._stopping and self._permits.may_assign()
 
     def recall(self, flow: PublisherFlow, cause: str) -> None:
@@ -607,11 +611,6 @@ class Assigner:
         flow.recall(cause, self._clock.monotonic())
         stream.revoke(flow, cause)
         self.changed()  # it may be late, which is looked at by time
-
-
-def _above(flow: PublisherFlow) -> int:
-    """Its next epoch has to be higher than this."""
-    return flow.epoch if flow.conflict is None else max(flow.epoch, flow.conflict.held_epoch)
 
 
 def _may_run(member: _Member) -> bool:

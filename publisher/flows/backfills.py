@@ -207,7 +207,7 @@ class Backfills:
             keys=keys,
             lost=control.lost,
         )
-        backfill = FlowBackfill.resume(request, flow.marker.backfill, flow.filter.hash)
+        backfill = FlowBackfill.resume(request, flow.delivery.marker.backfill, flow.filter.hash)
         wanted = request.wanted(flow.filter)
         self._unlogged[flow.key] = {one for one in self._unlogged.get(flow.key, ()) if not wanted(one)}
         if any(map(wanted, flow.control.unlogged)):
@@ -250,7 +250,7 @@ class Backfills:
     def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
         """In that epoch, the flow's subscriber compared rows with what its application holds."""
         backfill = self.progress_of(flow)
-        if epoch != flow.epoch or backfill is None or not backfill.request.verify:
+        if epoch != flow.holding.epoch or backfill is None or not backfill.request.verify:
             return  # the epoch or the verification ended meanwhile
         table = event.found.table
         self._verifications.add(flow, event.found)
@@ -279,14 +279,15 @@ class Backfills:
     @staticmethod
     def progress_of(flow: PublisherFlow) -> FlowBackfill | None:
         """How far the flow's backfill is; ``None`` while its subscriber takes no rows."""
-        return None if flow.caravan_flow is None else flow.caravan_flow.backfill
+        return None if flow.delivery.caravan_flow is None else flow.delivery.caravan_flow.backfill
 
     def last_progress_of(self, flow: PublisherFlow) -> FlowBackfill | None:
         """How far the flow's last backfill came, as far as this process knows."""
         last, control = self._last.get(flow.key), flow.control.backfill
-        if last is None and control is not None and not control.ended and flow.durable.backfill:
-            stored = FlowBackfill.resume(BackfillRequest(control.generation), flow.durable.backfill, flow.filter.hash)
-            last = self._last[flow.key] = stored
+        stored = flow.delivery.durable.backfill
+        if last is None and control is not None and not control.ended and stored:
+            last = FlowBackfill.resume(BackfillRequest(control.generation), stored, flow.filter.hash)
+            self._last[flow.key] = last
         return last if last is not None and control is not None and last.generation == control.generation else None
 
     def keys_of(self, flow: PublisherFlow) -> LostKeys | None:
@@ -357,9 +358,9 @@ class Backfills:
         present = flow.control.backfill
         if present is not None and not present.ended:
             return "a backfill was begun before"
-        if flow.loss is None or flow.caravan_flow is None:
+        if flow.loss.open is None or flow.delivery.caravan_flow is None:
             return "the flow is not held at a loss, and where an earlier one was is not known any more"
-        begin, end = flow.caravan_flow.place, flow.loss[1].order
+        begin, end = flow.delivery.caravan_flow.place, flow.loss.open[1].order
         keys = await self.rows_lost(flow, begin, end)
         if isinstance(keys, str):
             return keys
@@ -372,7 +373,7 @@ class Backfills:
             rate=0.0 if rate is None else rate,
             lost=((begin, end),),
         )
-        planned = asked(flow.control, wanted, flow.epoch if present is None else 0).backfill
+        planned = asked(flow.control, wanted, flow.holding.epoch if present is None else 0).backfill
         assert planned is not None
         there = {table.name for table in found}
         gone = sorted(name for name in keys.tables if name not in there and not flow.filter.wants_none_of(name))
@@ -415,7 +416,7 @@ class Backfills:
             0.0 if rate is None else rate,
             verify=verify,
         )
-        epoch = flow.epoch if present is None else 0
+        epoch = flow.holding.epoch if present is None else 0
         planned = asked(flow.control, wanted, epoch).backfill
         assert planned is not None
         return Plan(planned, found, notes=notes)
@@ -432,7 +433,7 @@ class Backfills:
                 return control
             if control.backfill is not None and not control.backfill.ended:
                 raise self._runs_already(flow, control.backfill)
-            return asked(control, plan.wanted, flow.epoch)
+            return asked(control, plan.wanted, flow.holding.epoch)
 
         await self._control(flow, begun)
         if plan.keys is not None:
@@ -456,7 +457,7 @@ class Backfills:
         progress = self.last_progress_of(flow)
         rows = 0 if progress is None else progress.rows
         await self._change(flow, lambda control: ended(control, CANCELLED, present.generation, rows))
-        caravan_flow = flow.caravan_flow
+        caravan_flow = flow.delivery.caravan_flow
         if caravan_flow is not None and caravan_flow.backfill is not None:
             caravan_flow.end_backfill()
         _log.info("the %s of %s was cancelled", noun_of(present), flow.name, extra=flow.about)
@@ -565,12 +566,13 @@ class Backfills:
         self._reported[flow.key] = backfill.generation, len(finished)
         if backfill.request.verify:
             self._end_unread(flow, finished)
-        caravan_flow = flow.caravan_flow
+        caravan_flow, stored = flow.delivery.caravan_flow, flow.delivery.durable
         # What was taken last is in its datamarker, and durable once the store has just that.
-        durable = caravan_flow is not None and caravan_flow.marker.backfill == flow.durable.backfill
+        durable = caravan_flow is not None and caravan_flow.marker.backfill == stored.backfill
+        renewal = backfill.renewal
         if backfill.finished and durable and self._compared(flow, backfill):
             self._end(flow, self._finish, backfill)
-        elif backfill.renewal is not None and (backfill.renewal.at is None or backfill.renewal.at < flow.durable.order):
+        elif renewal is not None and (renewal.at is None or renewal.at < stored.order):
             self._end(flow, self._renew, backfill)
 
     def _end(
@@ -606,7 +608,7 @@ class Backfills:
 
     def _report_replaced(self, flow: PublisherFlow) -> None:
         """Report tables whose rows changed without a trace in the log while no existing rows of them were wanted."""
-        caravan_flow = flow.caravan_flow
+        caravan_flow = flow.delivery.caravan_flow
         tables = set() if caravan_flow is None else set(filter(self.tables_of(flow), caravan_flow.replaced()))
         if tables:
             self._unlogged.setdefault(flow.key, set()).update(tables)

@@ -1,7 +1,7 @@
 """Parks updates, delivers them again, and forgets them: what the publisher does with a
 :class:`~wormhole.ports.dead_letters.DeadLetterStore`.
 
-``PublisherFlow.parked`` is what is parked of a flow, as it was when its epoch began and with what was parked since.
+``PublisherFlow.parking`` is what is parked of a flow, as it was when its epoch began and with what was parked since.
 The order that matters:
 
 - parking: stored durably, then answered; only then does the subscriber count the update as processed.
@@ -36,7 +36,6 @@ from wormhole.ports.dead_letters import (
     marked,
     open_parcel,
     row_text,
-    with_letter,
 )
 from wormhole.ports.marker_store import FlowKey
 from wormhole.push.peer_threads import Charge, PeerThreads
@@ -93,29 +92,29 @@ class DeadLetterOffice:
         """Find out, of many flows at once, for which of them :meth:`load` has to read anything; each is in the epoch
         that was just raised for it, so nothing is added meanwhile. Raises what the store raises.
         """
-        epochs = {flow.key: flow.epoch for flow in flows}
+        epochs = {flow.key: flow.holding.epoch for flow in flows}
         parked = await self._ask("", partial(self._store.parked, epochs.keys()))
         self._without |= {key: epoch for key, epoch in epochs.items() if key not in parked}
 
     async def load(self, flow: PublisherFlow) -> None:
         """Read what is parked, for the epoch that was just raised. Raises what the store raises."""
-        if self._without.pop(flow.key, None) == flow.epoch:
-            flow.parks_now(())
+        if self._without.pop(flow.key, None) == flow.holding.epoch:
+            flow.parking.found(())
             return
         async with self._lock(flow):
-            flow.parks_now(await self._ask(flow.application, partial(self._load, flow.key)))
+            flow.parking.found(await self._ask(flow.application, partial(self._load, flow.key)))
 
     async def look(self) -> None:
         """Read what is parked of flows that nobody has received yet, so that it can be shown.
 
         Raises what the store raises.
         """
-        unseen = [flow for flow in self._flows.values() if flow.parked is None]
+        unseen = [flow for flow in self._flows.values() if flow.parking.letters is None]
         parked = await self._ask("", partial(self._store.parked, [flow.key for flow in unseen])) if unseen else ()
         for flow in unseen:
             async with self._lock(flow):
                 letters = await self._ask(flow.application, partial(self._load, flow.key)) if flow.key in parked else ()
-                flow.parks_now(letters if flow.parked is None else flow.parked)
+                flow.parking.found(letters if flow.parking.letters is None else flow.parking.letters)
 
     def _load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         letters = self._store.load(flow)
@@ -144,7 +143,7 @@ class DeadLetterOffice:
         again: the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
         """
         trouble = ""
-        while epoch == flow.epoch and waits():
+        while epoch == flow.holding.epoch and waits():
             try:
                 async with self._lock(flow):
                     answer = await self._park(flow, epoch, letter, parcel, max_frame // 2, charge)
@@ -153,7 +152,7 @@ class DeadLetterOffice:
                 return answer
             except EpochRefused as error:
                 _log.error("%s", error)
-                if epoch == flow.epoch:
+                if epoch == flow.holding.epoch:
                     self._lost(flow)
                 return None
             except WormholeError as error:
@@ -169,7 +168,7 @@ class DeadLetterOffice:
     async def _park(
         self, flow: PublisherFlow, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int, charge: Charge
     ) -> str | None:
-        if epoch != flow.epoch:
+        if epoch != flow.holding.epoch:
             return None
         began = self._clock.processor()
         answer, known = self._answer(flow, epoch, letter, most_rows)
@@ -182,7 +181,7 @@ class DeadLetterOffice:
         letter = replace(letter, parked_at=self._clock.wall(), retrying=False)
         await self._threads.run(flow.application, partial(self._store.park, flow.key, epoch, letter, parcel), charge)
         began = self._clock.processor()
-        flow.parks_now(with_letter(tuple(one for one in flow.parked or () if one is not known), letter))
+        flow.parking.park(letter, known)
         # What follows of a row may be hundreds, which the list shows.
         level = logging.WARNING if letter.error else logging.DEBUG
         _log.log(level, "%s: update %s is parked: %s", flow.name, letter.id, letter.error or _FOLLOWS, extra=flow.about)
@@ -193,7 +192,7 @@ class DeadLetterOffice:
         self, flow: PublisherFlow, epoch: int, letter: DeadLetter, most_rows: int
     ) -> tuple[str | None, DeadLetter | None]:
         """What is answered without storing anything, ``None``: it has to be stored; and the letter that it replaces."""
-        parked = flow.parked or ()
+        parked = flow.parking.known
         known = next((one for one in parked if one.id == letter.id), None)
         # In a mass replay one that is to be delivered again still holds its row: it was not tried, and stays marked.
         if known is not None and not (known.retrying and flow.control.replay is None):
@@ -240,13 +239,13 @@ class DeadLetterOffice:
 
         Whether all is done; false: the epoch ended before.
         """
-        epoch = flow.epoch
-        while (letter := next((one for one in flow.parked or () if one.retrying), None)) is not None:
+        epoch = flow.holding.epoch
+        while (letter := flow.parking.next_again) is not None:
             try:
                 parcel = await self._patiently(flow, epoch, partial(self._readable, flow, letter.id))
             except KeyError:
                 # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
-                flow.parks_now(tuple(one for one in flow.parked or () if one is not letter))
+                flow.parking.remove(letter)
                 _log.warning("%s: update %s is not parked any more", flow.name, letter.id, extra=flow.about)
                 continue
             if parcel is None:
@@ -259,17 +258,17 @@ class DeadLetterOffice:
                 return False
             async with self._lock(flow):
                 # When it failed again it was parked again before the ack, and is not marked any more.
-                if letter in (flow.parked or ()):
+                if letter in flow.parking.known:
                     if not await self._patiently(flow, epoch, partial(self._deleted, flow.key, letter.id, epoch)):
                         return False
-                    flow.parks_now(tuple(one for one in flow.parked or () if one is not letter))
+                    flow.parking.remove(letter)
                     _log.info(
                         "%s: update %s was delivered again and is not parked any more",
                         flow.name,
                         letter.id,
                         extra=flow.about,
                     )
-        return flow.epoch == epoch
+        return flow.holding.epoch == epoch
 
     # -- for operators
 
@@ -279,7 +278,7 @@ class DeadLetterOffice:
         """
         await self.look()
         flows = [flow for key, flow in sorted(self._flows.items()) if only in (None, key)]
-        all_ = [(flow, letter) for flow in flows for letter in flow.parked or ()]
+        all_ = [(flow, letter) for flow in flows for letter in flow.parking.known]
         described: list[admin_pb2.DeadLetter] = []
         left = _LIST_BYTES
         for flow, letter in all_[:limit]:
@@ -303,7 +302,7 @@ class DeadLetterOffice:
                 await self._ask(flow.application, partial(self._store.retry, flow.key, together, anyone=anyone))
                 # An epoch keeps what it began with; where there is none, less may now be in the way.
                 if not self._held(flow):
-                    flow.parks_now(await self._ask(flow.application, partial(self._store.load, flow.key)))
+                    flow.parking.found(await self._ask(flow.application, partial(self._store.load, flow.key)))
         note = self._what_follows(flow, letters, chosen, together, anyone)
         if not preview:
             self._again(flow, f"{_count(len(together))} to be delivered again")
@@ -320,7 +319,7 @@ class DeadLetterOffice:
         """Which of the letters are delivered again as things are now, and what the others wait for."""
         held = self._held(flow)
         known = [marked(letter, anyone=anyone) for letter in letters if letter.id in together]
-        now = {one.id for one in for_receiver(tuple(known), flow.receiver if held else "") if one.retrying}
+        now = {one.id for one in for_receiver(tuple(known), flow.parking.receiver if held else "") if one.retrying}
         waiting = [letter for letter in known if letter.id not in now]
         goes, stays = (sum(1 for one in chosen if (one in now) is there) for there in (True, False))
         notes = []
@@ -351,7 +350,7 @@ class DeadLetterOffice:
             chosen = _chosen(flow, letters, key)
             if not preview:
                 await self._ask(flow.application, partial(self._store.remove, flow.key, chosen))
-                flow.parks_now(tuple(letter for letter in flow.parked or () if letter.id not in chosen))
+                flow.parking.found(tuple(letter for letter in flow.parking.known if letter.id not in chosen))
         if not preview:
             _log.warning(
                 "%s: %s discarded: %s", flow.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=flow.about
@@ -363,7 +362,7 @@ class DeadLetterOffice:
         """The flow's record is deleted: so are its letters. Raises what the store raises."""
         async with self._lock(flow):
             await self._ask(flow.application, partial(self._store.forget, flow.key))
-            flow.parks_now(())
+            flow.parking.found(())
 
     # -- inside
 
@@ -395,7 +394,7 @@ class DeadLetterOffice:
     async def _patiently(self, flow: PublisherFlow, epoch: int, ask: Callable[[], _T]) -> _T | None:
         """Ask the store until it answers; ``None`` when the epoch ended. Raises ``KeyError``."""
         trouble = ""
-        while flow.epoch == epoch:
+        while flow.holding.epoch == epoch:
             try:
                 return await self._ask(flow.application, ask)
             except EpochRefused as error:

@@ -48,12 +48,14 @@ class DeliveryCounter:
 
         Nobody else can have written since the one before if that was ours as well.
         """
-        unknown = [
-            flow.key for flow in flows if flow.key not in self._loaded or self._loaded[flow.key][0] + 1 != flow.epoch
-        ]
+        unknown = [flow.key for flow in flows if not self._is_next(flow)]
         pages = await asyncio.to_thread(self._store.delivery_counts, unknown) if unknown else {}
         for flow in flows:
             self._load(flow, pages.get(flow.key))
+
+    def _is_next(self, flow: PublisherFlow) -> bool:
+        """Whether the counts in memory are of the epoch before."""
+        return flow.key in self._loaded and self._loaded[flow.key][0] + 1 == flow.holding.epoch
 
     def _load(self, flow: PublisherFlow, pages: Mapping[str, bytes] | None) -> None:
         """``pages``: what is stored; ``None``: what is in memory is all there is."""
@@ -71,24 +73,24 @@ class DeliveryCounter:
                 self._count_ended(counts, *ended, stored=False)
         if flow.key in self._moved_past:
             self._moved_past.discard(flow.key)
-            counts.moved_past(flow.epoch)
-        self._loaded[flow.key] = (flow.epoch, counts)
+            counts.moved_past(flow.holding.epoch)
+        self._loaded[flow.key] = (flow.holding.epoch, counts)
 
     def open(self, flow: PublisherFlow) -> None:
         """The subscriber took the flow."""
         counts = self._loaded.get(flow.key, _NOT_LOADED)[1]
-        flow.count_sent(SentCounts(flow.marker.order, counts.counted_to(flow.filter.hash)))
+        flow.delivery.count_sent(SentCounts(flow.delivery.marker.order, counts.counted_to(flow.filter.hash)))
 
     def moved_past(self, flow: PublisherFlow) -> Mapping[str, bytes]:
         """The flow was moved forwards, in an epoch in which nothing is sent: the updates between are not delivered.
         Returns the pages to store.
         """
         self._moved_past.add(flow.key)  # that page may not be stored when the counts are read
-        return moved_page(flow.epoch + 1)
+        return moved_page(flow.holding.epoch + 1)
 
     def acknowledged(self, flow: PublisherFlow, marker: Datamarker) -> Mapping[str, bytes]:
         """The pages to store with ``marker``."""
-        settled = flow.sent_counts.acknowledged(marker)
+        settled = flow.delivery.sent_counts.acknowledged(marker)
         return {} if settled is None else self.count(flow, settled, marker.order)
 
     async def open_replay(self, flow: PublisherFlow) -> LogPosition | None:
@@ -99,7 +101,7 @@ class DeliveryCounter:
         await self.load((flow,))
         counts, replay = self._loaded[flow.key][1], flow.control.replay
         if replay is not None and (replay.mode != "log" or replay.where):
-            counts.moved_past(flow.epoch + 1)  # later reports may be of updates that are not counted
+            counts.moved_past(flow.holding.epoch + 1)  # later reports may be of updates that are not counted
         return counts.counted_to(flow.filter.hash)
 
     def forget(self, flow: PublisherFlow) -> None:
@@ -116,7 +118,7 @@ class DeliveryCounter:
         if settled.before is not None:
             counted_to = counts.counted_to(filter_hash)
             if counted_to is not None and counted_to < settled.begin:
-                counts.moved_past(flow.epoch)
+                counts.moved_past(flow.holding.epoch)
             self._count_earlier(counts, filter_hash, settled.life, settled.before)
         new = counts.reported(filter_hash, settled.life, settled.reported, now, partial=settled.partial)
         if settled.partial:
@@ -128,8 +130,8 @@ class DeliveryCounter:
         counts.acknowledged(filter_hash, settled.begin, end, settled.counted, now, _sent_until(flow))
         for window, updates in new.items():
             rolled_back = updates - settled.passed.get(window, 0)  # those passes may have gone beyond this one
-            if rolled_back > 0 and flow.caravan_flow is not None:
-                flow.reached(flow.caravan_flow.place)
+            if rolled_back > 0 and flow.delivery.caravan_flow is not None:
+                flow.delivery.reached(flow.delivery.caravan_flow.place)
             delivered = settled.counted[window].updates if window in settled.counted else 0
             counts.processed_unacknowledged(filter_hash, window, rolled_back - delivered, now)
         for window, hash_ in settled.letters:
@@ -143,12 +145,12 @@ class DeliveryCounter:
         """The epoch is over: what was processed and not acknowledged is delivered again, and counts again. Returns the
         pages to store.
         """
-        sent = flow.close_sent_counts()
+        sent = flow.delivery.close_sent_counts()
         if not sent.life:
             return {}
         ended = self._ended[flow.key] = (flow.filter.hash, sent.ended())
         epoch, counts = self._loaded.get(flow.key, _NOT_LOADED)
-        if epoch != flow.epoch:
+        if epoch != flow.holding.epoch:
             # After a rewind, what was acknowledged before may be gone from the store: the next epoch reads it again.
             return {}
         self._count_ended(counts, *ended)
@@ -210,7 +212,7 @@ class DeliveryCounter:
             "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` says which; a replay from the first of "
             "these places delivers them again",
             flow.name,
-            flow.subscriber,
+            flow.holding.subscriber,
             mismatch,
             flow.application,
             extra=flow.about,
@@ -221,8 +223,8 @@ def _sent_until(flow: PublisherFlow) -> LogPosition:
     """Behind it nothing was sent in an earlier epoch."""
     replay = flow.control.replay
     if replay is None or replay.until is None:
-        return flow.sent_until
-    return max(flow.sent_until, replay.until.order)
+        return flow.delivery.sent_until
+    return max(flow.delivery.sent_until, replay.until.order)
 
 
 def _add_ranges(reply: admin_pb2.AuditReply, flow: str, counts: DeliveryCounts) -> None:

@@ -108,7 +108,7 @@ class Housekeeping:
                 oldest = self._fleet.oldest_place()
                 if oldest is None:
                     return
-                places = [oldest, *(flow.needed for flow in self._assigner.flows.values())]
+                places = [oldest, *(flow.delivery.needed for flow in self._assigner.flows.values())]
                 places += await self._applications.needed()
                 await asyncio.to_thread(self._source.release, min(places))
                 await self._lost_rows.keep(min([*places, *self._backfills.needed()]))

@@ -69,7 +69,7 @@ class Losses:
     def held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
         """No caravan can read on for the flow."""
         flow = self._assigner.flows.get((caravan_flow.application, caravan_flow.shard))
-        if flow is None or flow.caravan_flow is not caravan_flow:
+        if flow is None or flow.delivery.caravan_flow is not caravan_flow:
             return
         _log.error("%s is held: %s", flow.name, error, extra=flow.about)
         flow.hold(error.problem)
@@ -93,7 +93,7 @@ class Losses:
                     reported = str(trouble)
                     _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)
                 await self._clock.sleep(_RETRY_S)
-                if flow.caravan_flow is not caravan_flow:
+                if flow.delivery.caravan_flow is not caravan_flow:
                     return
         try:
             if not await self._repairs.cover(flow, caravan_flow.place, resume.order):
@@ -102,18 +102,18 @@ class Losses:
             _log.warning("%s: a repair under way does not know of more loss: %s", flow.name, trouble, extra=flow.about)
         rows = await self._repairs.rows_lost(flow, caravan_flow.place, resume.order)
         stream = self._assigner.stream_of(flow)
-        if stream is not None and flow.caravan_flow is caravan_flow and flow.stage is Stage.HELD:
+        if stream is not None and flow.delivery.caravan_flow is caravan_flow and flow.stage is Stage.HELD:
             flow.ask(gap, resume, str(rows) if isinstance(rows, LostKeys) else f"whole tables: {rows}")
             stream.tell_loss(flow, gap, resume)
 
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
         """The application's answer; or an operator's, who lets go on a flow whose application halts."""
         stream = self._assigner.stream_of(flow)
-        if stream is None or flow.loss is None or flow.caravan_flow is None or flow.releasing:
+        if stream is None or flow.loss.open is None or flow.delivery.caravan_flow is None or flow.releasing:
             return
-        gap, resume = flow.loss
+        gap, resume = flow.loss.open
         if not proceed:
-            step = _next_step(flow.name, flow.repair)
+            step = _next_step(flow.name, flow.loss.repair)
             flow.decline(Problem(f"held: the application halts at a data loss: {gap.message}", step, code="data-lost"))
             _log.error("%s stays held: %s", flow.name, Problem(gap.message, step, code="data-lost"), extra=flow.about)
             return
@@ -125,14 +125,14 @@ class Losses:
             flow.name,
             extra=flow.about,
         )
-        back = resume.order < flow.marker.order
+        back = resume.order < flow.delivery.marker.order
         flow.accept(back=back)
         if back:
             # Another history of the log: only a rewind goes back.
             self._background.spawn(self._go_back(stream, flow, resume))
             return
-        flow.caravan_flow.pass_gap(resume)
-        self._fleet.resume(flow.caravan_flow)
+        flow.delivery.caravan_flow.pass_gap(resume)
+        self._fleet.resume(flow.delivery.caravan_flow)
 
 
 def _next_step(name: str, reads: str) -> str:

@@ -54,36 +54,36 @@ class RefusedEpochs:
         """The subscriber holds the shard in another epoch: the flow gets one above it, or is held.
 
         Whether the subscriber says in which epoch: those of an earlier release do not, and nothing was done then."""
-        conflict = after_refusal(event, flow.conflict, sole=self._ownership.sole(), now=self._clock.monotonic())
+        conflict = after_refusal(event, flow.holding.conflict, sole=self._ownership.sole(), now=self._clock.monotonic())
         if conflict is None:
             return False
-        if store_was_lost(flow.conflict, conflict, acknowledged=flow.acknowledged):
+        if store_was_lost(flow.holding.conflict, conflict, acknowledged=flow.delivery.acknowledged):
             flow.release("")
-            flow.begin_move()
+            flow.delivery.begin_move()
             self._background.spawn(self._hold_unknown(flow, conflict, stream.info.id))
             return True
-        cause = explained(conflict, event.flow.epoch, flow.marker, stream.info.id)
-        known = flow.conflict is not None and flow.conflict.contested and conflict.contested
+        cause = explained(conflict, event.flow.epoch, flow.delivery.marker, stream.info.id)
+        known = flow.holding.conflict is not None and flow.holding.conflict.contested and conflict.contested
         if not known:
             log = _log.error if conflict.contested else _log.warning
             log("%s was refused: %s", flow.name, cause, extra=flow.about)
         flow.release("")
         flow.explain(cause)
-        flow.refused(conflict)
+        flow.holding.refused(conflict)
         return True
 
     async def _hold_unknown(self, flow: PublisherFlow, conflict: EpochConflict, subscriber: str) -> None:
         """The store was lost: what the flow has received is not known, and its record only says where it was
         registered since."""
         missing = missing_datamarker(
-            flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.marker
+            flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.delivery.marker
         )
         try:
-            flow.raised(await asyncio.to_thread(self._store.raise_epoch, flow.key, conflict.held_epoch))
+            flow.holding.raised(await asyncio.to_thread(self._store.raise_epoch, flow.key, conflict.held_epoch))
             await self._control(flow, lambda control: replace(control, missing=missing))
             _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
         except (WormholeError, KeyError) as error:  # refused again, and held then
             _log.error("%s cannot be held, although %s: %s", flow.name, missing, error, extra=flow.about)
         finally:
-            flow.end_move()
+            flow.delivery.end_move()
         self._assigner.changed()

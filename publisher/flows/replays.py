@@ -159,13 +159,11 @@ class Replays:
         async with self._one(key) as flow:
             now = flow.control.replay
             anew = now is None or now.id != wanted.id
-            if anew and wanted.begin is not None and wanted.begin.order > flow.marker.order:
+            if anew and wanted.begin is not None and wanted.begin.order > flow.delivery.marker.order:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    (
-                        f"{wanted.begin} is ahead of the flow's datamarker {flow.marker}: what lies between would "
-                        "never be delivered"
-                    ),
+                    f"{wanted.begin} is ahead of the flow's datamarker {flow.delivery.marker}: what lies between would "
+                    "never be delivered",
                     flow=flow.name,
                     hint="begin at the datamarker or before it",
                 )
@@ -207,11 +205,11 @@ class Replays:
                 return run.waits
             await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
             with _recorded(flow):
-                if not now.attempts and now.begin is not None and now.begin.order < flow.marker.order:
+                if not now.attempts and now.begin is not None and now.begin.order < flow.delivery.marker.order:
                     await self._move(flow, now.begin)
                 else:
-                    flow.raised(await asyncio.to_thread(self._store.raise_epoch, key, above))
-            run.epoch, epoch = 0, flow.epoch
+                    flow.holding.raised(await asyncio.to_thread(self._store.raise_epoch, key, above))
+            run.epoch, epoch = 0, flow.holding.epoch
             counted_to = await self._counter.open_replay(flow)
             await self._dead_letters.load(flow)  # after the epoch was raised: a former one parks nothing any more
             if why := self._overtakes(stream, flow, parks):
@@ -225,7 +223,7 @@ class Replays:
             with _recorded(flow):
                 await self._control(flow, begun)
             await self._record((flow,))  # the subscriber refuses an epoch that is not recorded
-            if flow.epoch != epoch or flow.control.paused:
+            if flow.holding.epoch != epoch or flow.control.paused:
                 paused = f"paused by {flow.control.paused}" if flow.control.paused else ""
                 run.waits = Problem(paused or "its datamarker was set", code="flow-replaying")
                 return run.waits
@@ -237,14 +235,14 @@ class Replays:
             return Opening(
                 stream,
                 epoch,
-                flow.marker,
+                flow.delivery.marker,
                 now.progress,
                 flow.control.skip,
                 flow.filter,
                 flow.parks,
                 flow.parked_rows,
                 counted_to,
-                flow.rewound,
+                flow.delivery.rewound,
             )
 
     def check(self, key: FlowKey, replay: str, ticket: str) -> None:
@@ -275,11 +273,11 @@ class Replays:
             run = self._at_work(flow, now, epoch)
             run.tell(self._clock.monotonic())
             if marker is not None or settled is not None:
-                await self._store_marker(flow, run, marker or flow.marker, settled)
+                await self._store_marker(flow, run, marker or flow.delivery.marker, settled)
             if progress and progress != now.progress:
                 await self._change(flow, now, lambda present: replace(present, progress=progress))
             run.updates += updates
-            flow.count_replayed(updates)
+            flow.delivery.count_replayed(updates)
             run.bytes += size
 
     async def park(self, key: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
@@ -341,19 +339,19 @@ class Replays:
                 return over.gap
             now = permitted(flow.name, flow.control.replay, replay, ticket)
             run = self._at_work(flow, now, epoch)
-            if marker.order < flow.marker.order:
+            if marker.order < flow.delivery.marker.order:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    f"{marker} is before the flow's datamarker {flow.marker}",
+                    f"{marker} is before the flow's datamarker {flow.delivery.marker}",
                     flow=flow.name,
                     hint="finish where the subscriber has everything",
                 )
             await self._store_marker(flow, run, marker)
-            gap = await self._gap(flow.marker)
+            gap = await self._gap(flow.delivery.marker)
             if gap is not None and not accept_gap:
                 return gap
             await self._change(flow, now, lambda present: None)
-            flow.was_at(None, None)  # it has let go
+            flow.holding.was_at(None, None)  # it has let go
             self._goes_live(flow, now, gap)
         if gap is None:
             _log.warning("%s: replay %s is finished, it goes live at %s", flow.name, replay, marker, extra=flow.about)
@@ -371,7 +369,7 @@ class Replays:
             now = mine(flow.name, flow.control.replay, replay)
             if ticket:
                 now = permitted(flow.name, now, replay, ticket, at_work=False)
-            gap = await self._gap(flow.marker)
+            gap = await self._gap(flow.delivery.marker)
             await self._give_back(flow, now, gap, f"was cancelled by {who}")
             return gap
 
@@ -404,7 +402,7 @@ class Replays:
                 now, run = flow.control.replay, self.run_of(flow)
                 if now is None or run is None or now.state not in _ACTIVE:
                     return
-                gap = await self._gap(flow.marker)
+                gap = await self._gap(flow.delivery.marker)
                 if self._clock.monotonic() >= run.until:  # it may have been renewed meanwhile
                     await self._give_back(flow, now, gap, f"has a driver that was silent for {now.lease_s:g} s")
         except WormholeError as error:  # looked at again: it must not stay held without anybody knowing
@@ -422,9 +420,10 @@ class Replays:
             if now.subscriber:
                 self._assigner.lend(flow, now.subscriber)
             if now.until is not None and now.attempts:
-                flow.reached(now.until.order)
+                flow.delivery.reached(now.until.order)
             self._goes_live(flow, now, None)
-            _log.warning("%s: replay %s %s; it goes live at %s", flow.name, now.id, why, flow.marker, extra=flow.about)
+            at = flow.delivery.marker
+            _log.warning("%s: replay %s %s; it goes live at %s", flow.name, now.id, why, at, extra=flow.about)
             return
         await self._change(flow, now, lambda present: replace(present, state=ReplayState.NEEDS_REPLAY))
         run = self._known(flow, now)
@@ -456,10 +455,10 @@ class Replays:
         self, flow: PublisherFlow, run: Run, marker: Datamarker, settled: Settled | None = None
     ) -> None:
         pages = {} if settled is None else self._counter.count(flow, settled, marker.order)
-        if marker.order < flow.marker.order:  # the application asked for what is before its datamarker
+        if marker.order < flow.delivery.marker.order:  # the application asked for what is before its datamarker
             if not pages:
                 return
-            marker = flow.marker
+            marker = flow.delivery.marker
         write, done = MarkerWrite(flow.key, run.epoch, marker, run.filter_hash, pages), False
         try:
             if await asyncio.to_thread(self._store.store, [write]):
@@ -468,14 +467,14 @@ class Replays:
         finally:
             if not done:
                 self._counter.forget(flow)
-        if flow.epoch == write.epoch:
+        if flow.holding.epoch == write.epoch:
             flow.acked(marker)
             self._stored(write)
 
     def _overtakes(self, stream: SubscriberStream, flow: PublisherFlow, parks: bool) -> Problem:
         """Why a task cannot push to the subscriber without overtaking what is parked; empty: it can."""
-        if flow.parked and not parks:
-            return parked(flow.dead_letters)
+        if flow.parking.count and not parks:
+            return parked(flow.parking.count)
         return NO_PROBLEM if self._assigner.keeps_order(stream, flow) else flow.problem
 
     async def _gap(self, marker: Datamarker) -> Gap | None:
@@ -491,7 +490,7 @@ class Replays:
     async def reaches(self, flow: PublisherFlow) -> bool:
         """Whether the log holds the flow's datamarker; no when that is unknown."""
         try:
-            return await self._gap(flow.marker) is None
+            return await self._gap(flow.delivery.marker) is None
         except WormholeError:
             return False
 
@@ -515,7 +514,7 @@ class Replays:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request names no epoch", flow=flow.name)
         if not now.attempts:
             raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, "it was not opened yet", flow=flow.name)
-        if not run.epoch or epoch != run.epoch or epoch != flow.epoch:
+        if not run.epoch or epoch != run.epoch or epoch != flow.holding.epoch:
             raise stale(flow.name, "a newer task, an operator or a restart of the publisher ended it")
         if flow.filter.hash != run.filter_hash:
             raise stale(flow.name, "the application's filter changed")

@@ -70,7 +70,7 @@ class Verifications:
 
     def begin(self, flow: PublisherFlow, generation: int) -> None:
         """The flow is verified from here on: what was found in another epoch holds no more."""
-        self._flows[flow.key] = _OfFlow(generation, flow.epoch)
+        self._flows[flow.key] = _OfFlow(generation, flow.holding.epoch)
 
     def of(self, flow: PublisherFlow, generation: int) -> Sequence[TableVerification]:
         """What was found, by table."""
@@ -80,7 +80,7 @@ class Verifications:
     def add(self, flow: PublisherFlow, more: TableVerification) -> None:
         """The subscriber, or this publisher, found ``more``."""
         found = self._flows.get(flow.key)
-        if found is None or found.epoch != flow.epoch:
+        if found is None or found.epoch != flow.holding.epoch:
             return
         unkept = found.keep_extra(more)
         if more.ended:

@@ -101,7 +101,7 @@ def _state(flow: PublisherFlow, control: BackfillControl, *, reads: bool) -> str
 
 def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
     """Why no rows are read for the flow just now; empty when they are."""
-    replay, caravan_flow = flow.control.replay, flow.caravan_flow
+    replay, caravan_flow = flow.control.replay, flow.delivery.caravan_flow
     if replay is not None:
         return Problem(
             f"replay {replay.id} has the flow", "it begins anew when the replay is through", code="flow-replaying"
@@ -121,14 +121,14 @@ def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
         )
     if stream is not None and not stream.takes_rows(flow):
         return Problem(
-            f"no credit: {flow.subscriber} has not processed what it received",
+            f"no credit: {flow.holding.subscriber} has not processed what it received",
             f"`wormholectl why-lag {flow.name}` shows how its handler does",
             code="backfill-waiting",
         )
     progress = caravan_flow.backfill
     if progress is not None and progress.request.verify and progress.finished:
         return Problem(
-            f"{flow.subscriber} lists the keys that its application holds",
+            f"{flow.holding.subscriber} lists the keys that its application holds",
             f"`wormholectl why-lag {flow.name}` shows how its callbacks do",
             code="backfill-waiting",
         )

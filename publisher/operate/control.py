@@ -143,19 +143,19 @@ class Control:
             self._publisher.replays.fence(flow)
 
         step = Step("pause", after, pause, self._state(flow), "paused")
-        headroom = self._publisher.log_watch.headroom(flow.marker).seconds
+        headroom = self._publisher.log_watch.headroom(flow.delivery.marker).seconds
         if headroom is not None:
             step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
         if flow.control.replay is not None:
             step.notes.append(f"replay {flow.control.replay.id} waits until it is resumed")
         if flow in (stream.flows if (stream := self._assigner.stream_of(flow)) is not None else ()):
-            step.notes.append(f"{flow.subscriber} finishes what it has begun first")
+            step.notes.append(f"{flow.holding.subscriber} finishes what it has begun first")
         return step
 
     def _resume(self, flow: PublisherFlow) -> Step:
         paused = flow.control.paused
         if not paused and not flow.halted:
-            lacks_log = flow.loss is not None or flow.lost_record or _needs_replay(flow)
+            lacks_log = flow.loss.open is not None or flow.lost_record or _needs_replay(flow)
             hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
             raise not_now(flow, "it is neither paused nor halted", hint)
         after = self._status(flow)
@@ -166,9 +166,9 @@ class Control:
             self._assigner.go_on(self._publisher.present(flow))
 
         step = Step("resume", after, resume, "paused" if paused else flow.cause, "goes on")
-        if flow.halted_at:
+        if flow.holding.halted_at:
             step.notes.append(
-                f"update {flow.halted_at} is delivered again; if its handler fails again, the flow halts again"
+                f"update {flow.holding.halted_at} is delivered again; if its handler fails again, the flow halts again"
             )
         if not self._assigner.live_subscribers(flow.application):
             step.notes.append("no subscriber is there: it goes on when one comes")
@@ -187,7 +187,7 @@ class Control:
         return self._move("set-marker", flow, to)
 
     def _move(self, what: str, flow: PublisherFlow, to: Datamarker) -> Step:
-        notes = distance(self._publisher.log_watch, flow.shard, flow.marker, to, self._publisher.clock.wall())
+        notes = distance(self._publisher.log_watch, flow.shard, flow.delivery.marker, to, self._publisher.clock.wall())
         notes.append("an application that keeps its place with its own data begins there, not at this one")
         if flow.control.paused:
             notes.append("the flow stays paused")
@@ -199,7 +199,7 @@ class Control:
             await self._no_replay(flow)  # the marker first: until it is set the flow shows that it needs something
             await self._placed(flow)
 
-        return Step(what, self._moved(flow, to), move, str(flow.marker), str(to), notes)
+        return Step(what, self._moved(flow, to), move, str(flow.delivery.marker), str(to), notes)
 
     def _moved(self, flow: PublisherFlow, to: Datamarker) -> admin_pb2.FlowStatus:
         after = self._status(flow)
@@ -228,9 +228,9 @@ class Control:
                 f"it skips {MOST_SKIPPED} updates already, which is the most",
                 "wait until it has passed them, or set its datamarker behind them",
             )
-        if is_behind(self._publisher.served.kind, update_id, flow.marker):
-            raise not_now(flow, f"its datamarker {flow.marker} is behind update {update_id} already")
-        here = flow.halted and flow.halted_at == update_id
+        if is_behind(self._publisher.served.kind, update_id, flow.delivery.marker):
+            raise not_now(flow, f"its datamarker {flow.delivery.marker} is behind update {update_id} already")
+        here = flow.halted and flow.holding.halted_at == update_id
         after = self._status(flow)
         after.skip.append(update_id)
 
@@ -246,7 +246,7 @@ class Control:
             after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
             step.notes.append("the flow is halted at this update and goes on behind it")
         elif flow.halted:
-            at = f"at {flow.halted_at or 'another update'}"
+            at = f"at {flow.holding.halted_at or 'another update'}"
             step.notes.append(f"the flow is halted {at}, not at this update: it still has to be resumed")
         return step
 
@@ -260,20 +260,20 @@ class Control:
         if flow.lost_record:
             after = self._status(flow)
             after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
-            begin = str(flow.marker)
+            begin = str(flow.delivery.marker)
             notes = [f"delivery begins at {begin}: what lies before and was not delivered never is", _repairs(flow)]
             return Step("accept-loss", after, lambda: self._placed(flow), str(flow.lost_record), begin, notes)
-        if flow.loss is None:
+        if flow.loss.open is None:
             raise not_now(flow, "no loss of log is waiting for a decision")
         if flow.releasing:
             raise not_now(
-                flow, f"{flow.subscriber} gives it back just now, and would not go on", "try again in a moment"
+                flow, f"{flow.holding.subscriber} gives it back just now, and would not go on", "try again in a moment"
             )
         if flow.stage is not Stage.DECLINED:
             raise not_now(
                 flow, "its application is being asked about the loss just now", "wait for its answer, then look again"
             )
-        gap, resume = flow.loss
+        gap, resume = flow.loss.open
         after = self._moved(flow, resume)
         after.epoch -= 1
         after.state, after.cause = "catching_up", ""
@@ -294,7 +294,7 @@ class Control:
             await ask(flow, key, False)
             self._publisher.replays.fence(flow)
 
-        return Step(what, self._status(flow), made, f"{flow.dead_letters} parked", key or "all", [note])
+        return Step(what, self._status(flow), made, f"{flow.parking.count} parked", key or "all", [note])
 
     async def _begin_anew(self, flow: PublisherFlow) -> Step:
         """Forget a flow that is served: as a new one it begins where the application's ``start`` says."""
@@ -372,7 +372,7 @@ class Control:
     async def _placed(self, flow: PublisherFlow) -> None:
         """It is known where the flow goes on."""
         if flow.lost_record:
-            await self._publisher.restore_record(flow, flow.marker)
+            await self._publisher.restore_record(flow, flow.delivery.marker)
         if flow.control.missing:
             await self._publisher.control(flow, lambda control: replace(control, missing=NO_PROBLEM))
             self._assigner.go_on(self._publisher.present(flow))

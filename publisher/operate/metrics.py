@@ -198,18 +198,18 @@ def _flow(
     publisher: Publisher, flow: PublisherFlow, state: PublisherFlowState
 ) -> Iterator[tuple[Metric, float | None]]:
     watch, clock = publisher.log_watch, publisher.clock.monotonic()
-    lag = watch.lag(flow.shard, flow.acknowledged_to, publisher.clock.wall())
+    lag = watch.lag(flow.shard, flow.delivery.acknowledged_to, publisher.clock.wall())
     stream = publisher.assigner.stream_of(flow)
     credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
     # 0 where nothing follows. Otherwise no age means that nothing was read there, or that the log was not measured yet.
     yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None
     yield c.FLOW_LAG_BYTES, lag.bytes
     # What is replayed does not need the log at its datamarker.
-    yield c.FLOW_HEADROOM, None if flow.control.replay is not None else watch.headroom(flow.marker).seconds
+    yield c.FLOW_HEADROOM, None if flow.control.replay is not None else watch.headroom(flow.delivery.marker).seconds
     yield c.FLOW_HELD, state is PublisherFlowState.HELD
     yield c.FLOW_PAUSED, bool(flow.control.paused)
     yield c.FLOW_NEEDS_REPLAY, state is PublisherFlowState.NEEDS_REPLAY
-    yield c.FLOW_REPLAYED, flow.replayed
+    yield c.FLOW_REPLAYED, flow.delivery.replayed
     backfill = backfill_status(publisher, flow)
     if backfill is not None:
         yield c.FLOW_BACKFILL_ROWS, backfill.rows
@@ -218,16 +218,16 @@ def _flow(
         if backfill.verified:
             yield c.FLOW_VERIFY_COMPARED, sum(table.compared for table in backfill.verified)
             yield c.FLOW_VERIFY_DIFFERENCES, sum(map(remaining, backfill.verified))
-    yield c.FLOW_UPDATES, flow.updates
-    yield c.FLOW_BYTES, flow.bytes
-    yield c.FLOW_BAD_VALUES, flow.bad_values
-    yield c.FLOW_LOSSES, flow.losses
-    yield c.FLOW_DEAD_LETTERS, flow.dead_letters
+    yield c.FLOW_UPDATES, flow.delivery.updates
+    yield c.FLOW_BYTES, flow.delivery.sent_bytes
+    yield c.FLOW_BAD_VALUES, flow.delivery.bad_values
+    yield c.FLOW_LOSSES, flow.loss.count
+    yield c.FLOW_DEAD_LETTERS, flow.parking.count
     yield c.FLOW_CREDIT, credit
     yield c.FLOW_IN_FLIGHT, in_flight
-    yield c.FLOW_CREDIT_WAIT, clock - flow.waiting_credit_since if flow.waiting_credit_since else 0.0
-    yield c.FLOW_STALLED, clock - flow.progressed_at if in_flight and flow.progressed_at else 0.0
-    report = flow.handler
+    yield c.FLOW_CREDIT_WAIT, flow.holding.credit_waited_s(clock)
+    yield c.FLOW_STALLED, flow.holding.stalled_s(clock, in_flight)
+    report = flow.holding.handler
     if report is not None:
         yield c.FLOW_HANDLED, report.updates
         yield c.FLOW_HANDLER_TIME, report.busy_s

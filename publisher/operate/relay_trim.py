@@ -59,7 +59,7 @@ def _losing(publisher: Publisher, relay: RelayStatus, keep_bytes: int) -> list[s
     written = relay.bytes / relay.log_bytes if relay.log_bytes else 1.0
     found = []
     for flow in publisher.assigner.flows.values():
-        place = flow.marker.order
+        place = flow.delivery.marker.order
         after = publisher.log_watch.between(place, relay.tip.order)
         if place < relay.held and (after is None or after * written > keep_bytes):
             found.append(flow_name(flow.application, flow.shard))

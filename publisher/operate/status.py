@@ -182,29 +182,28 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
     """One flow's state. ``lead_flows``: as :meth:`Publisher.lead_flows` says."""
     stream = publisher.assigner.stream_of(flow)
     credit, in_flight = (0, 0) if stream is None else stream.credit(flow)
-    caravan_flow = flow.caravan_flow
+    caravan_flow = flow.delivery.caravan_flow
     caravan = None if caravan_flow is None else publisher.fleet.caravan_of(caravan_flow)
-    place = flow.marker.order if caravan_flow is None else caravan_flow.place
-    lag = publisher.log_watch.lag(flow.shard, flow.acknowledged_to, publisher.clock.wall())
+    lag = publisher.log_watch.lag(flow.shard, flow.delivery.acknowledged_to, publisher.clock.wall())
     clock = publisher.clock.monotonic()
     problem = publisher.cause(flow)
     headroom = (
-        publisher.log_watch.headroom(flow.marker)
+        publisher.log_watch.headroom(flow.delivery.marker)
         if flow.control.replay is None
         else Headroom(None, "a replay delivers the flow")
     )
     return admin_pb2.FlowStatus(
         flow=flow_name(flow.application, flow.shard),
         state=publisher.state(flow, lead_flows).value,
-        subscriber=flow.subscriber or ("" if flow.control.replay is None else flow.control.replay.subscriber),
-        epoch=flow.epoch,
-        place=position_to_message(place),
-        marker=marker_to_message(flow.marker),
+        subscriber=flow.holding.subscriber or ("" if flow.control.replay is None else flow.control.replay.subscriber),
+        epoch=flow.holding.epoch,
+        place=position_to_message(flow.delivery.place),
+        marker=marker_to_message(flow.delivery.marker),
         credit=max(credit - in_flight, 0),  # one body that is larger than all credit goes out alone
         in_flight=in_flight,
-        updates=flow.updates,
-        bytes=flow.bytes,
-        bad_values=flow.bad_values,
+        updates=flow.delivery.updates,
+        bytes=flow.delivery.sent_bytes,
+        bad_values=flow.delivery.bad_values,
         lag_s=lag.seconds,
         lag_bytes=lag.bytes,
         lag_transactions=lag.transactions,
@@ -216,17 +215,17 @@ def flow_status(publisher: Publisher, flow: PublisherFlow, lead_flows: frozenset
         problem=problem_to_message(problem),
         paused=flow.control.paused,
         skip=flow.control.skip,
-        dead_letters=flow.dead_letters,
-        halted_at=flow.halted_at,
-        loss_pending=flow.loss is not None or bool(flow.lost_record),
-        handler=flow.handler,
-        credit_waited_s=clock - flow.waiting_credit_since if flow.waiting_credit_since else 0.0,
-        progress_s=clock - flow.progressed_at if in_flight and flow.progressed_at else 0.0,
+        dead_letters=flow.parking.count,
+        halted_at=flow.holding.halted_at,
+        loss_pending=flow.loss.open is not None or bool(flow.lost_record),
+        handler=flow.holding.handler,
+        credit_waited_s=flow.holding.credit_waited_s(clock),
+        progress_s=flow.holding.stalled_s(clock, in_flight),
         replay=replay_status(publisher, flow),
         backfill=backfill_status(publisher, flow),
         verifies=stream is not None and stream.connected and stream.verifies,
         reads_relay=caravan is not None and publisher.log_watch.reads_relay(caravan.buffer.place),
-        repair=flow.repair,
+        repair=flow.loss.repair,
     )
 
 

@@ -83,7 +83,7 @@ class Outgoing:
 
     def progressed(self, push: PushFlow, flow: PublisherFlow) -> None:
         """The subscriber processed something of the flow, which matters to one that waits for that."""
-        caravan_flow = flow.caravan_flow
+        caravan_flow = flow.delivery.caravan_flow
         if push.number in self._starved or (caravan_flow is not None and caravan_flow.blocked):
             self.wake(flow)
 
@@ -121,8 +121,8 @@ class Outgoing:
             return None
         frame = self._session.datamarker(push, caravan_flow.marker, now)
         if frame is not None:
-            flow.sent_counts.offered(caravan_flow.marker)
-            flow.offers(caravan_flow.marker)
+            flow.delivery.sent_counts.offered(caravan_flow.marker)
+            flow.delivery.offers(caravan_flow.marker)
         return frame
 
     def _looked_at(self, now: float) -> list[tuple[PushFlow, PublisherFlow]]:
@@ -145,14 +145,14 @@ class Outgoing:
             members = members[self._turn :] + members[: self._turn]
             lead = self._fleet.lead
             if lead is not None:
-                members.sort(key=lambda member: member[1].caravan_flow not in lead.flows)
+                members.sort(key=lambda member: member[1].delivery.caravan_flow not in lead.flows)
             if self._late:
                 members.sort(key=lambda member: member[0].number not in self._late)
         return members
 
     def _add_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: Messages) -> None:
         """Add what one flow may send now."""
-        caravan_flow = flow.caravan_flow
+        caravan_flow = flow.delivery.caravan_flow
         if caravan_flow is None or push.phase is not FlowPhase.OPEN:
             return
         if caravan_flow.blocked and push.window.half_free:
@@ -184,20 +184,20 @@ class Outgoing:
                     hold_at_bad_value(self._fleet, flow, caravan_flow, body.bad[0])
                     break
                 if not push.window.admits(body.size):
-                    flow.lacks_credit(now)
+                    flow.holding.lacks_credit(now)
                     self._starved.add(push.number)
                     break
-                flow.has_credit()
+                flow.holding.has_credit()
                 self._starved.discard(push.number)
                 if not push.window.in_flight:
-                    flow.progressed(now)  # there was nothing to do before
+                    flow.holding.progressed(now)  # there was nothing to do before
                 if piece.marker is None and self._session.marker_due(push, now, soon=True):
                     self._offer(push, flow, caravan_flow, now, out)  # the transaction that begins here may be long
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
                 for frame in self._session.batch(push, body.pieces, caravan_flow.place, unfinished=body.unfinished):
                     out.add(*frame)
-                flow.sent(body)
+                flow.delivery.sent(body)
                 quantum -= body.size
                 self._traffic.batches += 1
             if piece.chunk is not None:

@@ -223,15 +223,15 @@ class SubscriberStream:
         push, frame = self._session.assign(
             flow.application,
             flow.shard,
-            flow.epoch,
-            flow.marker,
-            flow.sent_until,
+            flow.holding.epoch,
+            flow.delivery.marker,
+            flow.delivery.sent_until,
             self._clock.monotonic(),
             skip=flow.control.skip,
             park=flow.parks,
             parked=flow.parked_rows.items(),
-            rolled_back=flow.rolled_back,
-            rewound=flow.rewound,
+            rolled_back=flow.delivery.rolled_back,
+            rewound=flow.delivery.rewound,
             yields=yields,
             generation=0 if backfill is None else backfill.generation,
             verify=VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify,
@@ -252,9 +252,9 @@ class SubscriberStream:
         push = self._push_flow(flow)
         if push is None or push.phase is FlowPhase.REVOKED:
             return
-        if flow.caravan_flow is not None:
-            self._offer_last(push, flow, flow.caravan_flow)
-            self._fleet.remove(flow.caravan_flow)
+        if flow.delivery.caravan_flow is not None:
+            self._offer_last(push, flow, flow.delivery.caravan_flow)
+            self._fleet.remove(flow.delivery.caravan_flow)
         self._outgoing.add(self._session.revoke(push, cause))
 
     def _offer_last(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow) -> None:
@@ -296,11 +296,11 @@ class SubscriberStream:
         if push is None or push.phase is not FlowPhase.OPEN:
             return None
         schema = Schema.from_canonical(parcel.schema)
-        for frame in self._session.letter(push, schema, parcel.body, flow.marker, self._clock.monotonic()):
+        for frame in self._session.letter(push, schema, parcel.body, flow.delivery.marker, self._clock.monotonic()):
             self._outgoing.add(frame)
-        flow.sent_counts.letter(parcel.body)
-        flow.sent_counts.offered(flow.marker)
-        return flow.expect_letter()
+        flow.delivery.sent_counts.letter(parcel.body)
+        flow.delivery.sent_counts.offered(flow.delivery.marker)
+        return flow.parking.expect_answer()
 
     def charge(self, seconds: float) -> None:
         """So much processor time was used for what the subscriber sent, on its way behind the stream."""
@@ -385,8 +385,8 @@ class SubscriberStream:
         self._session.close()
         self._prepare()
         for flow in lost:
-            if flow.caravan_flow is not None:
-                self._fleet.remove(flow.caravan_flow)
+            if flow.delivery.caravan_flow is not None:
+                self._fleet.remove(flow.delivery.caravan_flow)
         self._events.ended(self, lost, problem.text)
 
     # -- what the connection calls
@@ -416,25 +416,25 @@ class SubscriberStream:
             case Opened(push, have, life, processed, epochs):
                 flow = flows[push.number][1]
                 self._events.opened(self, flow, have)
-                flow.sent_counts.opened(life, processed, epochs)
+                flow.delivery.sent_counts.opened(life, processed, epochs)
             case Progressed(push, processed):
                 flow = flows[push.number][1]
-                flow.progressed(heard_at)
-                flow.sent_counts.reported(processed)
+                flow.holding.progressed(heard_at)
+                flow.delivery.sent_counts.reported(processed)
                 self._outgoing.progressed(push, flow)
             case LetterArrived(push):
                 self._events.parking(self, flows[push.number][1], push.epoch, event)
             case Reported(push, report):
-                flows[push.number][1].reported(report, heard_at)
+                flows[push.number][1].holding.reported(report, heard_at)
             case Acked(push, marker, processed):
                 self.traffic.acks += 1
                 flow = flows[push.number][1]
-                flow.progressed(heard_at)
-                flow.sent_counts.reported(processed)
+                flow.holding.progressed(heard_at)
+                flow.delivery.sent_counts.reported(processed)
                 self._events.acked(flow, push.epoch, marker)
             case Released(push, processed):
                 flow = self._closed(push)
-                flow.sent_counts.reported(processed)
+                flow.delivery.sent_counts.reported(processed)
                 self._events.released(self, flow)
             case FlowFailed(push):
                 self._events.failed(self, self._closed(push), event)
@@ -447,6 +447,6 @@ class SubscriberStream:
 
     def _closed(self, push: PushFlow) -> PublisherFlow:
         flow = self._outgoing.close(push.number)
-        if flow.caravan_flow is not None:
-            self._fleet.remove(flow.caravan_flow)
+        if flow.delivery.caravan_flow is not None:
+            self._fleet.remove(flow.delivery.caravan_flow)
         return flow

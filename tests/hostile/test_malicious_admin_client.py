@@ -67,7 +67,7 @@ async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
         await world.register(loud)
         await reports(loud)
         flows = publisher.assigner.flows.values()
-        await eventually(lambda: all(flow.handler is not None for flow in flows), "reported")
+        await eventually(lambda: all(flow.holding.handler is not None for flow in flows), "reported")
         await eventually(
             lambda: all(_settled(publisher, flow.name) for flow in flows),
             "each flow is live and has sent its update: nothing changes between two answers",

@@ -513,7 +513,7 @@ async def test_a_flow_that_is_given_away_again_and_again_waits_in_between(world:
         for _ in range(9):
             await mad.says(failed=push_pb2.Failed(flow=mine.flow, epoch=mine.epoch, reason=push_pb2.Failed.RESEND))
             mine = await opens(mad)
-        assert flow.spacing.until > 0
+        assert flow.holding.spacing.until > 0
         await unharmed(world, good, publisher)
 
 
@@ -543,7 +543,7 @@ async def test_answers_that_nobody_reads_have_a_bound(world: World, monkeypatch:
         await opens(good)
         stream, flow = stream_of(publisher, "m1"), publisher.assigner.flows["mad", "log.t"]
         for _ in range(101):
-            stream.parked(flow, flow.epoch, "test:5:0", "full")
+            stream.parked(flow, flow.holding.epoch, "test:5:0", "full")
         assert stream.traffic.refused == {Refusal.UNREAD: 1}
         await unharmed(world, good, publisher)
 

@@ -68,7 +68,7 @@ async def flow_of(publisher: Publisher) -> PublisherFlow:
 
 
 def ids(flow: PublisherFlow) -> list[str]:
-    return [letter.id.rpartition("/")[2] for letter in flow.parked or ()]
+    return [letter.id.rpartition("/")[2] for letter in flow.parking.letters or ()]
 
 
 async def test_from_failure_to_retry(world: World) -> None:
@@ -77,25 +77,25 @@ async def test_from_failure_to_retry(world: World) -> None:
         world.commit("a", "b")
         last = world.commit("a", "c")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.durable == last, "everything was processed or parked")
+        await eventually(lambda: flow.delivery.durable == last, "everything was processed or parked")
         assert subscriber.seen == ["b", "c"]
         told, total = await publisher.dead_letters.letters(KEY, 1)
-        assert total == flow.dead_letters == 2
+        assert total == flow.parking.count == 2
         [first] = told
         assert (first.flow, first.table, first.key, first.op) == ("app/log.t", "t", "t:0x61", "upsert")
         assert first.error == "ValueError('a is bad')"
         (_, second), _ = await publisher.dead_letters.letters(None, 10)
         assert second.error == "an earlier update of its row is parked"
-        epoch = flow.epoch
+        epoch = flow.holding.epoch
         note = await publisher.dead_letters.retry(flow, "t:0x61", preview=True)
         assert "2 parked updates are delivered again" in note
-        assert flow.epoch == epoch
+        assert flow.holding.epoch == epoch
         subscriber.bad.clear()
         subscriber.seen.clear()
         await publisher.dead_letters.retry(flow, "t:0x61")
         world.commit("a", "d")
         await eventually(lambda: subscriber.seen == ["a", "a", "a", "d"], "in order, before anything new")
-        await eventually(lambda: not flow.dead_letters, "they are gone")
+        await eventually(lambda: not flow.parking.count, "they are gone")
         assert world.markers.letters == {KEY: {}}
         with pytest.raises(UsageError, match="no update is parked"):
             await publisher.dead_letters.retry(flow, "")
@@ -105,18 +105,18 @@ async def test_parked_updates_outlive_both_processes(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, Keys("a")):
         place = world.commit("a")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.durable == place, "parked")
+        await eventually(lambda: flow.delivery.durable == place, "parked")
     another = Keys()
     async with world.publisher() as publisher, subscribed(world, another):
         place = world.commit("a", "b")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.durable == place, "what follows is parked too")
+        await eventually(lambda: flow.delivery.durable == place, "what follows is parked too")
         assert another.seen == ["b"]
-        assert flow.dead_letters == 2
+        assert flow.parking.count == 2
         await publisher.dead_letters.discard(flow, "")
         world.commit("a")
         await eventually(lambda: another.seen == ["b", "a"], "the row is free")
-        assert flow.dead_letters == 0
+        assert flow.parking.count == 0
 
 
 async def test_at_the_bound_the_flow_is_halted_and_says_what_to_do(world: World) -> None:
@@ -125,7 +125,7 @@ async def test_at_the_bound_the_flow_is_halted_and_says_what_to_do(world: World)
     async with world.publisher() as publisher, subscribed(world, subscriber):
         first = world.commit("a")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.durable == first, "parked")
+        await eventually(lambda: flow.delivery.durable == first, "parked")
         last = world.commit("a", "b")
         await eventually(lambda: flow.state(frozenset()) is PublisherFlowState.HELD, "full")
         assert "1 updates are parked, which is publisher.dead_letters" in flow.cause
@@ -133,9 +133,9 @@ async def test_at_the_bound_the_flow_is_halted_and_says_what_to_do(world: World)
         assert "b" not in subscriber.seen
         subscriber.bad.clear()
         await publisher.dead_letters.retry(flow, "")
-        await eventually(lambda: flow.durable == last, "there is room again")
+        await eventually(lambda: flow.delivery.durable == last, "there is room again")
         assert subscriber.seen == ["a", "a", "b"]
-        assert flow.dead_letters == 0
+        assert flow.parking.count == 0
 
 
 async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPat
         world.commit("a")
         flow = await flow_of(publisher)
         await eventually(lambda: "10 are kept" in flow.cause, "the first goes in, the second does not")
-        assert flow.dead_letters == 1
+        assert flow.parking.count == 1
         monkeypatch.setattr(MemoryDeadLetters, "largest", 10)
         await publisher.dead_letters.discard(flow, "")
         await eventually(lambda: "the store takes 10 of one" in flow.cause, "no single one may be larger")
@@ -168,10 +168,10 @@ async def test_while_the_store_fails_the_flow_waits(world: World, monkeypatch: p
         flow = await flow_of(publisher)
         await eventually(lambda: flow.cause == "the disk is full", "it says what it waits for")
         assert subscriber.seen == []
-        assert flow.marker != place
+        assert flow.delivery.marker != place
         full = False
-        await eventually(lambda: flow.durable == place, "goes on")
-        assert flow.dead_letters == 1
+        await eventually(lambda: flow.delivery.durable == place, "goes on")
+        assert flow.parking.count == 1
 
 
 async def test_another_owner_is_noticed(world: World) -> None:
@@ -180,19 +180,19 @@ async def test_another_owner_is_noticed(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, subscriber):
         world.commit("a")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.caravan_flow is not None and flow.updates > 0, "its handler is at work")
+        await eventually(lambda: flow.delivery.updates > 0, "its handler is at work")
         record = world.markers.records[KEY]
         world.markers.records[KEY] = type(record)(record.marker, record.epoch + 5, record.start)
         subscriber.waiting.set()
-        await eventually(lambda: flow.epoch == record.epoch + 6, "assigned anew in an epoch above")
-        await eventually(lambda: flow.dead_letters == 1, "and parked in that")
+        await eventually(lambda: flow.holding.epoch == record.epoch + 6, "assigned anew in an epoch above")
+        await eventually(lambda: flow.parking.count == 1, "and parked in that")
 
 
 async def test_a_subscriber_of_version_1_is_given_no_flow_with_parked_updates(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, Keys("a")):
         place = world.commit("a")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.durable == place, "parked")
+        await eventually(lambda: flow.delivery.durable == place, "parked")
     async with scripted_subscriber("app", "old") as old, world.publisher() as publisher:
         await world.register(old)
         await old.hears("hello")
@@ -210,17 +210,17 @@ async def test_a_subscriber_that_takes_no_message_as_large_as_the_assignment_wai
     async with world.publisher() as publisher, subscribed(world, Keys(*bad)):
         place = world.commit(*bad)
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.durable == place, "parked")
+        await eventually(lambda: flow.delivery.durable == place, "parked")
     small = Keys()
     async with world.publisher() as publisher, subscribed(world, small, max_frame=4096):
         flow = await flow_of(publisher)
         await eventually(lambda: "bytes too many for one message" in flow.cause, "it says why")
-        epoch = flow.epoch
+        epoch = flow.holding.epoch
         (stream,) = publisher.assigner.streams()
         world.commit("next")
         publisher.assigner.changed()
         await eventually(lambda: stream.traffic.connections == 1 and stream.connected, "its stream is not ended by it")
-        assert (flow.epoch, small.seen, stream.flows) == (epoch, [], []), "nor are epochs used up"
+        assert (flow.holding.epoch, small.seen, stream.flows) == (epoch, [], []), "nor are epochs used up"
         await publisher.dead_letters.retry(flow, "")
         await eventually(lambda: small.seen == [*bad, "next"], "what is delivered again needs no room")
 
@@ -231,7 +231,7 @@ async def test_as_much_is_parked_as_the_subscriber_can_hear_of(world: World) -> 
         world.commit(*bad)
         flow = await flow_of(publisher)
         await eventually(lambda: "half of max_frame is 2048" in flow.cause, "it halts, and says why")
-        assert 0 < flow.dead_letters < len(bad)
+        assert 0 < flow.parking.count < len(bad)
 
 
 async def test_a_subscriber_of_version_1_hears_of_no_skip_and_it_is_logged(
@@ -253,15 +253,16 @@ async def test_reports_reach_the_flow(world: World) -> None:
     async with world.publisher() as publisher, subscribed(world, subscriber):
         world.commit("a")
         flow = await flow_of(publisher)
-        await eventually(lambda: flow.handler is not None and flow.handler.updates == 1, "told")
-        assert flow.progressed_at > 0
+        await eventually(lambda: flow.holding.handler is not None and flow.holding.handler.updates == 1, "told")
+        assert flow.holding.progressed_at > 0
         subscriber.waiting.clear()
         world.commit("b")
-        await eventually(lambda: flow.handler is not None and bool(flow.handler.running_update), "it runs")
-        assert flow.handler is not None
-        assert flow.handler.running_s >= 0
+        held = flow.holding
+        await eventually(lambda: held.handler is not None and bool(held.handler.running_update), "it runs")
+        assert held.handler is not None
+        assert held.handler.running_s >= 0
         subscriber.waiting.set()
-        await eventually(lambda: flow.handler is not None and flow.handler.slowest_table == "t", "it was slow")
+        await eventually(lambda: held.handler is not None and held.handler.slowest_table == "t", "it was slow")
 
 
 async def test_what_a_subscriber_parked_that_never_was_reaches_no_other_one(world: World) -> None:

@@ -109,7 +109,7 @@ async def test_only_rows_that_changed_in_what_the_relay_gave_up_are_read_again(
                 await scene.sql(*[noise] * 10)
                 await scene.recorded()
             end = await asyncio.to_thread(scene.source.latest)
-            await eventually(lambda: _flow(publisher).durable.order >= end.order, "it is stored")
+            await eventually(lambda: _flow(publisher).delivery.durable.order >= end.order, "it is stored")
             await scene.leaves(wire)
             await eventually(lambda: _flow(publisher).stage is Stage.UNASSIGNED, "away")
             await scene.sql(
@@ -118,7 +118,7 @@ async def test_only_rows_that_changed_in_what_the_relay_gave_up_are_read_again(
                 "UPDATE users SET id = id + 10000 WHERE id % 100 = 3",
                 "INSERT INTO users VALUES (20000, 'more')",
             )
-            marker = _flow(publisher).durable
+            marker = _flow(publisher).delivery.durable
             for _ in range(40):
                 await scene.sql(*[noise] * 10)
                 await scene.recorded()
@@ -134,7 +134,7 @@ async def test_only_rows_that_changed_in_what_the_relay_gave_up_are_read_again(
             await scene.register(wire)
             control = Control(publisher)
             flow = await _declined(publisher)
-            assert flow.repair == "81 keys of 1 table, from the relay"
+            assert flow.loss.repair == "81 keys of 1 table, from the relay"
             wanted = admin_pb2.BackfillStart(lost=True)
             await control.change(admin_pb2.ChangeRequest(who="m@ops", flow=_FLOW, backfill_start=wanted))
         await scene.stop()
@@ -154,5 +154,5 @@ async def _accepted(publisher: Publisher) -> None:
     await Control(publisher).change(asked)
     await eventually(lambda: (made := _flow(publisher).control.backfill) and made.ended == "done", "the rows are sent")
     end = await asyncio.to_thread(publisher.source.latest)
-    await eventually(lambda: _flow(publisher).durable.order >= end.order, "the changes behind them are stored")
+    await eventually(lambda: _flow(publisher).delivery.durable.order >= end.order, "the changes behind them are stored")
     await publisher.housekeeping.release()

@@ -162,7 +162,7 @@ async def test_one_bad_update_does_not_stop_a_replay(
         # The flow is live, with what was parked in the replay.
         last = scene.world.commit("bad", "d")
         flow = scene.publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.durable == last, "processed or parked")
+        await eventually(lambda: flow.delivery.durable == last, "processed or parked")
         assert (scene.keys.seen[-1], len(scene.parked)) == (b"d", 3)
         scene.keys.bad = b""
         before = len(scene.keys.seen)
@@ -177,9 +177,9 @@ async def test_what_is_parked_at_the_beginning_stays_before_what_follows(scene: 
         outcome = await scene.replayed(first)
         await asyncio.to_thread(scene.driver.finish, outcome.epoch, first)
         flow = scene.publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.caravan_flow is not None, "live")
+        await eventually(lambda: flow.delivery.caravan_flow is not None, "live")
         end = await scene.archived("bad", "e")
-        await eventually(lambda: flow.durable == end, "processed or parked")
+        await eventually(lambda: flow.delivery.durable == end, "processed or parked")
 
         # Another replay, from the first row on: what is parked comes by again, and is to be delivered again meanwhile.
         what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)

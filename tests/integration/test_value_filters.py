@@ -122,7 +122,7 @@ async def test_a_filter_changed_while_its_flow_is_behind_a_real_log(tmp_path: Pa
             await s1.processed(frame)
             offered = await s1.hears_later("datamarker")
             await s1.acks(offered)
-            await eventually(lambda: flow.durable.delivered == offered.datamarker.marker.delivered, "stored")
+            await eventually(lambda: flow.delivery.durable.delivered == offered.datamarker.marker.delivered, "stored")
             for n in range(2, 8):  # one is on its way, the others wait for credit
                 await asyncio.to_thread(writer.put, b"%d" % n, document(n, status="open" if n % 2 else "paid"))
             await s1.hears_later("batch")

@@ -106,7 +106,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="flow-given-away-without-an-end",
-        file="publisher/push/flow.py",
+        file="publisher/push/holding.py",
         old="        self.spacing.given(now)\n",
         new="",
         tests=(_HOSTILE, "-kgiven"),

@@ -132,8 +132,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="log-given-up-before-the-marker-is-durable",
         file="publisher/flows/housekeeping.py",
-        old="(flow.needed for flow in",
-        new="(flow.marker.read_from for flow in",
+        old="(flow.delivery.needed for flow in",
+        new="(flow.delivery.marker.read_from for flow in",
         tests=("tests/unit/publisher/flows/test_housekeeping.py",),
         promise="log is kept until a stored marker has passed it",
     ),

@@ -66,9 +66,9 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="held-epoch-not-exceeded",
-        file="publisher/flows/assigner.py",
-        old="return flow.epoch if flow.conflict is None else max(flow.epoch, flow.conflict.held_epoch)",
-        new="return flow.epoch",
+        file="publisher/push/holding.py",
+        old="return self.epoch if self.conflict is None else max(self.epoch, self.conflict.held_epoch)",
+        new="return self.epoch",
         tests=(
             "tests/unit/publisher/test_publisher_epochs.py::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",
         ),
@@ -77,7 +77,7 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="live-while-nothing-is-sent",
         file="publisher/publisher.py",
-        old="        if flow.caravan_flow is not None and not self.ownership.may_send():\n"
+        old="        if flow.delivery.caravan_flow is not None and not self.ownership.may_send():\n"
         "            return PublisherFlowState.HELD\n",
         new="",
         tests=(
@@ -88,8 +88,8 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="a-rewind-is-forgotten-at-a-restart",
         file="publisher/push/flow.py",
-        old="        self.rewound = record.rewound\n",
-        new="",
+        old="rewound=record.rewound, ",
+        new="rewound=False, ",
         tests=(
             "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",
         ),
@@ -165,7 +165,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="record-names-the-former-subscriber",
-        file="publisher/push/flow.py",
+        file="publisher/push/holding.py",
         old="        if self.intended is not None:\n",
         new="        if False:\n",
         tests=(
@@ -175,17 +175,17 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="record-forgets-who-is-waited-for",
-        file="publisher/push/flow.py",
-        old=" or self.lost_from is not None or self.held_until else",
-        new=" or self.lost_from is not None else",
+        file="publisher/push/holding.py",
+        old=" or self.lost_from is not None or bool(self.held_until)\n",
+        new=" or self.lost_from is not None\n",
         tests=(f"{_FORMER}::test_one_that_is_not_there_is_waited_for",),
         promise="an owner that dies early leaves to the next one what it knew of handlers",
     ),
     Fault(
         name="taken-over-from-a-running-handler",
         file="publisher/flows/assigner.py",
-        old='where the last publisher had it"))\n                return None\n',
-        new='where the last publisher had it"))\n',
+        old='                flow.explain(passing(f"a handler may still run at {at}"))\n                return None\n',
+        new='                flow.explain(passing(f"a handler may still run at {at}"))\n',
         tests=(f"{_FORMER}::test_one_that_is_not_there_is_waited_for",),
         promise="one shard of one application is at one subscriber at a time, also when its publisher is another one",
     ),

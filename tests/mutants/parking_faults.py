@@ -59,8 +59,8 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="log-overtakes-what-is-delivered-again",
         file="publisher/publisher.py",
-        old="        if any(letter.retrying for letter in flow.parked or ()):",
-        new="        if any(letter.retrying for letter in flow.parked or ()) and not self._begin(stream, flow):",
+        old="        if flow.parking.next_again is not None:",
+        new="        if flow.parking.next_again is not None and not self._begin(stream, flow):",
         tests=("tests/integration/test_dead_letters.py",),
         promise="parked updates are delivered again before anything new",
     ),
@@ -100,8 +100,8 @@ PARKING_FAULTS: list[Fault] = [
     Fault(
         name="replay-overtakes-what-is-to-be-delivered-again",
         file="publisher/push/flow.py",
-        old="also_retried=self.control.replay is not None)",
-        new="also_retried=False)",
+        old="rows(replayed=self.control.replay is not None)",
+        new="rows(replayed=False)",
         tests=("tests/integration/test_replay_parking.py",),
         promise="in a replay too nothing of a row overtakes an update of it that is parked",
     ),

@@ -26,7 +26,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replayed-range-skipped-by-an-application-s-own-datamarker",
         file="publisher/flows/replays.py",
-        old="                flow.rewound,\n",
+        old="                flow.delivery.rewound,\n",
         new="                False,\n",
         tests=(
             f"{_REPLAYS}::test_a_task_learns_that_its_replay_set_the_datamarker_back_until_something_is_acknowledged",
@@ -111,7 +111,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="former-task-of-a-replay-stores",
         file="publisher/flows/replays.py",
-        old="        if not run.epoch or epoch != run.epoch or epoch != flow.epoch:\n",
+        old="        if not run.epoch or epoch != run.epoch or epoch != flow.holding.epoch:\n",
         new="        if not run.epoch:\n",
         tests=(f"{_REPLAYS}::test_what_a_former_task_says_is_refused",),
         promise="only the newest task of a replay moves a flow's datamarker",
@@ -135,7 +135,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="silent-driver-goes-live-beyond-the-log",
         file="publisher/flows/replays.py",
-        old="                gap = await self._gap(flow.marker)\n                if self._clock",
+        old="                gap = await self._gap(flow.delivery.marker)\n                if self._clock",
         new="                gap = None\n                if self._clock",
         tests=(
             "tests/unit/publisher/flows/test_replay_leases.py::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",

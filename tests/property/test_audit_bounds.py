@@ -132,12 +132,12 @@ class World:
 
     def put(self, pages: Any) -> None:
         counts = dict(self.waiting.counts) if self.waiting is not None else {}
-        self.waiting = MarkerWrite(CACHE, self.flow.epoch, self.flow.marker, "", {**counts, **pages})
+        self.waiting = MarkerWrite(CACHE, self.flow.holding.epoch, self.flow.delivery.marker, "", {**counts, **pages})
 
     def stored(self) -> None:
         if self.waiting is not None:
             assert not self.store.store([self.waiting])
-            self.flow.stored(self.waiting.marker, self.waiting.epoch)
+            self.flow.delivery.stored(self.waiting.marker, self.waiting.epoch)
             self.waiting = None
 
     async def assign(self, name: str) -> None:
@@ -147,7 +147,7 @@ class World:
         process.hang_up()
         await self.settle()
         self.stored()
-        self.flow.raised(self.store.raise_epoch(CACHE))
+        self.flow.holding.raised(self.store.raise_epoch(CACHE))
         self.flow.assign(name, 0.0)
         await self.counter.load((self.flow,))
         process.connect()
@@ -157,7 +157,7 @@ class World:
         self.session, self.who, self.push = PushSession(hello), name, None
         self.say(self.session.start())
         await self.hear()
-        self.push, frame = self.session.assign(*CACHE, self.flow.epoch, self.flow.marker, None, 0.0)
+        self.push, frame = self.session.assign(*CACHE, self.flow.holding.epoch, self.flow.delivery.marker, None, 0.0)
         self.say(frame)
         await self.hear()
 
@@ -176,13 +176,13 @@ class World:
                 self.say(frame)
             for frames in self.session.batch(self.push, one.pieces, marker(self.at).order):
                 self.say(b"".join(frames))
-            self.flow.sent_counts.sent(one)
+            self.flow.delivery.sent_counts.sent(one)
             self.at += 1
             if offers:
                 self.offer()
         self.offer()
-        assert self.flow.caravan_flow is not None
-        self.flow.caravan_flow.place = marker(self.at).order
+        assert self.flow.delivery.caravan_flow is not None
+        self.flow.delivery.caravan_flow.place = marker(self.at).order
 
     def offer(self) -> None:
         assert self.session is not None
@@ -190,7 +190,7 @@ class World:
         frame = self.session.datamarker(self.push, marker(self.at), 0.0)
         if frame is not None:
             self.say(frame)
-            self.flow.sent_counts.offered(marker(self.at))
+            self.flow.delivery.sent_counts.offered(marker(self.at))
 
     async def hear(self) -> None:
         """Everything that was said so far."""
@@ -209,18 +209,18 @@ class World:
         match event:
             case Opened(_, _, life, processed, epochs):
                 self.counter.open(flow)
-                flow.sent_counts.opened(life, processed, epochs)
-                self.at = flow.marker.order.offset
-                flow.begin(CaravanFlow(*CACHE, flow.filter, flow.marker, flow.epoch, lambda: None))
+                flow.delivery.sent_counts.opened(life, processed, epochs)
+                self.at = flow.delivery.marker.order.offset
+                flow.begin(CaravanFlow(*CACHE, flow.filter, flow.delivery.marker, flow.holding.epoch, lambda: None))
             case Progressed(_, processed):
-                flow.sent_counts.reported(processed)
+                flow.delivery.sent_counts.reported(processed)
             case Acked(_, acked, processed):
-                flow.sent_counts.reported(processed)
-                if self.push is not None and self.push.epoch == flow.epoch:  # else a rewind ended it
+                flow.delivery.sent_counts.reported(processed)
+                if self.push is not None and self.push.epoch == flow.holding.epoch:  # else a rewind ended it
                     flow.acked(acked)
                     self.put(self.counter.acknowledged(flow, acked))
             case Released(_, processed):
-                flow.sent_counts.reported(processed)
+                flow.delivery.sent_counts.reported(processed)
                 self.closed()
             case FlowFailed():
                 self.closed()
@@ -264,10 +264,10 @@ class World:
         self.flow = self.new_flow()
 
     async def rewind(self, by: int) -> None:
-        to = marker(max(0, self.flow.marker.order.offset + (by if by < 3 else -by)))
-        self.moved_past |= to.order > self.flow.durable.order
+        to = marker(max(0, self.flow.delivery.marker.order.offset + (by if by < 3 else -by)))
+        self.moved_past |= to.order > self.flow.delivery.durable.order
         self.waiting = None
-        past = to.order > self.flow.durable.order
+        past = to.order > self.flow.delivery.durable.order
         self.flow.moved(self.store.rewind(CACHE, to), to)
         if past:
             self.put(self.counter.moved_past(self.flow))

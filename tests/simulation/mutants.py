@@ -124,7 +124,7 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "intended-subscriber-not-recorded",
         _ASSIGNER,
-        "                for stream, flow in raised:\n                    flow.intend(stream.info.id)\n",
+        "                for stream, flow in raised:\n                    flow.holding.intend(stream.info.id)\n",
         "",
         "the subscriber is recorded before it gets the flow",
     ),
@@ -145,15 +145,15 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "asked-to-release-taken-for-released",
         _ASSIGNER,
-        "            idle = flow.releasing and self._clock.monotonic() - flow.asked_at > self._timeouts.handler\n",
+        "            idle = flow.releasing and now - flow.holding.asked_at > self._timeouts.handler\n",
         "            idle = flow.releasing\n",
         "a shard moves once it was released, or nobody can work on it any more",
     ),
     _fault(
         "broken-connection-taken-for-a-release",
         _ASSIGNER,
-        "        if holder is not None and holder is not member and flow.lost_from is holder.stream:\n",
-        "        if holder is not None and flow.lost_from is None and member is None:\n",
+        "        if holder is not None and holder is not member and holding.lost_from is holder.stream:\n",
+        "        if holder is not None and holding.lost_from is None and member is None:\n",
         "a shard has one handler at a time",
     ),
     _fault(
@@ -209,8 +209,8 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "restarted-subscriber-not-waited-for",
         _ASSIGNER,
-        "            if former is not None and flow.lost_from is former:\n",
-        "            if former is None and flow.lost_from is former:\n",
+        "            if former is not None and flow.holding.lost_from is former:\n",
+        "            if former is None and flow.holding.lost_from is former:\n",
         "a shard has one handler at a time",
     ),
 ]

@@ -223,7 +223,7 @@ class _Publisher(Publisher):
         await asyncio.Event().wait()
 
     def _begin(self, stream: Any, flow: PublisherFlow) -> None:
-        flow.begin(cast("Any", _Travel(flow.marker.order)))
+        flow.begin(cast("Any", _Travel(flow.delivery.marker.order)))
         cast("SimulatedStream", stream).push_soon()
 
 

@@ -62,7 +62,7 @@ class _Sending:
 
     def __init__(self, push: PushFlow, flow: PublisherFlow) -> None:
         self.push, self.flow = push, flow
-        self.acked = self.offered = flow.marker.order.offset
+        self.acked = self.offered = flow.delivery.marker.order.offset
         self.next = self.acked + 1
         self.since = 0
 
@@ -104,9 +104,11 @@ class SimulatedStream:
     def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
         assert self._end is not None, "assigned without a connection"
         self._numbers += 1
-        push = PushFlow(self._numbers, flow.application, flow.shard, flow.epoch, None)
+        push = PushFlow(self._numbers, flow.application, flow.shard, flow.holding.epoch, None)
         self._sending[self._numbers] = _Sending(push, flow)
-        self._end.send("assign", self._numbers, flow.epoch, flow.shard, flow.marker, yields, self._around.process)
+        self._end.send(
+            "assign", self._numbers, push.epoch, flow.shard, flow.delivery.marker, yields, self._around.process
+        )
 
     def revoke(self, flow: PublisherFlow, cause: str) -> None:
         sending = self._of(flow)
@@ -140,7 +142,7 @@ class SimulatedStream:
         sendings = [
             one
             for one in self._sending.values()
-            if one.push.phase is FlowPhase.OPEN and one.flow.caravan_flow is not None
+            if one.push.phase is FlowPhase.OPEN and one.flow.delivery.caravan_flow is not None
         ]
         if self._end is None or not sendings:
             return

@@ -274,7 +274,7 @@ async def test_a_set_datamarker_begins_a_new_generation(world: World, copy: Copy
     await world.register(copy.wire)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
-        await eventually(lambda: flow.durable.backfill, "some of it is durable")
+        await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
         world.commit("jumped over")
         await publisher.move(flow, world.source.latest())
         reads.go_on()
@@ -295,10 +295,10 @@ async def test_lost_log_begins_a_new_generation_of_what_was_sent_before_it(
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         if begun:
-            await eventually(lambda: flow.durable.backfill, "some of it is durable")
+            await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
         world.source.skip()
         world.commit("behind the gap")
-        await eventually(lambda: flow.losses, "the loss is accepted")
+        await eventually(lambda: flow.loss.count, "the loss is accepted")
         reads.go_on()
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
         assert backfill(world).generation == copy.generation == (2 if begun else 1)
@@ -338,7 +338,7 @@ async def test_another_table_in_its_place_begins_a_new_generation(world: World, 
     await world.register(copy.wire)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
-        await eventually(lambda: flow.durable.backfill, "some of it is durable")
+        await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
         world.commit("of the former table")
         world.tables.replace("t", {(b"k000500",): {"value": b"other"}, (b"z",): {"value": b"last"}})
         world.commit("of the present table")
@@ -404,7 +404,7 @@ async def test_rows_wait_for_credit(world: World, copy: CopyingSubscriber) -> No
     await world.register(copy.wire)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
-        await eventually(lambda: flow.waiting_credit_since or publisher.scans.status.waits, "it waits")
+        await eventually(lambda: flow.holding.waiting_credit_since or publisher.scans.status.waits, "it waits")
         assert copy.reads < 2000
         copy.takes.set()
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
@@ -437,7 +437,7 @@ async def test_a_log_of_refused_tables_alone_is_done_and_says_so(
 async def _live(publisher: Publisher, key: FlowKey = KEY) -> PublisherFlow:
     def is_open() -> bool:
         flow = publisher.assigner.flows.get(key)
-        return flow is not None and flow.caravan_flow is not None
+        return flow is not None and flow.delivery.caravan_flow is not None
 
     await eventually(is_open, "the flow is open")
     return publisher.assigner.flows[key]

@@ -45,7 +45,7 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         await s1.acks(offered)
         await eventually(lambda: world.markers.records[KEY].marker == marker, "stored")
         flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.durable == marker, "told")
+        await eventually(lambda: flow.delivery.durable == marker, "told")
         await eventually(lambda: flow.state(publisher.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
 
 
@@ -310,9 +310,9 @@ async def test_a_former_holder_is_waited_for_as_long_as_a_handler_can_run(
     async with world.publisher() as publisher:
         await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         flow = publisher.assigner.flows[KEY]
-        begun = flow.held_until - 4.0 - world.settings["handler_timeout"]
+        begun = flow.holding.held_until - 4.0 - world.settings["handler_timeout"]
         assert before <= begun <= world.clock.monotonic()
-        assert flow.subscriber == "s9"
+        assert flow.holding.subscriber == "s9"
         await eventually(lambda: "a handler may still run at s9" in flow.cause, "waits")
 
 
@@ -339,7 +339,7 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         # It is dialled again, holds nothing, and no forgotten flow of it slows a caravan down.
         await s1.hears("hello")
         travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
-        assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
+        assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
 @pytest.mark.usefixtures("first", "assign")
@@ -354,7 +354,7 @@ async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(
         assert assign.epoch == 2
         assert keys(again, await again.hears("batch")) == [b"a"]
         travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
-        assert travelling == [publisher.assigner.flows[KEY].caravan_flow]
+        assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
 @pytest.mark.usefixtures("first", "assign")
@@ -379,7 +379,7 @@ async def test_nothing_is_assigned_without_contact(
     # ... and what needs agreement waits.
     await s1.says(failed=push_pb2.Failed(flow=assign.flow, epoch=1, reason=push_pb2.Failed.RESEND))
     flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.caravan_flow is None, "given up")
+    await eventually(lambda: flow.delivery.caravan_flow is None, "given up")
     for _ in range(3):  # each begins when the one before has ended
         publisher.assigner.changed()
         await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
@@ -416,11 +416,11 @@ async def test_a_datamarker_that_is_acknowledged_again_is_not_stored_again(
         await s1.processed(await s1.hears("batch"))
         await s1.acks(await s1.hears("datamarker"))
         flow = publisher.assigner.flows[KEY]
-        await eventually(lambda: flow.has_stored(flow.marker, flow.epoch), "stored")
-        publisher._acked(flow, flow.epoch, flow.marker)
+        await eventually(lambda: flow.delivery.has_stored(flow.delivery.marker, flow.holding.epoch), "stored")
+        publisher._acked(flow, flow.holding.epoch, flow.delivery.marker)
         assert publisher.markers.waiting == 0
         end = world.commit("b")
-        publisher._acked(flow, flow.epoch, end)
+        publisher._acked(flow, flow.holding.epoch, end)
         assert publisher.markers.waiting == 1
 
 

@@ -65,13 +65,13 @@ async def test_a_record_that_took_long_does_not_replace_a_later_one(
         monkeypatch.setattr(MemoryCoordinator, "write_flows", slowly)
         earlier = asyncio.create_task(publisher.record([flow]))
         await writing.wait()
-        flow.raised(flow.epoch + 7)
+        flow.holding.raised(flow.holding.epoch + 7)
         later = asyncio.create_task(publisher.record([flow]))
         for _ in range(5):  # it would have written by now: that takes one call in a thread
             await asyncio.to_thread(publisher.lead_flows)
         may_go.set()
         await asyncio.gather(earlier, later)
-        assert world.coordination.flows[KEY].epoch == flow.epoch
+        assert world.coordination.flows[KEY].epoch == flow.holding.epoch
 
 
 SERVED = {PublisherFlowState.LIVE, PublisherFlowState.CATCHING_UP}
@@ -83,7 +83,7 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
 ) -> None:
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
         await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-        publisher.assigner.flows[KEY].acknowledged = True
+        publisher.assigner.flows[KEY].delivery.acknowledged = True
         await world.register(s1)
         await s1.hears("hello")
         await refuses(s1, await s1.hears("assign"), 40)
@@ -132,13 +132,13 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
         flow = publisher.assigner.flows[KEY]
         assign = push_pb2.PublisherFrame(assign=first)
         for epoch in (41, 42):  # it asks again and again
-            before = flow.conflict
+            before = flow.holding.conflict
             await refuses(s1, assign, 40, contested=True)
-            await eventually(lambda before=before: flow.conflict is not before, "refused")  # type: ignore[misc]
+            await eventually(lambda before=before: flow.holding.conflict is not before, "refused")  # type: ignore[misc]
             assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
             assert "another publisher, the other one, serves this flow" in str(publisher.cause(flow))
-            assert flow.conflict is not None
-            flow.refused(replace(flow.conflict, until=0.0))  # the pause is over
+            assert flow.holding.conflict is not None
+            flow.holding.refused(replace(flow.holding.conflict, until=0.0))  # the pause is over
             publisher.assigner.changed()
             assign = await s1.hears_later("assign")
             assert (assign.assign.epoch, assign.assign.yields) == (epoch, True)
@@ -160,7 +160,7 @@ async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(
     assert publisher.state(flow, publisher.lead_flows()) is PublisherFlowState.HELD
     assert "another publisher took the log over" in str(publisher.cause(flow))
     await s1.hears("hello")  # the streams were hung up, and nothing is assigned
-    await eventually(lambda: flow.subscriber is None or flow.caravan_flow is None, "let go")
+    await eventually(lambda: flow.holding.subscriber is None or flow.delivery.caravan_flow is None, "let go")
     registration.held = True  # type: ignore[misc]
     publisher.assigner.changed()
     await s1.accepts(await s1.hears("assign"))

@@ -204,8 +204,8 @@ async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(
     flow = publisher.assigner.flows[KEY]
     await s1.processed(await s1.hears("batch"))
     await s1.acks(await s1.hears("datamarker"))
-    await eventually(lambda: flow.durable.order.offset > 0, "acknowledged")
-    flow.progressed(1.0)  # long ago
+    await eventually(lambda: flow.delivery.durable.order.offset > 0, "acknowledged")
+    flow.holding.progressed(1.0)  # long ago
     world.commit("b")
     await s1.hears_later("batch")
-    assert flow.progressed_at > 1.0
+    assert flow.holding.progressed_at > 1.0

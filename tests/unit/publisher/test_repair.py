@@ -92,7 +92,7 @@ class Scene(World):
         await self.register(self.copy.wire)
         async with self.publisher() as publisher:
             await eventually(self.equals, "the copy is made")
-            await eventually(lambda: flow_of(publisher).durable.order == self.source.latest().order, "stored")
+            await eventually(lambda: flow_of(publisher).delivery.durable.order == self.source.latest().order, "stored")
         self.source.purge()
 
     def change(self, *numbers: int) -> None:
@@ -159,11 +159,11 @@ async def test_only_rows_that_changed_are_sent(scene: Scene) -> None:
     async with scene.publisher() as publisher:
         control = await served(publisher)
         flow = await declined(publisher)
-        assert flow.repair == "8 keys of 1 table, from the relay"
+        assert flow.loss.repair == "8 keys of 1 table, from the relay"
         assert "(8 keys of 1 table, from the relay)" in flow.problem.hint
-        assert control._status(flow).repair == flow.repair
+        assert control._status(flow).repair == flow.loss.repair
         planned = (await control.change(repair(preview=True))).after.backfill
-        assert (planned.lost, planned.rows_estimate) == (flow.repair, 8)
+        assert (planned.lost, planned.rows_estimate) == (flow.loss.repair, 8)
         await control.change(repair())
         assert control_of(scene).lost
         await accept(control, publisher)
@@ -186,7 +186,7 @@ async def test_keys_are_kept_while_a_repair_needs_them(scene: Scene) -> None:
         pause = admin_pb2.ChangeRequest(who="m@o", flow=FLOW, backfill_pause=admin_pb2.BackfillPause())
         await control.change(pause)
         await accept(control, publisher)
-        await eventually(lambda: flow_of(publisher).durable.order > before, "the flow has passed the loss")
+        await eventually(lambda: flow_of(publisher).delivery.durable.order > before, "the flow has passed the loss")
         await publisher.housekeeping.release()
         assert scene.source.kept == before
 
@@ -205,7 +205,7 @@ async def test_more_log_is_lost_before_the_first_loss_is_accepted(scene: Scene) 
     scene.change(3)
     async with scene.publisher() as publisher:
         control = await served(publisher)
-        assert (await declined(publisher)).repair == "8 keys of 1 table, from the relay"
+        assert (await declined(publisher)).loss.repair == "8 keys of 1 table, from the relay"
         [(same, end)] = control_of(scene).lost
         assert same == begin
         assert end > begin
@@ -248,7 +248,7 @@ async def test_what_is_not_known_any_more_is_read_as_whole_tables(scene: Scene, 
         control = await served(publisher)
         flow = await declined(publisher)
         known = gone != "before"
-        assert flow.repair.startswith("4 keys" if known else "whole tables: the relay has not noted")
+        assert flow.loss.repair.startswith("4 keys" if known else "whole tables: the relay has not noted")
         made = await control.change(repair())
         assert bool(made.after.backfill.lost) == known
         assert any("whole tables are read" in note for note in made.notes) != known
@@ -280,7 +280,7 @@ async def test_more_lost_log_that_is_not_known_costs_the_shortcut(scene: Scene) 
     scene.source.purge()
     async with scene.publisher() as publisher:
         control = await served(publisher)
-        assert (await declined(publisher)).repair.startswith("whole tables")
+        assert (await declined(publisher)).loss.repair.startswith("whole tables")
         await accept(control, publisher)
         await done(scene)
     assert control_of(scene).lost == ()

@@ -35,7 +35,7 @@ def control_of(world: World) -> BackfillControl:
 async def opened(publisher: Publisher) -> PublisherFlow:
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
     flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.caravan_flow, "open")
+    await eventually(lambda: flow.delivery.caravan_flow, "open")
     return flow
 
 
@@ -218,10 +218,12 @@ async def test_it_is_done_when_the_application_has_listed_its_keys(world: World,
         await verify(publisher, flow, VerifyMode.COMPARE)
 
         def acknowledged() -> bool:
-            backfill, caravan_flow = publisher.backfills.progress_of(flow), flow.caravan_flow
+            backfill, caravan_flow = publisher.backfills.progress_of(flow), flow.delivery.caravan_flow
             if backfill is None or caravan_flow is None or backfill.generation != 2 or not backfill.finished:
                 return False
-            return bool(flow.durable.backfill) and flow.durable.backfill == caravan_flow.marker.backfill
+            return (
+                bool(flow.delivery.durable.backfill) and flow.delivery.durable.backfill == caravan_flow.marker.backfill
+            )
 
         await eventually(acknowledged, "all that was sent is durable")
         publisher.backfills.look()

@@ -84,7 +84,7 @@ class Stream:
 
     def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
         self.flows.append(flow)
-        self.desk.told.append(f"assign {flow.shard} to {self.info.id} in {flow.epoch}")
+        self.desk.told.append(f"assign {flow.shard} to {self.info.id} in {flow.holding.epoch}")
 
     def revoke(self, flow: PublisherFlow, cause: str) -> None:
         self.desk.told.append(f"revoke {flow.shard} at {self.info.id}: {cause}")
@@ -169,16 +169,16 @@ class Desk:
             raise self.settle_failure
 
     async def _record(self, flows: Collection[PublisherFlow]) -> None:
-        self.told.extend(f"record {flow.shard} in {flow.epoch}" for flow in flows)
+        self.told.extend(f"record {flow.shard} in {flow.holding.epoch}" for flow in flows)
         self.recorded.extend((flow.shard, flow.recorded) for flow in flows)
         if self.record_failure is not None:
             raise self.record_failure
 
     async def _read(self, flows: Collection[PublisherFlow]) -> None:
-        assert all(flow.epoch for flow in flows), "read before their epochs were raised"
+        assert all(flow.holding.epoch for flow in flows), "read before their epochs were raised"
 
     async def _prepare(self, flow: PublisherFlow) -> None:
-        flow.parks_now(self.parked.get(flow.key, ()))
+        flow.parking.found(self.parked.get(flow.key, ()))
 
     def application(self, name: str = "app", **settings: Any) -> None:
         self.assigner.application(ApplicationConfig(name=name, dataset="shop", start="latest", **settings))

@@ -62,7 +62,7 @@ async def test_what_does_not_pass_comes_with_its_key_and_marked(store: World) ->
             ((b"d",), Op.UPSERT, False, {"value": BROKEN}),
         ]
         (flow,) = publisher.assigner.flows.values()
-        assert flow.bad_values == 1
+        assert flow.delivery.bad_values == 1
 
 
 async def test_an_application_may_halt_at_a_bad_value(store: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,12 +89,12 @@ async def test_an_application_may_halt_at_a_bad_value(store: World, caplog: pyte
         assert "the value in t is not what value_format says: no valid JSON" in flow.cause
         assert any(flow.cause in message for message in caplog.messages)
         assert "app/log.t" in [getattr(record, "flow", None) for record in caplog.records]
-        assert flow.updates == 1  # no more than what was before it
+        assert flow.delivery.updates == 1  # no more than what was before it
         heard: list[object] = []
         while len(heard) < 2:  # in one batch or in two, as the second write and the first send fall
             heard += [u.key for u in await batch(other)]
         assert heard == [(b"a",), (b"b",)]  # it delivers and counts
-        assert (flow.bad_values, publisher.assigner.flows[("other", "log.t")].bad_values) == (0, 1)
+        assert (flow.delivery.bad_values, publisher.assigner.flows[("other", "log.t")].delivery.bad_values) == (0, 1)
 
         store.application(where='status == "paid"', on_bad_value="deliver")
         revoked = (await s1.hears_later("revoke")).revoke
@@ -119,7 +119,7 @@ async def test_a_filter_that_changes_while_its_flow_is_behind_applies_from_the_m
         offered = await s1.hears("datamarker")
         await s1.acks(offered)
         flow = publisher.assigner.flows[("app", "log.t")]
-        await eventually(lambda: flow.durable.order == first.order, "stored")
+        await eventually(lambda: flow.delivery.durable.order == first.order, "stored")
         write(store, a2=PAID, b2=OPEN)
         behind = await s1.hears("batch")
         assert [u.key for u in s1.updates(behind)] == [(b"a2",)]
@@ -139,7 +139,7 @@ async def test_a_filter_that_changes_while_its_flow_is_behind_applies_from_the_m
         assert [(u.key, u.left) for u in found] == [((b"b2",), True), ((b"b3",), False)]
         offered = await s1.hears_later("datamarker")
         await s1.acks(offered)
-        await eventually(lambda: flow.durable.order > first.order, "stored")
+        await eventually(lambda: flow.delivery.durable.order > first.order, "stored")
         assert store.markers.records[("app", "log.t")].filter_hash == flow.filter.hash != old
 
 

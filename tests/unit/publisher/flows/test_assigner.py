@@ -44,7 +44,7 @@ async def test_a_move_is_revoke_release_settle_epoch_assign(desk: Desk) -> None:
     assert await desk.round() == [], "not asked twice, not given before it is released"
     first.releases(flow)
     assert await desk.round() == ["settle", "epoch a", "record a in 2", "assign a to s2 in 2"]
-    assert (flow.subscriber, flow.epoch, flow.releasing) == ("s2", 2, False)
+    assert (flow.holding.subscriber, flow.holding.epoch, flow.releasing) == ("s2", 2, False)
 
 
 async def test_who_has_its_shard_is_left_alone(desk: Desk) -> None:
@@ -119,10 +119,10 @@ async def test_a_broken_stream_keeps_its_shards_while_it_may_come_back(
         desk.assigner.subscribers("app", [second.info])
     desk.clock.now += patience - 1
     assert await desk.round() == []
-    assert (flow.subscriber, flow.cause) == ("s1", "waiting for s1")
+    assert (flow.holding.subscriber, flow.cause) == ("s1", "waiting for s1")
     desk.clock.now += 2
     assert f"assign {MINE} to s2 in 2" in await desk.round()
-    assert flow.subscriber == "s2"
+    assert flow.holding.subscriber == "s2"
 
 
 async def test_one_that_comes_back_in_time_goes_on(desk: Desk) -> None:
@@ -217,7 +217,7 @@ async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> No
     assert await desk.round() == []
     again.connects()
     assert f"assign {MINE} to s1 in 2" in await desk.round()
-    assert flow.subscriber == "s1"
+    assert flow.holding.subscriber == "s1"
     await first.ended.wait()
     assert again.flows == [flow], "the end of the former stream took the flow away"
 

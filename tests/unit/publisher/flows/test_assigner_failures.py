@@ -174,7 +174,7 @@ async def test_what_changes_while_the_epoch_is_raised_is_looked_at_again(desk: D
 
     desk.store.raise_epoch = raise_epoch  # type: ignore[method-assign]
     await desk.round()
-    assert (stream.flows, flow.epoch) == ([], 0)
+    assert (stream.flows, flow.holding.epoch) == ([], 0)
 
 
 async def test_an_outage_of_coordination_is_no_failure_of_the_assigner(desk: Desk) -> None:

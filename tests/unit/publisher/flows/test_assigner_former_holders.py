@@ -26,7 +26,7 @@ def taken_over(desk: Desk, *names: str) -> PublisherFlow:
     """MINE belongs to s1, which is connected; an earlier publisher had it at s2. ``names`` are registered."""
     desk.application()
     flow = desk.flow(MINE)
-    flow.was_at("s2", None, desk.clock.now + UNTIL_S)
+    flow.holding.was_at("s2", None, desk.clock.now + UNTIL_S)
     desk.registered("s1", *names)
     desk.stream("s1").connects()
     return flow
@@ -52,7 +52,7 @@ async def test_one_that_is_the_right_one_keeps_it(desk: Desk) -> None:
     assert f"assign {MINE} to s2 in 1" in await desk.round()
     desk.clock.now += 10 * UNTIL_S
     assert await desk.round() == []
-    assert flow.held_until == 0.0
+    assert flow.holding.held_until == 0.0
 
 
 @pytest.mark.parametrize("names", [(), ("s2",)], ids=["not registered", "registered"])
@@ -79,7 +79,7 @@ async def test_at_an_address_where_nobody_listens_no_handler_runs(desk: Desk) ->
     flow = taken_over(desk, "s2")
     desk.stream("s2").vacant = True
     assert await given_to_s1(desk)
-    assert flow.subscriber == "s1"
+    assert flow.holding.subscriber == "s1"
 
 
 async def test_one_that_left_has_ended_its_handlers(desk: Desk) -> None:
@@ -108,7 +108,7 @@ async def test_once_resolved_it_is_assigned_as_any_other(desk: Desk) -> None:
     desk.stream("s1").breaks("gone")
     desk.clock.now += UNTIL_S
     assert await desk.round() == []
-    assert (flow.cause, flow.subscriber, flow.recorded) == ("waiting for s1", None, "")
+    assert (flow.cause, flow.holding.subscriber, flow.recorded) == ("waiting for s1", None, "")
     desk.stream("s1").connects()
     assert await given_to_s1(desk)
 
@@ -138,7 +138,7 @@ async def test_a_replay_that_pushed_elsewhere_since_is_what_counts(desk: Desk) -
     flow = taken_over(desk)
     await desk.round()
     desk.assigner.lend(flow, "s1")
-    assert (flow.subscriber, flow.held_until) == ("s1", 0.0)
+    assert (flow.holding.subscriber, flow.holding.held_until) == ("s1", 0.0)
     receiver: object = desk.assigner.receiver(flow)
     assert receiver is desk.stream("s1")
 
@@ -167,7 +167,7 @@ async def test_a_flow_that_was_not_given_away_is_nobodys(desk: Desk) -> None:
     desk.record_failure = CoordinationLost("away")
     await desk.round()
     assert desk.recorded == [(MINE, "s1")]
-    assert (flow.intended, flow.recorded, flow.subscriber) == (None, "", None)
+    assert (flow.holding.intended, flow.recorded, flow.holding.subscriber) == (None, "", None)
     desk.record_failure = None
     assert await given_to_s1(desk, 2)
 
@@ -187,7 +187,7 @@ async def test_a_halted_flow_has_no_handler(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", MINE)
     first.flows.clear()
     flow.halt("halted: no such user", "s1", first.life, "")
-    assert (flow.subscriber, flow.recorded) == ("s1", "")
+    assert (flow.holding.subscriber, flow.recorded) == ("s1", "")
 
 
 async def test_a_replayed_flow_is_where_its_task_pushes(desk: Desk) -> None:

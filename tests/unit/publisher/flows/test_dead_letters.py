@@ -38,7 +38,7 @@ class Desk:
         self.markers.register(CACHE, marker(1), "latest")
         self.store = self.markers.dead_letters()
         self.flow = PublisherFlow(*CACHE, Filter.parse(None, ()), marker(1), marker(1).order)
-        self.flow.raised(self.markers.raise_epoch(CACHE))
+        self.flow.holding.raised(self.markers.raise_epoch(CACHE))
         self.told: list[str] = []
         flows: dict[FlowKey, PublisherFlow] = {CACHE: self.flow}
         self.office = DeadLetterOffice(
@@ -55,24 +55,24 @@ class Desk:
         self.may_send = True
 
     async def park(self, number: int, key: int = 1) -> str | None:
-        return await self.office.park(self.flow, self.flow.epoch, *letter(number, key), self.max_frame)
+        return await self.office.park(self.flow, self.flow.holding.epoch, *letter(number, key), self.max_frame)
 
     async def assign(self) -> None:
         """A new epoch begins."""
-        self.flow.raised(self.markers.raise_epoch(CACHE))
+        self.flow.holding.raised(self.markers.raise_epoch(CACHE))
         await self.office.load(self.flow)
 
     def send_letter(self, flow: PublisherFlow, parcel: Parcel) -> asyncio.Future[bool]:
         """Stands in for the stream."""
         self.sent.append(parcel)
-        return flow.expect_letter()
+        return flow.parking.expect_answer()
 
     def redeliver(self) -> asyncio.Task[bool]:
         return asyncio.create_task(self.office.redeliver(cast("SubscriberStream", self), self.flow))
 
     @property
     def ids(self) -> list[str]:
-        return [told.id for told in self.flow.parked or ()]
+        return [told.id for told in self.flow.parking.letters or ()]
 
 
 async def test_a_letter_is_stored_in_the_threads_of_letters_and_its_peer_is_charged() -> None:
@@ -86,7 +86,7 @@ async def test_a_letter_is_stored_in_the_threads_of_letters_and_its_peer_is_char
         park(*arguments)
 
     desk.store.park = watched  # type: ignore[method-assign,assignment]
-    epoch = desk.flow.epoch
+    epoch = desk.flow.holding.epoch
     assert await desk.office.park(desk.flow, epoch, *letter(1), desk.max_frame, charge=charged.append) == ""
     assert await desk.office.park(desk.flow, epoch, *letter(1), desk.max_frame, charge=charged.append) == ""
     assert [name.rpartition("_")[0] for name in seen] == ["letters"]
@@ -98,7 +98,7 @@ async def test_what_is_answered_is_durable() -> None:
     assert await desk.park(1) == ""
     [stored] = desk.store.load(CACHE)
     assert stored.parked_at == 1000.0
-    assert desk.flow.parked == (stored,)
+    assert desk.flow.parking.letters == (stored,)
 
 
 async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +106,7 @@ async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.L
     told, parcel = letter(1)
     for number, error in enumerate(("ValueError('seven')", "", "")):
         one = replace(told, id=f"mem:{number}:0", error=error)
-        assert await desk.office.park(desk.flow, desk.flow.epoch, one, parcel, desk.max_frame) == ""
+        assert await desk.office.park(desk.flow, desk.flow.holding.epoch, one, parcel, desk.max_frame) == ""
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == [
         f"{desk.flow.name}: update mem:0:0 is parked: ValueError('seven')"
     ]
@@ -133,7 +133,7 @@ async def test_an_assignment_has_to_hold_the_rows() -> None:
 
 async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
     desk = Desk()
-    before = desk.flow.epoch
+    before = desk.flow.holding.epoch
     await desk.assign()
     assert await desk.office.park(desk.flow, before, *letter(1), desk.max_frame) is None
     assert desk.store.load(CACHE) == ()
@@ -159,7 +159,7 @@ async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pyt
     parking = asyncio.create_task(desk.park(1))
     await eventually(lambda: len(tries) > 2, "it is tried again")
     assert desk.flow.cause == "the disk is full"
-    desk.flow.raised(desk.flow.epoch + 1)
+    desk.flow.holding.raised(desk.flow.holding.epoch + 1)
     assert await parking is None
 
 
@@ -182,16 +182,16 @@ async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_ac
         await desk.park(number)
     await desk.office.retry(desk.flow, "")
     assert desk.told == ["3 parked updates are to be delivered again"]
-    assert not any(told.retrying for told in desk.flow.parked or ()), "what is under way goes on as it was assigned"
+    assert not any(told.retrying for told in desk.flow.parking.known), "what is under way goes on as it was assigned"
     await desk.assign()
     running = desk.redeliver()
     for number in (1, 2, 3):
         await eventually(lambda number=number: len(desk.sent) == number, "sent")  # type: ignore[misc]
         assert desk.sent[-1] == letter(number)[1]
         assert len(desk.store.load(CACHE)) == 4 - number
-        desk.flow.answer_letter(acked=True)
+        desk.flow.parking.answer(acked=True)
     assert await running
-    assert desk.store.load(CACHE) == desk.flow.parked == ()
+    assert desk.store.load(CACHE) == desk.flow.parking.letters == ()
 
 
 async def test_a_letter_waits_while_the_publisher_may_not_send() -> None:
@@ -213,7 +213,7 @@ async def test_a_letter_waits_while_the_publisher_may_not_send() -> None:
     assert not desk.sent
     desk.may_send = True
     await eventually(lambda: len(desk.sent) == 1, "sent")
-    desk.flow.answer_letter(acked=True)
+    desk.flow.parking.answer(acked=True)
     assert await running
 
 
@@ -228,7 +228,7 @@ async def test_a_letter_goes_with_the_columns_that_its_application_receives_now(
     await eventually(lambda: len(desk.sent) == 1, "sent")
     assert b"ada" in letter(1)[1].body
     assert b"ada" not in desk.sent[0].body
-    desk.flow.answer_letter(acked=True)
+    desk.flow.parking.answer(acked=True)
     assert await running
 
 
@@ -238,7 +238,7 @@ async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: b
     await desk.park(1)
     desk.held = held
     await desk.office.retry(desk.flow, "")
-    assert [told.retrying for told in desk.flow.parked or ()] == [not held]
+    assert [told.retrying for told in desk.flow.parking.known] == [not held]
     assert [told.retrying for told in desk.store.load(CACHE)] == [True]
 
 
@@ -250,10 +250,9 @@ async def test_a_letter_that_is_parked_again_stays() -> None:
     running = desk.redeliver()
     await eventually(lambda: bool(desk.sent), "sent")
     told, parcel = letter(1)
-    assert (
-        await desk.office.park(desk.flow, desk.flow.epoch, replace(told, error="again"), parcel, desk.max_frame) == ""
-    )
-    desk.flow.answer_letter(acked=True)
+    again, epoch = replace(told, error="again"), desk.flow.holding.epoch
+    assert await desk.office.park(desk.flow, epoch, again, parcel, desk.max_frame) == ""
+    desk.flow.parking.answer(acked=True)
     assert await running
     assert [(one.error, one.retrying) for one in desk.store.load(CACHE)] == [("again", False)]
 
@@ -266,10 +265,13 @@ async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next()
     await desk.assign()
     running = desk.redeliver()
     await eventually(lambda: len(desk.sent) == 1, "sent")
-    desk.flow.answer_letter(acked=False)
+    desk.flow.parking.answer(acked=False)
     assert not await running
     await desk.assign()
-    assert [(told.id, told.retrying) for told in desk.flow.parked or ()] == [("test:1:0", True), ("test:2:0", True)]
+    assert [(told.id, told.retrying) for told in desk.flow.parking.known] == [
+        ("test:1:0", True),
+        ("test:2:0", True),
+    ]
 
 
 async def test_a_letter_that_cannot_be_read_is_reported_and_holds_the_flow_until_it_is_discarded(
@@ -301,7 +303,7 @@ async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest() -> Non
     desk.store.remove(CACHE, ["test:1:0"])
     running = desk.redeliver()
     await eventually(lambda: len(desk.sent) == 1, "sent")
-    desk.flow.answer_letter(acked=True)
+    desk.flow.parking.answer(acked=True)
     assert await running
     assert desk.ids == []
 
@@ -313,7 +315,7 @@ async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch)
     await desk.office.retry(desk.flow, "users:1")
     await desk.park(2)
     await desk.assign()
-    assert [told.retrying for told in desk.flow.parked or ()] == [True, True, False]
+    assert [told.retrying for told in desk.flow.parking.known] == [True, True, False]
     assert desk.ids == ["test:1:0", "test:2:0", "test:9:0"]
 
 
@@ -341,10 +343,10 @@ async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> Non
 
 async def test_what_nobody_received_yet_is_reported_too() -> None:
     desk = Desk()
-    desk.store.park(CACHE, desk.flow.epoch, *letter(1))
-    assert desk.flow.dead_letters == 0
+    desk.store.park(CACHE, desk.flow.holding.epoch, *letter(1))
+    assert desk.flow.parking.count == 0
     told, total = await desk.office.letters(None, 10)
-    assert total == desk.flow.dead_letters == 1
+    assert total == desk.flow.parking.count == 1
     assert (told[0].key, told[0].table, told[0].bytes) == ("users:1", "users", letter(1)[0].size)
     assert await desk.office.letters(("cache", "other"), 10) == ([], 0)
 
@@ -353,7 +355,7 @@ async def test_a_forgotten_flow_has_none() -> None:
     desk = Desk()
     await desk.park(1)
     await desk.office.forget(desk.flow)
-    assert desk.store.load(CACHE) == desk.flow.parked == ()
+    assert desk.store.load(CACHE) == desk.flow.parking.letters == ()
 
 
 async def test_what_fails_again_stays_what_it_was() -> None:
@@ -361,11 +363,11 @@ async def test_what_fails_again_stays_what_it_was() -> None:
     desk = Desk()
     told, parcel = letter(1)
     mine = replace(told, parked_by="me")
-    assert await desk.office.park(desk.flow, desk.flow.epoch, mine, parcel, desk.max_frame) == ""
+    assert await desk.office.park(desk.flow, desk.flow.holding.epoch, mine, parcel, desk.max_frame) == ""
     await desk.office.retry(desk.flow, "", anyone=True)
     await desk.assign()
     theirs = replace(told, parked_by="them", rows=letter(1, 7)[0].rows, error="no")
-    assert await desk.office.park(desk.flow, desk.flow.epoch, theirs, letter(1, 7)[1], desk.max_frame) == ""
+    assert await desk.office.park(desk.flow, desk.flow.holding.epoch, theirs, letter(1, 7)[1], desk.max_frame) == ""
     [stored] = desk.store.load(CACHE)
     assert (stored.rows, stored.parked_by, stored.error, stored.retrying) == (told.rows, "", "no", False)
     assert desk.store.read(CACHE, told.id) == parcel
@@ -388,8 +390,8 @@ async def test_an_operator_is_told_what_is_delivered_and_what_waits_for_whom(
     desk = Desk()
     for number, by in ((1, "old-1"), (2, "")):  # an earlier release stored no name
         told, parcel = letter(number, number)
-        await desk.office.park(desk.flow, desk.flow.epoch, replace(told, parked_by=by), parcel, desk.max_frame)
-    desk.flow.received_by(receiver)
+        await desk.office.park(desk.flow, desk.flow.holding.epoch, replace(told, parked_by=by), parcel, desk.max_frame)
+    desk.flow.parking.received_by(receiver)
     desk.held = held
     note = await desk.office.retry(desk.flow, "", True, anyone=anyone)
     assert f"{goes} parked update{' is' if goes == 1 else 's are'} delivered again, in order" in note

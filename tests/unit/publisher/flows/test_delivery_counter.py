@@ -57,23 +57,23 @@ class World:
         self.flow = PublisherFlow(*CACHE, Filter.parse(None), marker(0), marker(9).order)
 
     async def assign(self, life: int = 5, before: int = 0, epochs: Sequence[int] = ()) -> None:
-        self.flow.raised(self.store.raise_epoch(CACHE))
+        self.flow.holding.raised(self.store.raise_epoch(CACHE))
         await self.counter.load((self.flow,))
         self.counter.open(self.flow)
-        self.flow.sent_counts.opened(life, told(before) if before else (), epochs)
+        self.flow.delivery.sent_counts.opened(life, told(before) if before else (), epochs)
 
     def send(self, first: int, transactions: int) -> None:
         """Transactions, and a datamarker behind them."""
-        self.flow.sent_counts.sent(body(first, transactions))
-        self.flow.sent_counts.offered(marker(first + transactions))
+        self.flow.delivery.sent_counts.sent(body(first, transactions))
+        self.flow.delivery.sent_counts.offered(marker(first + transactions))
 
     def ack(self, to: int, updates: int, aside: int = 0, *, stored: bool = True, rolled_back: int = 0) -> None:
         """The subscriber acknowledges, and reports what it has processed in all."""
-        self.flow.sent_counts.reported(told(updates, aside, rolled_back=rolled_back))
+        self.flow.delivery.sent_counts.reported(told(updates, aside, rolled_back=rolled_back))
         pages = self.counter.acknowledged(self.flow, marker(to))
         if stored:
             self.flow.acked(marker(to))
-            assert not self.store.store([MarkerWrite(CACHE, self.flow.epoch, marker(to), "", pages)])
+            assert not self.store.store([MarkerWrite(CACHE, self.flow.holding.epoch, marker(to), "", pages)])
 
     def restarted(self) -> None:
         """The publisher died: only what is stored is known."""
@@ -112,8 +112,8 @@ async def test_what_was_acknowledged_is_counted_and_what_was_not_is_not(world: W
 async def test_one_acknowledgement_may_stand_for_several_datamarkers(world: World) -> None:
     await world.assign()
     for number in range(3):
-        world.flow.sent_counts.sent(body(number, 1))
-        world.flow.sent_counts.offered(marker(number + 1))
+        world.flow.delivery.sent_counts.sent(body(number, 1))
+        world.flow.delivery.sent_counts.offered(marker(number + 1))
     world.ack(3, 6)
     assert world.figures() == (6, 6, 0)
 
@@ -140,8 +140,8 @@ async def test_what_ran_before_a_crash_of_the_publisher_is_a_duplicate_only_as_i
     world.restarted()
     await world.assign(before=8, epochs=[1])
     for number in (2, 3):
-        world.flow.sent_counts.sent(body(number, 1))
-        world.flow.sent_counts.offered(marker(number + 1))
+        world.flow.delivery.sent_counts.sent(body(number, 1))
+        world.flow.delivery.sent_counts.offered(marker(number + 1))
     world.ack(3, 10)
     assert world.duplicates() == 2, "of four that had run two came again"
     world.ack(4, 12)
@@ -151,7 +151,7 @@ async def test_what_ran_before_a_crash_of_the_publisher_is_a_duplicate_only_as_i
 async def test_what_a_subscriber_did_before_it_died_counts_as_far_as_it_was_reported(world: World) -> None:
     await world.assign()
     world.send(0, 3)
-    world.flow.sent_counts.reported(told(4))
+    world.flow.delivery.sent_counts.reported(told(4))
     assert world.counter.closed(world.flow)
     assert world.duplicates() == 0, "nothing came a second time yet"
     await world.assign(life=6)
@@ -165,8 +165,8 @@ async def test_what_a_subscriber_did_before_it_died_counts_as_far_as_it_was_repo
 
 async def test_what_a_broken_stream_did_not_report_is_known_when_the_same_life_reports_it(world: World) -> None:
     await world.assign()
-    world.flow.sent_counts.sent(body(0, 2))
-    world.flow.sent_counts.reported(told(2))
+    world.flow.delivery.sent_counts.sent(body(0, 2))
+    world.flow.delivery.sent_counts.reported(told(2))
     world.counter.closed(world.flow)
     assert world.duplicates() == 0
     await world.assign(before=3, epochs=[1])
@@ -179,7 +179,7 @@ async def test_a_subscriber_that_dies_with_its_publisher_reports_when_it_was_not
     await world.assign()
     world.send(0, 1)
     world.ack(1, 2)
-    world.flow.sent_counts.sent(body(1, 2))
+    world.flow.delivery.sent_counts.sent(body(1, 2))
     world.restarted()
     await world.assign(life=6)
     world.send(1, 1)
@@ -195,8 +195,8 @@ async def test_reports_of_an_epoch_that_a_rewind_ended_count_when_the_counts_are
     await world.assign()
     world.send(0, 2)
     world.ack(2, 4)
-    world.flow.sent_counts.sent(body(2, 1))
-    world.flow.sent_counts.reported(told(5))
+    world.flow.delivery.sent_counts.sent(body(2, 1))
+    world.flow.delivery.sent_counts.reported(told(5))
     world.flow.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     assert not world.counter.closed(world.flow)
     await world.assign(life=6)
@@ -207,8 +207,8 @@ async def test_reports_of_an_epoch_that_a_rewind_ended_count_when_the_counts_are
 
 async def test_a_released_flow_reports_what_was_done_since_its_last_acknowledgement(world: World) -> None:
     await world.assign()
-    world.flow.sent_counts.sent(body(0, 2))
-    world.flow.sent_counts.reported(told(4))
+    world.flow.delivery.sent_counts.sent(body(0, 2))
+    world.flow.delivery.sent_counts.reported(told(4))
     pages = world.counter.closed(world.flow)
     assert DeliveryCounts(pages).windows.keys() == {(world.flow.filter.hash, WINDOW)}
     assert (world.figures(), world.duplicates()) == ((0, 4, 0), 0), "what it did comes again"
@@ -231,7 +231,7 @@ async def test_fewer_processed_than_sent_is_reported_at_once(world: World, caplo
 async def test_a_window_that_was_not_reported_was_not_processed(world: World) -> None:
     await world.assign()
     world.send(0, 1)
-    world.flow.sent_counts.reported([])
+    world.flow.delivery.sent_counts.reported([])
     world.counter.acknowledged(world.flow, marker(1))
     assert world.counter.mismatches == {"cache": 1}
 
@@ -249,8 +249,8 @@ async def test_after_a_rewind_what_is_counted_already_is_not_delivered_again(wor
     world.ack(3, 6)
     world.flow.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     await world.assign(before=6, epochs=[1])
-    world.flow.sent_counts.sent(body(1, 3))  # the third is new
-    world.flow.sent_counts.offered(marker(4))
+    world.flow.delivery.sent_counts.sent(body(1, 3))  # the third is new
+    world.flow.delivery.sent_counts.offered(marker(4))
     world.ack(4, 12)
     world.send(4, 1)
     world.ack(5, 14)
@@ -271,19 +271,19 @@ async def test_a_marker_of_the_applications_own_leaves_a_range_out(world: World)
 async def test_a_parked_update_that_is_delivered_again_is_set_aside_no_more(world: World) -> None:
     await world.assign()
     parked, parcel = letter(3)[0], letter(3)[1]
-    world.flow.sent_counts.letter(parcel.body)
-    world.flow.sent_counts.offered(marker(0))
-    window = next(iter(world.flow.sent_counts._open.sent), None)
+    world.flow.delivery.sent_counts.letter(parcel.body)
+    world.flow.delivery.sent_counts.offered(marker(0))
+    window = next(iter(world.flow.delivery.sent_counts._open.sent), None)
     assert window is None  # what was parked was sent before: it does not count as sent again
     assert parked.id
 
 
 async def test_a_report_is_of_the_flow_and_the_windows_that_were_asked_for(world: World) -> None:
     await world.assign()
-    world.flow.sent_counts.sent(body(0, 1))
-    world.flow.sent_counts.sent(body(1, 1, 0))
-    world.flow.sent_counts.offered(marker(2))
-    world.flow.sent_counts.reported([*told(2), *told(2, window=0)])
+    world.flow.delivery.sent_counts.sent(body(0, 1))
+    world.flow.delivery.sent_counts.sent(body(1, 1, 0))
+    world.flow.delivery.sent_counts.offered(marker(2))
+    world.flow.delivery.sent_counts.reported([*told(2), *told(2, window=0)])
     world.counter.acknowledged(world.flow, marker(2))
 
     def windows(**asked: Any) -> list[int]:
@@ -324,11 +324,11 @@ async def test_what_a_replay_delivered_is_counted_each_update_once(world: World)
     await world.assign()
     world.send(0, 2)
     world.ack(2, 4)
-    world.flow.raised(world.store.rewind(CACHE, marker(1)))
+    world.flow.holding.raised(world.store.rewind(CACHE, marker(1)))
     counted_to = await world.counter.open_replay(world.flow)
     assert counted_to == marker(2).order
     pages = world.counter.count(world.flow, replayed(1, 5, 12, counted_to, before=4), marker(5).order)
-    assert not world.store.store([MarkerWrite(CACHE, world.flow.epoch, marker(5), "", pages)])
+    assert not world.store.store([MarkerWrite(CACHE, world.flow.holding.epoch, marker(5), "", pages)])
     assert world.figures() == (10, 12, 0)
     assert world.window().hash == total(body(0, 5).tallies).hash
     counted, again = world.counter.report(admin_pb2.AuditRequest(), [world.flow]).ranges
@@ -343,11 +343,11 @@ async def test_what_a_replay_delivered_is_counted_each_update_once(world: World)
 
 
 async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing(world: World) -> None:
-    world.flow.raised(world.store.raise_epoch(CACHE))
+    world.flow.holding.raised(world.store.raise_epoch(CACHE))
     await world.counter.open_replay(world.flow)
     world.counter.count(world.flow, replayed(0, 4, 3, None, partial=True), marker(4).order)
     await world.assign(before=3, epochs=[1])
-    world.flow.sent_counts.place = marker(4).order
+    world.flow.delivery.sent_counts.place = marker(4).order
     world.send(4, 1)
     world.ack(5, 5)
     found = world.window()
@@ -361,7 +361,7 @@ async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing
 
 
 async def test_a_replays_callback_that_did_not_run_is_reported_at_once(world: World) -> None:
-    world.flow.raised(world.store.raise_epoch(CACHE))
+    world.flow.holding.raised(world.store.raise_epoch(CACHE))
     await world.counter.open_replay(world.flow)
     world.counter.count(world.flow, replayed(0, 2, 3, None), marker(2).order)
     assert world.counter.mismatches == {CACHE[0]: 1}
@@ -373,7 +373,7 @@ async def test_callbacks_that_never_ran_are_found_until_a_replay_has_delivered_a
     world.ack(3, 4)
     assert (world.window().missing, world.duplicates()) == (2, 0)
     counted_to = marker(3).order
-    world.flow.raised(world.store.raise_epoch(CACHE))
+    world.flow.holding.raised(world.store.raise_epoch(CACHE))
     await world.counter.open_replay(world.flow)
     world.counter.count(world.flow, replayed(0, 2, 8, counted_to, before=4), marker(2).order)
     assert (world.window().missing, world.window().repaired) == (2, 0)

@@ -35,11 +35,11 @@ async def test_log_is_kept_until_a_stored_marker_has_passed_it(world: World, mon
             await s1.processed(await s1.hears("batch"))
             await s1.acks(await s1.hears("datamarker"))
             flow = publisher.assigner.flows["app", "log.t"]
-            await eventually(lambda: flow.marker == marker, "the ack")
+            await eventually(lambda: flow.delivery.marker == marker, "the ack")
             await publisher.housekeeping.release()
             assert released[-1] < marker.order, "acknowledged, but not stored: a restart would begin before it"
         await publisher.markers.flush()
-        assert flow.durable == marker
+        assert flow.delivery.durable == marker
         await publisher.housekeeping.release()
         assert released[-1] == marker.order
 
@@ -56,7 +56,7 @@ async def test_log_is_kept_for_a_datamarker_that_is_sent_and_not_stored(
         flows = publisher.assigner.flows
         await eventually(lambda: bool(flows and publisher.fleet.caravans), "as configured")
         flow = flows["app", "log.t"]
-        flow.acked(replace(flow.durable, order=LogPosition(1, 9, 0), read_from=LogPosition(1, 0, 7)))
+        flow.acked(replace(flow.delivery.durable, order=LogPosition(1, 9, 0), read_from=LogPosition(1, 0, 7)))
         await publisher.housekeeping.release()
     assert released == [LogPosition(1, 0, 7)]
 
@@ -92,7 +92,7 @@ async def test_log_is_kept_for_an_application_that_is_gone_from_the_configuratio
         world.application()
         await restarted_or_not(publisher, False)
         other = publisher.assigner.flows["app", "log.t"]
-        other.durable = world.source.latest()
+        other.delivery.durable = world.source.latest()
         await publisher.housekeeping.release()
         assert released[-1] > needed, "it is told by its own flows again"
 
@@ -119,7 +119,7 @@ async def test_an_application_that_was_gone_for_a_moment_goes_on_behind_what_it_
         again = await s1.hears("assign")
         assert marker_from_message(again.assign.marker) == marker
         flow = publisher.assigner.flows["app", "log.t"]
-        assert flow.marker == marker
+        assert flow.delivery.marker == marker
 
 
 async def test_what_only_operators_look_at_ends_nothing(

@@ -32,8 +32,8 @@ async def test_what_was_written_past_the_log_is_reported_and_decided(
     loss = (await s1.hears_later("data_loss")).data_loss
     assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.NOT_LOGGED, "2", "3")
     flow = publisher.assigner.flows[KEY]
-    assert flow.caravan_flow is not None
-    assert flow.caravan_flow.state is CaravanFlowState.HELD
+    assert flow.delivery.caravan_flow is not None
+    assert flow.delivery.caravan_flow.state is CaravanFlowState.HELD
     await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=proceed))
     if proceed:
         assert keys(s1, await s1.hears_later("batch")) == [b"d"]

@@ -107,7 +107,7 @@ async def test_a_mask_on_a_key_holds_the_flow_until_it_is_corrected(masked: Worl
         await eventually(lambda: flow.state(frozenset()).value == "held", "held")
         assert "mask: key names key, a column of the key of t" in flow.cause
         assert flow.problem.hint.startswith("remove key from mask")
-        assert flow.updates == 0
+        assert flow.delivery.updates == 0
         masked.application(mask={"email": "null"})
         revoked = (await s1.hears_later("revoke")).revoke
         await s1.says(released={"flow": revoked.flow, "epoch": revoked.epoch})

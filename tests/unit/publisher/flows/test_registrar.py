@@ -295,7 +295,7 @@ async def test_no_marker_is_stored_past_the_birth_of_an_unregistered_shard(
                 if offered.datamarker.marker.order.offset == last.order.offset:
                     break
             flow = publisher.assigner.flows[KEY]
-            await eventually(lambda: flow.marker == last, "the ack")
+            await eventually(lambda: flow.delivery.marker == last, "the ack")
             await publisher.markers.flush()
             assert world.markers.records[KEY].marker.order == begin.order
         await eventually(lambda: NEW in publisher.assigner.flows, "tried again")

@@ -170,7 +170,7 @@ async def test_a_flow_at_which_a_handler_gave_up_is_tried_again(
     )
     await s1.says(failed=failed)
     replay = await client(publisher)
-    await eventually(lambda: flow_of(publisher).halted_at, "stands")
+    await eventually(lambda: flow_of(publisher).holding.halted_at, "stands")
     await replay.begin()
     assert (await replay.opens()).subscriber == "s1"
 

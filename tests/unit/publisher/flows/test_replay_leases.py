@@ -174,7 +174,7 @@ async def test_a_replay_whose_lease_ran_out_is_not_taken_up_as_a_new_one(world: 
     """Nothing was pushed yet: a new one would begin at the flow's own datamarker."""
     async with world.publisher() as publisher:
         replay = await client(publisher)
-        begun = (await replay.begin(begin=flow_of(publisher).marker)).replay
+        begun = (await replay.begin(begin=flow_of(publisher).delivery.marker)).replay
     async with world.publisher() as publisher:
         other = await client(publisher)
         taken_up = (await other.begin(resumes=begun.started_s)).replay

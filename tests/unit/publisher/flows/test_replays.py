@@ -90,7 +90,7 @@ async def test_the_datamarker_is_set_back_when_the_first_task_opens(world: World
     second = world.commit("b")
     async with world.publisher() as publisher:
         replay = await client(publisher)
-        assert flow_of(publisher).marker.order == second.order
+        assert flow_of(publisher).delivery.marker.order == second.order
         await replay.begin(begin=first)
         assert world.markers.records[KEY].marker.order == second.order
         await world.register(s1)

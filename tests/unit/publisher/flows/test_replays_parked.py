@@ -85,10 +85,10 @@ async def test_a_task_that_knows_of_no_parked_updates_is_not_let_in(world: World
     async with world.publisher() as publisher:
         replay = await opened(world, publisher, s1)
         await replay.parks(*letter(5))
-        epoch = flow_of(publisher).epoch
+        epoch = flow_of(publisher).holding.epoch
         waits = await replay.tries_to_open(parks=False)
         assert (waits.HasField("opened"), "of an earlier release" in waits.cause) == (False, True)
-        assert flow_of(publisher).epoch == epoch, "no epoch is used up"
+        assert flow_of(publisher).holding.epoch == epoch, "no epoch is used up"
 
 
 async def test_what_cannot_be_read_is_not_parked(world: World, s1: ScriptedSubscriber) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from publisher.flows.verifications import Verifications
+from publisher.push.flow import PublisherFlow
+from wormhole.filters import Filter
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.verification import Difference, DifferenceKind, TableVerification
 
-_FLOW: Any = SimpleNamespace(key=("app", "log"), epoch=3)
+_AT = LogPosition(1, 1, 0)
+_FLOW = PublisherFlow("app", "log", Filter.parse(None), Datamarker(_AT, "", _AT), _AT)
 _KEYS = [Difference(DifferenceKind.EXTRA, key) for key in (b"a", b"b")]
 
 

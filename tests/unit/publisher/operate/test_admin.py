@@ -108,7 +108,7 @@ async def test_nobody_else_gets_more_than_one_line(world: World, token: str) -> 
         await world.register(s1)
         await taken(s1)
         await s1.hears("batch")
-        before = (publisher.assigner.flows[KEY].epoch, world.markers.records[KEY])
+        before = (publisher.assigner.flows[KEY].holding.epoch, world.markers.records[KEY])
         for method, message in (("Change", PAUSE.SerializeToString()), ("DeadLetters", b""), ("Change", b"\xff" * 100)):
             code, text = await refusal(address, message, method, token=token)
             assert code is grpc.StatusCode.UNAUTHENTICATED
@@ -119,7 +119,7 @@ async def test_nobody_else_gets_more_than_one_line(world: World, token: str) -> 
         assert code is grpc.StatusCode.UNIMPLEMENTED
         world.commit("b")
         assert keys(s1, await s1.hears_later("batch")) == [b"b"]
-        assert (publisher.assigner.flows[KEY].epoch, world.markers.records[KEY]) == before
+        assert (publisher.assigner.flows[KEY].holding.epoch, world.markers.records[KEY]) == before
     assert not world.coordination.history
 
 

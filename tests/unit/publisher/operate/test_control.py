@@ -128,14 +128,14 @@ async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(
     )
     await s1.says(failed=failed)
     flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.halted_at == update_id, "stands")
+    await eventually(lambda: flow.holding.halted_at == update_id, "stands")
     preview = await control.change(request("resume", preview=True))
     assert preview.before.halted_at == update_id
     assert update_id in preview.notes[0]
     await control.change(request("resume"))
     again = await s1.hears_later("assign")
     assert again.assign.epoch > assign.epoch
-    assert flow.halted_at == ""
+    assert flow.holding.halted_at == ""
 
 
 # --- markers
@@ -190,7 +190,7 @@ async def test_an_ack_of_before_the_rewind_does_not_undo_it(
     await s1.hears_later("revoke")
     await publisher.markers.flush()
     assert world.markers.records[KEY].marker == start
-    assert publisher.assigner.flows[KEY].marker == start
+    assert publisher.assigner.flows[KEY].delivery.marker == start
 
 
 @pytest.mark.usefixtures("first")
@@ -275,7 +275,7 @@ async def test_a_record_that_somebody_deleted_is_not_found(
     for asked in (request("pause"), request("set_marker", place="latest")):
         assert (await refused(control, asked)).status is grpc.StatusCode.NOT_FOUND
     assert not publisher.assigner.flows[KEY].control.paused
-    assert not publisher.assigner.flows[KEY].moving
+    assert not publisher.assigner.flows[KEY].delivery.moving
 
 
 # --- skipping
@@ -293,7 +293,7 @@ async def test_an_update_is_skipped_until_the_marker_has_passed_it(
     )
     await s1.says(failed=failed)
     flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.halted_at == update_id, "stands")
+    await eventually(lambda: flow.holding.halted_at == update_id, "stands")
     reply = await control.change(request("skip", update_id=update_id))
     assert list(reply.after.skip) == [update_id]
     assert "goes on behind it" in reply.notes[1]
@@ -364,7 +364,7 @@ async def test_what_is_missing_is_named_once(
     await s1.hears("batch")
     control = await served(publisher)
     flow = publisher.assigner.flows[KEY]
-    flow.loss, flow.stage = (LogGap(LossKind.PURGED, begin, end, message), flow.marker), Stage.DECLINED
+    flow.loss.open, flow.stage = (LogGap(LossKind.PURGED, begin, end, message), flow.delivery.marker), Stage.DECLINED
     preview = await control.change(request("accept_loss", preview=True))
     assert preview.notes[0] == f"never delivered: {note}"
 

@@ -43,10 +43,14 @@ async def test_a_start_is_shown_first_and_made_then(world: World, copy: CopyingS
     await world.register(copy.wire)
     async with world.publisher() as publisher:
         control = await served(publisher)
-        await eventually(lambda: flow_of(publisher).caravan_flow, "open")
+        await eventually(lambda: flow_of(publisher).delivery.caravan_flow, "open")
         shown = (await control.change(start(preview=True))).after.backfill
         assert [(one.table, one.state, one.rows_estimate) for one in shown.progress] == [("t", "waiting", 2)]
-        assert (shown.rows_estimate, shown.who, shown.generation) == (2, "maria@ops", flow_of(publisher).epoch + 1)
+        assert (shown.rows_estimate, shown.who, shown.generation) == (
+            2,
+            "maria@ops",
+            flow_of(publisher).holding.epoch + 1,
+        )
         assert flow_of(publisher).control.backfill is None
         assert history(world) == []
         await control.change(start())

@@ -72,11 +72,11 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
     assigned = await taken(s1)
     control = await served(publisher)
     flow = publisher.assigner.flows[KEY]
-    begin = flow.marker
+    begin = flow.delivery.marker
     await s1.processed(await s1.hears("batch"))
     await s1.acks(await s1.hears_later("datamarker"))
-    await eventually(lambda: flow.durable != begin, "stored")
-    marker, epoch = flow.marker, flow.epoch
+    await eventually(lambda: flow.delivery.durable != begin, "stored")
+    marker, epoch = flow.delivery.marker, flow.holding.epoch
     if damage == "registered as missing":
         missing = Problem("its datamarker is missing", "say `flows accept-loss`")
         await publisher.control(flow, lambda control: replace(control, missing=missing))
@@ -95,5 +95,5 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
     assert str(marker) in preview.notes[0]
     await control.change(request("accept_loss"))
     assert (await s1.hears_later("assign")).assign.epoch > epoch
-    assert flow.marker == marker
+    assert flow.delivery.marker == marker
     assert world.markers.records[KEY].control == FlowControl()

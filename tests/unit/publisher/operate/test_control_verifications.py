@@ -103,7 +103,7 @@ async def test_an_application_that_cannot_compare_is_refused_with_the_next_step(
     await world.register(copy.wire)
     async with world.publisher() as publisher:
         control = await served(publisher)
-        await eventually(lambda: flow_of(publisher).caravan_flow, "open")
+        await eventually(lambda: flow_of(publisher).delivery.caravan_flow, "open")
         why = await refused(control, start())
         assert "subscriber s1 cannot compare rows: its application has no on_verify and on_verify_keys" in str(why)
         assert "add both to the application" in str(why)

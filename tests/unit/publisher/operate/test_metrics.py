@@ -56,7 +56,7 @@ async def test_a_flow_from_its_commit_to_its_stored_marker(world: World) -> None
 
         await s1.processed(batch)
         await s1.acks(await s1.hears("datamarker"))
-        await eventually(lambda: publisher.assigner.flows[KEY].durable.order.offset > 0, "stored")
+        await eventually(lambda: publisher.assigner.flows[KEY].delivery.durable.order.offset > 0, "stored")
         after = await values(publisher)
         assert after["wormhole_flow_in_flight_bytes", *FLOW] == 0
         assert after["wormhole_flow_lag_bytes", *FLOW] == 0
@@ -79,7 +79,7 @@ async def test_the_lag_is_that_of_the_place_in_the_present_history(world: World)
         await world.register(s1)
         await taken(s1)
         await s1.hears("batch")
-        reads = publisher.assigner.flows[KEY].caravan_flow
+        reads = publisher.assigner.flows[KEY].delivery.caravan_flow
         assert reads is not None
         reads.go_over(replace(reads.marker, order=LogPosition(2, 1, 700)))
         publisher.log_watch.lag = (  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     await s1.processed(await s1.hears("batch"))
     await s1.acks(await s1.hears("datamarker"))
     flow = publisher.assigner.flows[KEY]
-    flow.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
+    flow.holding.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
     await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
     found = {sample.metric: sample for sample in await collect(publisher)}
     # These need what this small world has not: a problem of the log, a growing log with a budget, contact that

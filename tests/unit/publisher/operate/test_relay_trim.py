@@ -26,7 +26,7 @@ class Relayed:
 
     def __init__(self, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
         (flow,) = publisher.assigner.flows.values()
-        begin, end = flow.marker, publisher.source.latest()
+        begin, end = flow.delivery.marker, publisher.source.latest()
         between = publisher.log_watch.between(begin.order, end.order)
         assert between
         behind = LogPosition(begin.order.incarnation, begin.order.file, begin.order.offset + 1)

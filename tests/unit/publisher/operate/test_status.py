@@ -76,8 +76,8 @@ async def test_a_flow_that_went_over_to_another_server_and_has_everything_is_in_
         [flow] = publisher.assigner.flows.values()
         end = LogPosition(2, 1, 700)
         flow.acked(replace(world.source.latest(), committed_at_us=1_000_000))
-        assert flow.caravan_flow is not None
-        flow.caravan_flow.go_over(Datamarker(end, flow.marker.delivered, end))
+        assert flow.delivery.caravan_flow is not None
+        flow.delivery.caravan_flow.go_over(Datamarker(end, flow.delivery.marker.delivered, end))
         publisher.log_watch.measured(SourceStatus(end, LogPosition(2, 1, 4), 0), publisher.clock.monotonic())
         told = flow_status(publisher, flow, publisher.lead_flows())
         assert (told.lag_s, told.lag_bytes, told.lag_transactions) == (0.0, 0, 0)
@@ -123,16 +123,16 @@ async def test_what_operators_asked_and_why_it_waits_is_reported(
     [flow] = publisher.assigner.flows.values()
     clock = publisher.clock.monotonic()
     flow.controlled(FlowControl("maria", ("mem:1:0",)))
-    flow.halted_at = "mem:0:0"
-    flow.lacks_credit(clock - 100)
-    flow.progressed(clock - 50)
+    flow.holding.halted_at = "mem:0:0"
+    flow.holding.lacks_credit(clock - 100)
+    flow.holding.progressed(clock - 50)
     told = flow_status(publisher, flow, frozenset())
     assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
     assert told.credit_waited_s >= 100
     assert 50 <= told.progress_s < told.credit_waited_s
     assert not told.loss_pending
-    flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.marker)
-    flow.has_credit()
+    flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.delivery.marker)
+    flow.holding.has_credit()
     told = flow_status(publisher, flow, frozenset())
     assert told.loss_pending
     assert told.credit_waited_s == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,8 +12,12 @@ from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
 from publisher.flows.lag_and_headroom import Lag, LogWatch
+from publisher.push.delivery import FlowDelivery
 from publisher.push.flow import PublisherFlow
+from publisher.push.holding import FlowHolding
+from publisher.push.loss import FlowLoss
 from publisher.push.obstacles import ask_about_gap
+from publisher.push.parking import FlowParking
 from publisher.push.stages import PublisherFlowState
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
@@ -46,36 +50,38 @@ def open_flow() -> tuple[PublisherFlow, CaravanFlow]:
 
 def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored() -> None:
     one, caravan_flow = open_flow()
-    assert one.needed == START.read_from
+    assert one.delivery.needed == START.read_from
     early, earlier = LogPosition(1, 0, 8), LogPosition(1, 0, 7)
     acked = Datamarker(LogPosition(1, 1, 5), "1", early)
     one.acked(acked)
-    assert one.needed == early
+    assert one.delivery.needed == early
     caravan_flow.pass_gap(Datamarker(LogPosition(1, 1, 9), "2", earlier))
-    assert one.needed == earlier
+    assert one.delivery.needed == earlier
     stored = Datamarker(LogPosition(1, 1, 10), "3", LogPosition(1, 1, 9))
-    one.stored(stored, 1)
-    assert one.needed == stored.read_from
+    one.delivery.stored(stored, 1)
+    assert one.delivery.needed == stored.read_from
 
 
 def test_a_flow_that_went_over_to_another_history_is_not_behind_by_the_age_of_its_last_commit() -> None:
     one, caravan_flow = open_flow()
     acknowledged = Datamarker(LogPosition(1, 1, 5), "1", LogPosition(1, 1, 5), committed_at_us=1_000_000)
     one.acked(acknowledged)
-    assert one.acknowledged_to == acknowledged
+    assert one.delivery.acknowledged_to == acknowledged
     end = LogPosition(2, 1, 700)
     watch = LogWatch()
     watch.measured(SourceStatus(end, LogPosition(2, 1, 4), 0), 0.0)
-    assert watch.lag("log", one.acknowledged_to, 90.0).seconds == 89.0, "what follows it there is not known yet"
+    assert watch.lag("log", one.delivery.acknowledged_to, 90.0).seconds == 89.0, (
+        "what follows it there is not known yet"
+    )
     caravan_flow.go_over(Datamarker(end, "1", end))
-    assert watch.lag("log", one.acknowledged_to, 90.0) == Lag(0.0, 0, 0)
+    assert watch.lag("log", one.delivery.acknowledged_to, 90.0) == Lag(0.0, 0, 0)
     # What follows there is not acknowledged, wherever the flow is.
     caravan_flow.place = LogPosition(2, 1, 900)
     watch.measured(SourceStatus(LogPosition(2, 1, 900), LogPosition(2, 1, 4), 0), 1.0)
-    assert watch.lag("log", one.acknowledged_to, 90.0).seconds == 89.0
+    assert watch.lag("log", one.delivery.acknowledged_to, 90.0).seconds == 89.0
     later = Datamarker(LogPosition(2, 1, 900), "2", LogPosition(2, 1, 900), committed_at_us=2_000_000)
     one.acked(later)
-    assert one.acknowledged_to == later
+    assert one.delivery.acknowledged_to == later
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])
@@ -88,9 +94,9 @@ def test_log_is_kept_for_existing_rows_that_come_where_the_flow_begins(acknowled
         one.acked(rows)
     else:
         caravan_flow.pass_gap(rows)
-    assert one.needed == early
-    one.stored(rows, 1)
-    assert one.needed == early
+    assert one.delivery.needed == early
+    one.delivery.stored(rows, 1)
+    assert one.delivery.needed == early
 
 
 def test_log_is_kept_no_longer_for_what_was_stored_long_ago() -> None:
@@ -106,17 +112,17 @@ def test_log_is_kept_no_longer_for_what_was_stored_long_ago() -> None:
     for at in range(10_000, 60_000, 100):
         stored = comes_to(at, at)
         one.acked(stored)
-        one.stored(stored, 1)
+        one.delivery.stored(stored, 1)
         comes_to(at + 2, at + 1)
         comes_to(at + 3, at - 5)
-        assert one.needed.offset == at - 5
+        assert one.delivery.needed.offset == at - 5
     for at in range(60_000, 70_000, 100):
         comes_to(at, at)
         comes_to(at + 1, at - 5)
-        assert one.needed.offset == 59_895
+        assert one.delivery.needed.offset == 59_895
     last = comes_to(80_000, 80_000)
-    one.stored(last, 1)
-    assert one.needed == last.read_from
+    one.delivery.stored(last, 1)
+    assert one.delivery.needed == last.read_from
 
 
 def test_where_log_continues_after_a_gap_is_proven_by_what_the_reader_found_there() -> None:
@@ -176,7 +182,7 @@ def test_what_a_replay_has_is_not_anybodys() -> None:
 
 def test_a_flow_without_a_record_is_held() -> None:
     one = flow()
-    one.found_unreadable(True)
+    one.loss.found_unreadable(True)
     one.explain(Problem("its record cannot be read"))
     assert one.state(frozenset()) is PublisherFlowState.HELD
 
@@ -187,44 +193,44 @@ def test_releasing_remembers_how_far_it_was_sent() -> None:
     one.ask(GAP, START)
     one.recall("moves", 0.0)
     one.release("its stream ended")
-    assert one.sent_until == caravan_flow.place
+    assert one.delivery.sent_until == caravan_flow.place
     assert one.state(frozenset()) is PublisherFlowState.UNASSIGNED
-    assert (one.cause, one.loss, one.losses) == ("its stream ended", None, 1)
+    assert (one.cause, one.loss.open, one.loss.count) == ("its stream ended", None, 1)
     one.assign("s1", 0.0)
     one.begin(CaravanFlow("app", "log", ALL, START, 2, lambda: None))
     one.release("again")
-    assert one.sent_until == caravan_flow.place
+    assert one.delivery.sent_until == caravan_flow.place
 
 
 def test_it_is_asked_to_release_once() -> None:
     one, _ = open_flow()
     one.recall("moves", 1.0)
     one.recall("the publisher stops", 2.0)
-    assert (one.asked_at, one.cause) == (1.0, "the publisher stops")
+    assert (one.holding.asked_at, one.cause) == (1.0, "the publisher stops")
 
 
 def test_a_loss_is_open_until_somebody_accepts_it() -> None:
     one, _ = open_flow()
     one.ask(GAP, START)
     one.decline(Problem("held"))
-    assert (one.loss, one.state(frozenset())) == ((GAP, START), PublisherFlowState.HELD)
+    assert (one.loss.open, one.state(frozenset())) == ((GAP, START), PublisherFlowState.HELD)
     one.accept(back=True)
-    assert (one.loss, one.state(frozenset())) == (None, PublisherFlowState.HELD)
+    assert (one.loss.open, one.state(frozenset())) == (None, PublisherFlowState.HELD)
     one, _ = open_flow()
     one.ask(GAP, START)
     one.accept(back=False)
-    assert (one.loss, one.state(frozenset())) == (None, PublisherFlowState.CATCHING_UP)
+    assert (one.loss.open, one.state(frozenset())) == (None, PublisherFlowState.CATCHING_UP)
 
 
 def test_names() -> None:
     one = flow()
     assert (one.name, one.key) == ("app/log", ("app", "log"))
-    assert repr(one) == "<PublisherFlow app/log epoch 0 at 1/1/0 (0) for nobody>"
+    assert repr(one) == "<PublisherFlow app/log epoch 0 at 1/1/0 (0) for none>"
 
 
 def test_what_a_log_line_about_it_names() -> None:
     one, caravan_flow = open_flow()
-    one.raised(3)
+    one.holding.raised(3)
     caravan_flow.place = LogPosition(1, 2, 7)
     assert one.about == {"flow": "app/log", "shard": "log", "place": "1/2/7", "epoch": 3, "subscriber": "s1"}
     assert set(one.about) <= set(FIELDS)
@@ -232,8 +238,9 @@ def test_what_a_log_line_about_it_names() -> None:
 
 
 def test_nobody_else_assigns_its_attributes() -> None:
-    attributes = vars(flow())
-    assert {"stage", "problem", "epoch", "caravan_flow"} <= attributes.keys()
+    values = (FlowHolding, FlowDelivery, FlowParking, FlowLoss)
+    attributes = {*vars(flow()), *(field.name for value in values for field in fields(value))}
+    assert {"stage", "problem", "epoch", "caravan_flow"} <= attributes
     assert assigned_elsewhere([ROOT / "publisher"], attributes, OTHERS) == []
 
 
@@ -244,13 +251,13 @@ def test_an_application_has_only_what_it_was_offered() -> None:
 
     first, second, third, never = (marker(offset) for offset in (10, 20, 30, 25))
     flow = PublisherFlow("app", "log", Filter.parse(None), first, third.order)
-    assert flow.was_offered(third), "by an earlier process, as far as is known"
-    assert not flow.was_offered(marker(31)), "nothing was sent behind it"
+    assert flow.delivery.was_offered(third), "by an earlier process, as far as is known"
+    assert not flow.delivery.was_offered(marker(31)), "nothing was sent behind it"
     proven = replace(marker(31), anchor=Anchor("t:31", 7, LogPosition(1, 1, 30)))
-    assert flow.was_offered(proven), "the log shows whether the application had it"
-    flow.offers(second)
-    assert not flow.was_offered(proven)
-    assert [flow.was_offered(one) for one in (first, second, third, never)] == [True, True, False, False]
-    assert flow.was_offered(marker(5)), "it asks for more than it needs"
-    assert not flow.was_offered(replace(second, delivered="9" * 500_000))
-    assert not flow.was_offered(replace(first, delivered="x"))
+    assert flow.delivery.was_offered(proven), "the log shows whether the application had it"
+    flow.delivery.offers(second)
+    assert not flow.delivery.was_offered(proven)
+    assert [flow.delivery.was_offered(one) for one in (first, second, third, never)] == [True, True, False, False]
+    assert flow.delivery.was_offered(marker(5)), "it asks for more than it needs"
+    assert not flow.delivery.was_offered(replace(second, delivered="9" * 500_000))
+    assert not flow.delivery.was_offered(replace(first, delivered="x"))

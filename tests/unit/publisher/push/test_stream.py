@@ -70,12 +70,14 @@ class Owner:
         self.stream = SubscriberStream(info, Dialer(hello, None), self.fleet, events, lambda: self.may_send)
 
     def _ready(self, stream: SubscriberStream) -> None:
-        self.flow.raised(self.flow.epoch + 1)
+        self.flow.holding.raised(self.flow.holding.epoch + 1)
         stream.assign(self.flow, yields=False)
         self.flow.assign(stream.info.id, 0.0)
 
     def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
-        caravan_flow = CaravanFlow("app", "log", flow.filter, flow.marker, flow.epoch, lambda: stream.wake_for(flow))
+        caravan_flow = CaravanFlow(
+            "app", "log", flow.filter, flow.delivery.marker, flow.holding.epoch, lambda: stream.wake_for(flow)
+        )
         flow.begin(caravan_flow)
         self.fleet.add(caravan_flow)
 
@@ -181,7 +183,7 @@ async def test_progress_wakes_only_a_flow_that_waits_for_credit(
         one.commit(600)
         second = await subscriber.hears_later("batch")
         one.commit(600)
-        await eventually(lambda: one.flow.waiting_credit_since, "it waits")
+        await eventually(lambda: one.flow.holding.waiting_credit_since, "it waits")
         woken.clear()
         await subscriber.processed(second)
         await subscriber.hears_later("batch")
@@ -198,8 +200,10 @@ async def test_a_slow_callback_within_a_batch_gets_on(subscriber: ScriptedSubscr
         async def says(update: str, calls: int) -> float:
             at = push_pb2.HandlerReport(running_update=update, busy_s=calls)
             await subscriber.says(report=push_pb2.Report(flow=flow.flow, epoch=flow.epoch, handler=at))
-            await eventually(lambda: one.flow.handler is not None and one.flow.handler.busy_s == calls, "told")
-            return one.flow.progressed_at
+            await eventually(
+                lambda: one.flow.holding.handler is not None and one.flow.holding.handler.busy_s == calls, "told"
+            )
+            return one.flow.holding.progressed_at
 
         began = await says("mem:1:0", 1)
         assert await says("mem:1:0", 2) == began, "still the same callback"

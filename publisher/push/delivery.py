@@ -1,0 +1,175 @@
+"""How far the delivery of a flow came: its datamarkers, its reading of the log, and what was sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from caravan.flow import CaravanFlow
+from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.wire.body import Body
+from wormhole.wire.markers import marker_to_bytes
+
+__all__ = ["FlowDelivery"]
+
+_MOST_OFFERED: Final = 256  # datamarkers of a flow that are remembered: more than can be unacknowledged
+
+
+def _digest(marker: Datamarker) -> bytes:
+    return hashlib.blake2b(marker_to_bytes(marker), digest_size=8).digest()
+
+
+@dataclass(slots=True, eq=False)
+class FlowDelivery:
+    """Other modules read the attributes and call the methods."""
+
+    marker: Datamarker
+    """The last acknowledged datamarker."""
+    sent_until: LogPosition
+    """What ends at or before it may have been delivered before."""
+    durable: Datamarker = field(init=False)
+    """The last datamarker that the marker store confirmed."""
+    acknowledged: bool = True
+    """Whether the store held a datamarker that a subscriber acknowledged. Otherwise the datamarker is only where the
+    flow was registered."""
+    rewound: bool = False
+    """Whether the datamarker was set back, and no acknowledgement was stored since."""
+    moving: bool = False
+    """Whether the datamarker is being set: the flow is not assigned meanwhile."""
+    caravan_flow: CaravanFlow | None = None
+    """Its reading of the log, while a subscriber receives the log's updates."""
+    rolled_back: str = ""
+    """Id of a transaction that was rolled back after a part of it was sent. The next assignment reports it."""
+    sent_counts: SentCounts = NOT_COUNTED
+    """The counts of what this epoch sent."""
+    updates: int = 0
+    """Updates that were sent."""
+    sent_bytes: int = 0
+    """Bytes of their bodies."""
+    bad_values: int = 0
+    """Values that were sent and are not of the application's format."""
+    replayed: int = 0
+    """Updates that mass replays delivered."""
+    _stored_in: int = -1
+    _offered: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MOST_OFFERED))
+
+    def __post_init__(self) -> None:
+        self.durable = self.marker
+
+    @property
+    def place(self) -> LogPosition:
+        """Up to where the log was handed on."""
+        return self.marker.order if self.caravan_flow is None else self.caravan_flow.place
+
+    @property
+    def acknowledged_to(self) -> Datamarker:
+        """The datamarker, at its place in the present history of the log as soon as that is known: the datamarker
+        itself stays in a former history until something is acknowledged in the present one.
+        """
+        reads = self.caravan_flow
+        if reads is None or reads.begun.incarnation <= self.marker.order.incarnation:
+            return self.marker
+        return replace(self.marker, order=reads.begun)
+
+    @property
+    def needed(self) -> LogPosition:
+        """The earliest place that has to stay in the log: the flow continues from its durable datamarker, or from a
+        later one, or one of the same place, that was sent and is not durable yet."""
+        acknowledged = self.marker if self.marker.order >= self.durable.order else self.durable
+        kept = min(self.durable.read_from, acknowledged.read_from)
+        return kept if self.caravan_flow is None else min(kept, self.caravan_flow.keeps(self.durable))
+
+    # -- the datamarker
+
+    def registered(self, *, rewound: bool, acknowledged: bool) -> None:
+        """What the flow's record says of its datamarker."""
+        self.rewound, self.acknowledged = rewound, acknowledged
+
+    def begin_move(self) -> None:
+        """The datamarker is being set: the flow is not assigned until :meth:`end_move`."""
+        self.moving = True
+
+    def end_move(self) -> None:
+        """The datamarker is set, or could not be."""
+        self.moving = False
+
+    def moved(self, to: Datamarker) -> None:
+        """The datamarker was set."""
+        self.rewound |= to.order < self.durable.order
+        self.marker = self.durable = to
+
+    def acked(self, marker: Datamarker) -> None:
+        """A subscriber acknowledged everything up to ``marker``."""
+        self.marker = marker
+
+    def stored(self, marker: Datamarker, epoch: int) -> None:
+        """``marker``, which a subscriber acknowledged in ``epoch``, is durable."""
+        self.durable, self.rewound, self.acknowledged, self._stored_in = marker, False, True, epoch
+
+    def has_stored(self, marker: Datamarker, epoch: int) -> bool:
+        """Whether just that is durable: an idle flow acknowledges the same datamarker again and again."""
+        return self._stored_in == epoch and self.durable == marker
+
+    def offers(self, marker: Datamarker) -> None:
+        """The subscriber is offered ``marker``."""
+        self._offered.append(_digest(marker))
+
+    def was_offered(self, have: Datamarker) -> bool:
+        """Whether an application may have ``have``. It may have what this process offered it, and whatever lies before
+        the present datamarker. While this process has offered nothing, an earlier one may have: then the transaction
+        before ``have`` proves it when the log is opened there, and a place without one has to lie within what may have
+        been sent.
+        """
+        if _digest(have) in (_digest(self.marker), *self._offered):
+            return True
+        if have.order < self.marker.order:
+            return True
+        return not self._offered and (have.anchor is not None or have.order <= self.sent_until)
+
+    # -- what is sent
+
+    def begin(self, caravan_flow: CaravanFlow) -> None:
+        """``caravan_flow`` reads the log's updates from now on."""
+        self.caravan_flow = caravan_flow
+        self.reported_rollback()
+
+    def left(self) -> None:
+        """No subscriber receives the log's updates."""
+        if self.caravan_flow is not None:
+            self.reached(self.caravan_flow.place)
+        self.caravan_flow = None
+
+    def reached(self, place: LogPosition) -> None:
+        """Updates up to ``place`` may have been delivered."""
+        self.sent_until = max(self.sent_until, place)
+
+    def undone(self, transaction: str) -> None:
+        """A transaction of which a part was sent was rolled back."""
+        self.rolled_back = transaction
+
+    def reported_rollback(self) -> None:
+        """The subscriber accepted the assignment that reported it."""
+        self.rolled_back = ""
+
+    def sent(self, body: Body) -> None:
+        """``body`` was written to the stream."""
+        self.updates += body.updates
+        self.sent_bytes += body.size
+        self.bad_values += len(body.bad)
+        self.sent_counts.sent(body)
+
+    def count_replayed(self, updates: int) -> None:
+        """A mass replay delivered so many more."""
+        self.replayed += updates
+
+    def count_sent(self, counts: SentCounts) -> None:
+        """``counts`` counts what the epoch sends."""
+        self.sent_counts = counts
+
+    def close_sent_counts(self) -> SentCounts:
+        """The epoch is over. Returns the counts of what it sent."""
+        counts, self.sent_counts = self.sent_counts, NOT_COUNTED
+        return counts

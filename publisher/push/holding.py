@@ -1,0 +1,150 @@
+"""Who has a flow: its epoch, its subscriber, and how far that subscriber is with what it received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from publisher.push.epoch_conflict import EpochConflict
+from publisher.push.redial import Spacing
+from wormhole.ports.marker_store import ReplayControl
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["FlowHolding"]
+
+
+@dataclass(slots=True, eq=False)
+class FlowHolding:
+    """Times are seconds of the monotonic clock. Other modules read the attributes and call the methods."""
+
+    epoch: int = 0
+    """The epoch of the last assignment. Each assignment raises it first."""
+    subscriber: str | None = None
+    """Id of the subscriber that has the flow, or had it last."""
+    lost_from: object | None = None
+    """The stream that broke while the flow was there: a handler of the flow may still run."""
+    held_until: float = 0.0
+    """Until then a handler that an earlier publisher called may still run. 0: there is none."""
+    intended: str | None = None
+    """The subscriber that is about to get the flow."""
+    halted_life: object | None = None
+    """The life of the subscriber (``SubscriberStream.life``) in which a handler failed."""
+    halted_at: str = ""
+    """Id of the update at which it failed."""
+    asked_at: float = 0.0
+    """When the subscriber was asked to release the flow."""
+    spacing: Spacing = field(default_factory=Spacing)
+    """When the flow may be assigned again."""
+    conflict: EpochConflict | None = None
+    """Why the last assignment was refused. It stays until a subscriber accepts the flow."""
+    handler: push_pb2.HandlerReport | None = None
+    """The last report of the subscriber's callbacks."""
+    progressed_at: float = 0.0
+    """When the subscriber processed something last, or had nothing to process. 0: not in this assignment."""
+    waiting_credit_since: float = 0.0
+    """Since when there is something to send and no credit for it. 0: there is credit."""
+
+    @property
+    def contested(self) -> bool:
+        """Whether another publisher has the flow at the subscriber, and goes first."""
+        return self.conflict is not None and self.conflict.contested
+
+    @property
+    def epoch_to_exceed(self) -> int:
+        """The next epoch is higher than this."""
+        return self.epoch if self.conflict is None else max(self.epoch, self.conflict.held_epoch)
+
+    def recorded(self, replay: ReplayControl | None, *, assigned: bool) -> str:
+        """The subscriber that the flow record names: a handler of the flow may run there, or may in a moment. Empty:
+        nowhere.
+
+        The next owner of the log waits for that handler, so the record names the subscriber before it gets the flow.
+        """
+        if self.intended is not None:
+            return self.intended
+        if replay is not None and replay.subscriber:
+            return replay.subscriber
+        works = assigned or self.lost_from is not None or bool(self.held_until)
+        return (self.subscriber or "") if works else ""
+
+    def credit_waited_s(self, now: float) -> float:
+        """For how long there is something to send and no credit for it."""
+        return now - self.waiting_credit_since if self.waiting_credit_since else 0.0
+
+    def stalled_s(self, now: float, in_flight: int) -> float:
+        """For how long the subscriber processed nothing of the ``in_flight`` bytes that it has."""
+        return now - self.progressed_at if in_flight and self.progressed_at else 0.0
+
+    # -- the assignment
+
+    def raised(self, epoch: int) -> None:
+        """The epoch was raised."""
+        self.epoch = max(self.epoch, epoch)
+
+    def moved(self, epoch: int) -> None:
+        """The datamarker was set, in a new epoch."""
+        self.epoch = epoch
+
+    def intend(self, subscriber: str | None) -> None:
+        """The flow is about to be given to the subscriber; ``None``: to none."""
+        self.intended = subscriber
+
+    def given(self, subscriber: str, now: float) -> None:
+        """The subscriber has the flow."""
+        self.was_at(subscriber, None)
+        self.intended, self.handler = None, None
+        self.resumed()
+        self.spacing.given(now)
+
+    def asked(self, now: float) -> None:
+        """The subscriber was asked to release the flow."""
+        self.asked_at = now
+
+    def left(self) -> None:
+        """No subscriber has the flow."""
+        self.subscriber = None
+        self.waiting_credit_since = self.progressed_at = 0.0
+
+    def halted(self, subscriber: str, life: object, update_id: str) -> None:
+        """A handler of the subscriber failed at the update."""
+        self.subscriber, self.halted_life, self.halted_at = subscriber, life, update_id
+
+    def resumed(self) -> None:
+        """The flow may be given to the subscriber at which a handler failed."""
+        self.halted_life, self.halted_at = None, ""
+
+    def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0) -> None:
+        """The subscriber had the flow last. A handler may still run in ``stream``, or ``until`` then one that an
+        earlier publisher called.
+        """
+        self.subscriber, self.lost_from, self.held_until = subscriber, stream, until
+
+    def refused(self, conflict: EpochConflict) -> None:
+        """The subscriber holds the flow in another epoch."""
+        self.conflict = conflict
+
+    def accepted(self) -> None:
+        """A subscriber accepted the flow: no other publisher goes first."""
+        if self.conflict is not None:
+            self.conflict = replace(self.conflict, contested=False)
+
+    # -- the subscriber's work
+
+    def lacks_credit(self, now: float) -> None:
+        """There is something to send, and no credit for it."""
+        self.waiting_credit_since = self.waiting_credit_since or now
+
+    def has_credit(self) -> None:
+        """What there is to send may be sent."""
+        self.waiting_credit_since = 0.0
+
+    def progressed(self, at: float) -> None:
+        """The subscriber processed something, or has nothing to process."""
+        self.progressed_at = at
+
+    def reported(self, report: push_pb2.HandlerReport, at: float) -> None:
+        """The subscriber reports on its callbacks. A slow batch counts as processed at its end only, so a callback that
+        is at another update is progress.
+        """
+        before, self.handler = self.handler, report
+        if before is not None and before.running_update and report.running_update != before.running_update:
+            self.progressed_at = at
