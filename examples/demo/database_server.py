@@ -1,8 +1,7 @@
-"""A private database server of the MySQL kind, on loopback only: what its flavours share.
+"""A private database server of the MySQL kind: what its flavours share.
 
-It lives in one folder, listens on ``127.0.0.1`` and a socket in that folder, reads no option file of the machine, and
-dies with its owner (:mod:`wormhole.host.process_guard`), also when the owner is killed. :mod:`.mariadb` is the one that
-the demo plays on; the tests have a second.
+It listens on ``127.0.0.1`` and a socket in its folder, and reads no option file of the machine. :mod:`.mariadb` is the
+one that the demo plays on; the tests have a second.
 """
 
 from __future__ import annotations
@@ -10,33 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
-import socket
 import subprocess
-import sys
-import tempfile
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import pymysql
 from pymysql.connections import Connection
 
-from wormhole.host import process_guard
+from wormhole.host.private_server import LOG_TAIL, PrivateServer
 from wormhole.model.errors import SourceUnavailable
 
 __all__ = ["DatabaseServer", "Row", "as_root", "run"]
 
 Row = tuple[Any, ...]
-
-_START_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 30.0
-_POLL_S: Final = 0.02
-_PORTS_TO_TRY: Final = 5
-_LOG_TAIL: Final = 2000
 
 # Two accounts: one that may do everything, and the one that the publisher uses, with no more than its documented
 # rights.
@@ -68,29 +55,17 @@ _OPTIONS: Final[Mapping[str, str | None]] = {
 }
 
 
-class _PortTakenError(Exception):
-    """Somebody else got the port between our choosing it and the server's binding it."""
-
-
-class DatabaseServer(ABC):
+class DatabaseServer(PrivateServer):
     """One server. ``options``: of the server, without dashes in front, over the defaults; ``None`` for one without a
-    value.
-
-    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and
-    its data stays, but ``remove``, a folder around it, goes when the owner is killed. ``template``: the data folder of
-    another one, stopped in order, to be copied instead of made anew. :meth:`start` after :meth:`stop` or :meth:`kill`
-    goes on with the same port and data. Usable as a context manager; the methods block for up to some seconds. Linux
-    only (pidfd).
+    value. ``template``: the data folder of another one, stopped in order, to be copied instead of made anew. Its
+    flavour is also the scheme of :attr:`url`.
     """
 
-    flavour: ClassVar[str]
-    """``mysql`` or ``mariadb``; also the scheme of :attr:`url`."""
     rights: ClassVar[str]
     """What the publisher's account is granted."""
     defaults: ClassVar[Mapping[str, str | None]]
     """The flavour's own options."""
 
-    host: Final = "127.0.0.1"
     user: Final = "wormhole"
     password: Final = "a hole"
 
@@ -102,18 +77,9 @@ class DatabaseServer(ABC):
         template: Path | None = None,
         remove: str = "",
     ) -> None:
+        super().__init__(folder, remove=remove)
         self.options: dict[str, str | None] = {**_OPTIONS, **self.defaults, **(options or {})}
-        self.port = 0
-        self.pid = 0
-        self._given = folder.absolute() if folder is not None else None
-        self._folder: Path | None = None
         self._template = template
-        self._remove = remove
-        self._guard: subprocess.Popen[bytes] | None = None
-
-    def __repr__(self) -> str:
-        state = f"pid {self.pid}" if self.pid else "stopped"
-        return f"<{type(self).__name__} {self.host}:{self.port} {state}>"
 
     # -- what a flavour says
 
@@ -129,10 +95,6 @@ class DatabaseServer(ABC):
     def program(self, name: str) -> list[str]:
         """The words that start ``dump``, ``binlog`` or ``client``, up to the options."""
 
-    def temporary_parent(self) -> Path | None:
-        """Where a private folder has to be; ``None``: anywhere."""
-        return None
-
     def seen(self, path: Path) -> str:
         """A path as the server sees it."""
         return str(path)
@@ -140,25 +102,9 @@ class DatabaseServer(ABC):
     # -- where it is
 
     @property
-    def folder(self) -> Path:
-        """Where everything of it is; once started."""
-        assert self._folder is not None, "never started, or closed"
-        return self._folder
-
-    @property
-    def data(self) -> Path:
-        """Its data folder, which also holds the binlogs."""
-        return self.folder / "data"
-
-    @property
     def socket(self) -> Path:
         """Its socket."""
         return self.folder / "s"
-
-    @property
-    def log(self) -> Path:
-        """What the server says."""
-        return self.folder / "server.log"
 
     @property
     def url(self) -> str:
@@ -184,76 +130,11 @@ class DatabaseServer(ABC):
 
     # -- life
 
-    def start(self) -> None:
-        """Start the server and wait until it answers; nothing when it runs.
-
-        Raises :class:`~wormhole.model.errors.ConfigError` when there is no such server on this machine, and
-        :class:`~wormhole.model.errors.SourceUnavailable` with the end of its log when it does not come up.
-        """
-        if self._guard is not None:
-            return
-        command = self.server_command()
-        if self._folder is None:
-            self._folder = self._given or Path(
-                tempfile.mkdtemp(prefix=f"wormhole-{self.flavour}-", dir=self.temporary_parent())
-            )
-        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
-        if not self.data.exists():
-            self._make_data()
-        if not self.password_file.exists():
-            self.password_file.touch(0o600)
-            self.password_file.write_text(self.password + "\n")
-        fixed = self.port
-        for _ in range(1 if fixed else _PORTS_TO_TRY):
-            self.port = fixed or _free_port()
-            try:
-                self._launch(command)
-                return
-            except _PortTakenError:
-                self._end_guard()
-            except BaseException:
-                self._end_guard()
-                self.port = fixed
-                raise
-        port, self.port = self.port, fixed
-        raise SourceUnavailable(
-            f"the private {self.flavour} server cannot listen on {self.host}:{port}: the port is taken",
-            hint="end the program that listens there, or start again to get another port",
-        )
-
-    def stop(self) -> None:
-        """Shut the server down in order; its data stays. Idempotent."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the server as ``kill -9`` does; its data stays. Idempotent."""
-        self._end(signal.SIGKILL)
-
     def restart(self, **options: str | None) -> None:
         """Stop and start, from now on with these options too (underscores for dashes)."""
         self.stop()
         self.options.update((name.replace("_", "-"), value) for name, value in options.items())
         self.start()
-
-    def close(self) -> None:
-        """End the server at once and remove the private folder, if it has one. Idempotent."""
-        self.kill()
-        if self._folder is not None and self._given is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- talking to it
 
@@ -290,21 +171,27 @@ class DatabaseServer(ABC):
         """Run :meth:`command`; returns what it prints. Raises ``CalledProcessError``."""
         return subprocess.run([*self.command(name), *arguments], check=True, input=stdin, stdout=subprocess.PIPE).stdout
 
-    # -- inside
+    # -- what a private server needs
 
-    def _make_data(self) -> None:
-        if self._template is not None:
+    def find_programs(self) -> None:
+        self.server_command()
+
+    def prepare(self) -> None:
+        if not self.data.exists() and self._template is not None:
             shutil.copytree(self._template, self.data)
-            return
-        run(f"initialising {self.flavour}", self.initialise())
-        self._users.write_text(_USERS.format(user=self.user, password=self.password, rights=self.rights))
+        elif not self.data.exists():
+            run(f"initialising {self.flavour}", self.initialise())
+            self._users.write_text(_USERS.format(user=self.user, password=self.password, rights=self.rights))
+        if not self.password_file.exists():
+            self.password_file.touch(0o600)
+            self.password_file.write_text(self.password + "\n")
 
     @property
     def _users(self) -> Path:
         """Makes the accounts at the first start."""
         return self.folder / "users.sql"
 
-    def _launch(self, command: Sequence[str]) -> None:
+    def start_command(self) -> list[str]:
         places = {
             "datadir": self.seen(self.data),
             "tmpdir": self.seen(self.folder / "tmp"),
@@ -317,63 +204,16 @@ class DatabaseServer(ABC):
         options = [
             f"--{key}" if value is None else f"--{key}={value}" for key, value in (self.options | places).items()
         ]
-        guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid())]
-        guard.append(self._remove if self._given else str(self.folder))
-        self.log.unlink(missing_ok=True)
-        with self.log.open("wb") as log:
-            # A session of its own: Ctrl-C in a terminal reaches the owner, who stops the server when it is ready to.
-            self._guard = subprocess.Popen(
-                [*guard, *command, "--no-defaults", *as_root(), *options],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        assert self._guard.stdout is not None
-        self.pid = int(self._guard.stdout.readline() or 0)
-        self._await_ready()
-        self._users.unlink(missing_ok=True)
+        return [*self.server_command(), "--no-defaults", *as_root(), *options]
 
-    def _await_ready(self) -> None:
-        assert self._guard is not None
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._answers():
-            ended = self._guard.poll() is not None
-            said = self.log.read_text(errors="replace")
-            if ended and "Address already in use" in said:
-                raise _PortTakenError
-            if ended or time.monotonic() > deadline:
-                what = "ended at once" if ended else f"did not answer within {_START_TIMEOUT_S:.0f} s"
-                raise SourceUnavailable(
-                    f"the private {self.flavour} server {what}; its log ends: {said[-_LOG_TAIL:].strip() or '(empty)'}",
-                    hint=f"see {self.log}",
-                )
-            time.sleep(_POLL_S)
-
-    def _answers(self) -> bool:
-        """Whether *our* server serves: another one on the same port has another data folder."""
+    def answers(self) -> bool:
         try:
             return bool(self.sql("SELECT @@datadir")[0][0] == f"{self.seen(self.data)}/")
         except pymysql.err.OperationalError:
             return False
 
-    def _end(self, number: signal.Signals) -> None:
-        if self._guard is not None and self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._guard.wait(_STOP_TIMEOUT_S)
-        self._end_guard()
-
-    def _end_guard(self) -> None:
-        guard, self._guard, self.pid = self._guard, None, 0
-        if guard is None:
-            return
-        if guard.poll() is None:
-            guard.kill()  # PR_SET_PDEATHSIG takes the server along
-            guard.wait()
-        if guard.stdout is not None:
-            guard.stdout.close()
+    def admit(self) -> None:
+        self._users.unlink(missing_ok=True)
 
 
 def as_root() -> list[str]:
@@ -387,12 +227,5 @@ def run(what: str, command: Sequence[str]) -> None:
         command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     if ended.returncode:
-        said = ended.stdout.decode(errors="replace")[-_LOG_TAIL:].strip()
+        said = ended.stdout.decode(errors="replace")[-LOG_TAIL:].strip()
         raise SourceUnavailable(f"{what} failed (exit {ended.returncode}): {said or '(it said nothing)'}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -1,15 +1,7 @@
-"""Real MariaDB and MySQL servers: one of each for the whole run, and fresh ones for tests that need their own.
-
-Initialising a data folder takes seconds, so each flavour's is made once, kept in ``build/``, and copied.
-"""
+"""Real MariaDB and MySQL servers: one of each for the whole run, and fresh ones for tests that need their own."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,6 +10,7 @@ import pytest
 
 from examples.demo.database_server import DatabaseServer
 from examples.demo.mariadb import MariaDbServer
+from tests.support.data_folders import kept_data
 from tests.support.eventually import until
 from tests.support.mysql_server import MySqlServer
 from wormhole.model.errors import ConfigError
@@ -51,51 +44,19 @@ _FIXED: Final = ("lower-case-table-names",)
 NewServer = Callable[..., DatabaseServer]
 
 
-# In the environment, which a copy of the tree borrows: the passes over such copies find what the checkout's made.
-_TEMPLATES: Final = Path(sys.prefix) / "databases"
-
-
 def template(flavour: str, options: Mapping[str, str | None] | None = None) -> Path:
-    """The flavour's data folder, ready to be copied; made when it is not there yet for this version of the server
-    and ``options``."""
-    kind = FLAVOURS[flavour]
-    server = kind(options=options)
-    made_from = json.dumps([server.version, server.options, server.rights], sort_keys=True)
-    wanted = _TEMPLATES / f"{flavour}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
-    if wanted.exists():
-        return wanted
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=wanted.parent)) / "data"
-    with server:
-        server.stop()
-        # Each copy is a server of its own, with a history of its own.
-        (server.data / "auto.cnf").unlink(missing_ok=True)
-        for file in server.data.glob("binlog.*"):
-            file.unlink()
-        shutil.copytree(server.data, draft)
-    try:
-        draft.rename(wanted)
-    except OSError:
-        if not wanted.exists():  # else another run was faster
-            raise
-    shutil.rmtree(draft.parent)
-    return wanted
+    """The flavour's data folder, ready to be copied, of this version of the server and ``options``."""
+    server = FLAVOURS[flavour](options=options)
+    return kept_data(server, server.version, server.options, server.rights)
 
 
 def start_server(flavour: str, **options: str | None) -> DatabaseServer:
     """A new server, started; whoever asked closes it.
 
     ``options``: its, with underscores for dashes. Skips without the server."""
-    kind = FLAVOURS[flavour]
     named = {name.replace("_", "-"): value for name, value in options.items()}
     fixed = {name: value for name, value in named.items() if name in _FIXED}
-    server = kind(options=named, template=_template(flavour, fixed))
-    try:
-        server.start()
-    except BaseException:
-        server.close()
-        raise
-    return server
+    return FLAVOURS[flavour](options=named, template=_template(flavour, fixed)).__enter__()
 
 
 def purge(server: DatabaseServer) -> None:

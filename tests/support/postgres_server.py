@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +14,7 @@ import psycopg
 import pytest
 
 from examples.demo.postgres_server import ACCOUNTS, PostgresServer
+from tests.support.data_folders import kept_data
 from wormhole.model.errors import ConfigError
 
 __all__ = [
@@ -34,7 +30,6 @@ __all__ = [
     "template",
 ]
 
-_TEMPLATES: Final = Path(sys.prefix) / "databases"
 VERSIONS: Final = (None, 18)
 """What tests of every version run on: the server that the machine has, and the one that ``make prepare`` unpacks."""
 _STOP_TIMEOUT_S: Final = 30.0
@@ -42,31 +37,15 @@ _POLL_S: Final = 0.02
 
 
 def template(version: int | None = None) -> Path:
-    """A data folder ready to be copied, kept for later runs; initialising one takes seconds. Skips without the
-    server. ``version``: a major one, if not that of the server that the machine has."""
+    """A data folder ready to be copied. Skips without the server. ``version``: a major one, if not that of the server
+    that the machine has."""
     try:
         server = PostgresServer(version=version)
     except ConfigError as error:  # no such server here; in CI a skip is a failure
         pytest.skip(str(error))
-    told = subprocess.run(
-        [*server.program("postgres"), "--version"], check=True, capture_output=True, text=True, env=server.environment
-    ).stdout
-    made_from = json.dumps([told, server.options, ACCOUNTS, server.user, server.password])
-    kept = _TEMPLATES / f"postgres-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
-    if kept.exists():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=kept.parent)) / "data"
-    with server:
-        server.stop()
-        shutil.copytree(server.data, draft)
-    try:
-        draft.rename(kept)
-    except OSError:
-        if not kept.exists():  # else another run was faster
-            raise
-    shutil.rmtree(draft.parent)
-    return kept
+    version_words = [*server.program("postgres"), "--version"]
+    found = subprocess.run(version_words, check=True, capture_output=True, text=True, env=server.environment).stdout
+    return kept_data(server, found, server.options, ACCOUNTS, server.user, server.password)
 
 
 def small_segments(server: PostgresServer) -> None:

@@ -20,19 +20,9 @@ _SHARED: Final = pytest.StashKey[EmbeddedZooKeeper]()
 _HOSTS: Final = "zookeeper"
 
 
-def _started() -> EmbeddedZooKeeper:
-    server = EmbeddedZooKeeper()
-    try:
-        server.start()
-    except BaseException:
-        server.close()
-        raise
-    return server
-
-
 def _started_or_skipped() -> EmbeddedZooKeeper:
     try:
-        return _started()
+        return EmbeddedZooKeeper().__enter__()
     except ConfigError as error:  # no Java, no PySpark; in CI a skip is a failure
         pytest.skip(str(error))
 
@@ -43,7 +33,7 @@ def pytest_configure_node(node: WorkerController) -> None:
     stash = node.config.stash
     if _SHARED not in stash:
         try:
-            stash[_SHARED] = _started()
+            stash[_SHARED] = EmbeddedZooKeeper().__enter__()
         except ConfigError:  # a test says why
             return
     node.workerinput[_HOSTS] = stash[_SHARED].hosts

@@ -184,7 +184,6 @@ def test_a_zookeeper_that_comes_back_empty_is_joined_and_not_obeyed(running: Run
         ensemble.await_all()
         zookeeper, subscriber = ensemble.zookeeper, ensemble.members["app-1"].process
         assert zookeeper is not None
-        assert zookeeper.folder is not None
         zookeeper.kill()
         shutil.rmtree(zookeeper.folder / "data")
         zookeeper.start()

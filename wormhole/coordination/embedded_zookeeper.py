@@ -17,13 +17,8 @@ import errno
 import os
 import re
 import shutil
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -33,7 +28,7 @@ from wormhole.coordination.access import digest_id
 from wormhole.coordination.apply_access import take_over
 from wormhole.coordination.credentials import make_credentials
 from wormhole.coordination.zookeeper_jars import zookeeper_jars
-from wormhole.host import process_guard
+from wormhole.host.private_server import LOG_TAIL, PrivateServer
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["CLASSES", "EmbeddedZooKeeper"]
@@ -77,58 +72,48 @@ CLASSES: Final = "classes.jsa"
 fit ignores them."""
 _USER: Final = "wormhole"
 _ROOT: Final = "/wormhole"
-_START_TIMEOUT_S: Final = 30.0
-_STOP_TIMEOUT_S: Final = 5.0
-_PORTS_TO_TRY: Final = 5
-_LOG_TAIL: Final = 2000
 _LOADING: Final = "ZKDatabase.loadDataBase"
 """In the stack trace of a server that ends because it cannot read its snapshots or its log."""
 
 
-class _PortTakenError(Exception):
-    """Somebody else got the port between our choosing it and the server's binding it."""
-
-
-class EmbeddedZooKeeper:
+class EmbeddedZooKeeper(PrivateServer):
     """One ZooKeeper server on ``127.0.0.1``.
 
-    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and
-    its data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data; in a
-    folder that another one used before, on the port that one had, if it is free. Usable as a context manager, also an
-    asynchronous one; the methods block for up to a few seconds. Linux only (pidfd). ``private``: only a client with the
-    credentials in :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
-    ``options``: further ones of its JVM. ``lines``: further ones of its configuration file.
+    In a folder that another one used before it starts on the port that one had, if it is free. Usable as an
+    asynchronous context manager too. ``private``: only a client with the credentials in :attr:`auth_file` is admitted;
+    a folder of an open server is closed with all that it holds. ``options``: further ones of its JVM. ``lines``:
+    further ones of its configuration file.
     """
+
+    flavour = "zookeeper"
+    start_timeout_s = 30.0
+    stop_timeout_s = 5.0
 
     def __init__(
         self,
-        folder: Path | str | None = None,
+        folder: Path | None = None,
         *,
         private: bool = False,
         jars: Path | None = None,
         options: Sequence[str] = (),
         lines: str = "",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._given = Path(folder).absolute() if folder is not None else None
+        super().__init__(folder)
         self._private = private
         self._jars = jars
         self._options = options
         self._lines = lines
-        self._clock = clock
-        self._folder: Path | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
-        self._pid = 0
-        self._port = 0
+        self._java = ""
+        self._class_path: Sequence[Path] = ()
 
-    def __repr__(self) -> str:
-        state = f"pid {self._pid}" if self._guard is not None else "stopped"
-        return f"<EmbeddedZooKeeper 127.0.0.1:{self._port} {state}>"
+    @property
+    def title(self) -> str:
+        return "embedded ZooKeeper"
 
     @property
     def hosts(self) -> str:
         """``127.0.0.1:port``, what a client connects to; known once started."""
-        return f"127.0.0.1:{self._port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def auth_file(self) -> Path | None:
@@ -141,89 +126,8 @@ class EmbeddedZooKeeper:
         return CoordinatorConfig(zookeeper=f"{self.hosts}{_ROOT}", auth_file=self.auth_file, same_user=self._private)
 
     @property
-    def pid(self) -> int:
-        """The server's process; 0 when it does not run."""
-        return self._pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether it was started and has not ended by itself since."""
-        return self._guard is not None and self._guard.poll() is None
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of its data and ``zookeeper.log``; ``None`` before the first start and after :meth:`close`."""
-        return self._folder
-
-    def start(self) -> None:
-        """Start the server and wait until it answers.
-
-        Raises :class:`~wormhole.model.errors.ConfigError` when Java or the jars are missing, and
-        :class:`~wormhole.model.errors.CoordinationLost` with the end of the server's log when it does not come up.
-        """
-        if self._guard is not None:
-            return
-        java, jars = _java(), zookeeper_jars(self._jars)
-        if self._folder is None:
-            self._folder = self._given or Path(tempfile.mkdtemp(prefix="wormhole-zookeeper-"))
-        (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
-        if self._private:
-            self._folder.chmod(0o700)  # one of an earlier release may be open
-        fixed = self._port
-        # Clients that know its address find it there again.
-        before = None if fixed else _former_port(self._folder / "zoo.cfg")
-        for _ in range(1 if fixed else _PORTS_TO_TRY):
-            self._port, before = fixed or before or _free_port(), None
-            try:
-                self._launch(java, jars)
-                if self._private:
-                    take_over(self.settings)
-                return
-            except _PortTakenError:
-                self._end_guard()
-            except BaseException:
-                self._end_guard()
-                self._port = fixed
-                raise
-        port, self._port = self._port, fixed
-        raise CoordinationLost(
-            f"the embedded ZooKeeper cannot listen on 127.0.0.1:{port}: the port is taken",
-            hint="end the program that listens there, or start again to get another port",
-            code="embedded-zookeeper-failed",
-        )
-
-    def stop(self) -> None:
-        """End the server; its data stays for another :meth:`start`. Idempotent."""
-        self._end_guard()
-
-    def kill(self) -> None:
-        """End the server as ``kill -9`` does, for tests of what others make of it."""
-        if self._guard is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        self._guard.wait(_STOP_TIMEOUT_S)
-        self._end_guard()
-
-    def close(self) -> None:
-        """End the server and remove the private folder, if it has one. Idempotent."""
-        self._end_guard()
-        if self._folder is not None and self._given is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _configuration(self) -> Path:
+        return self.folder / "zoo.cfg"
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.__enter__)
@@ -234,104 +138,77 @@ class EmbeddedZooKeeper:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def _launch(self, java: str, jars: Sequence[Path]) -> None:
-        folder = self._folder
-        assert folder is not None
-        data = folder / "data"
-        settings = folder / "zoo.cfg"
-        text = _SETTINGS.format(data=data, port=self._port) + self._lines
+    # -- what a private server needs
+
+    def find_programs(self) -> None:
+        self._java, self._class_path = _java(), zookeeper_jars(self._jars)
+
+    def prepare(self) -> None:
+        if self._private:
+            self.folder.chmod(0o700)  # one of an earlier release may be open
+
+    def former_port(self) -> int:
+        with contextlib.suppress(OSError):
+            found = re.search(r"^clientPort=(\d+)$", self._configuration.read_text(), re.MULTILINE)
+            return int(found[1]) if found else 0
+        return 0
+
+    def admit(self) -> None:
+        if self._private:
+            take_over(self.settings)
+
+    def start_command(self) -> list[str]:
+        text = _SETTINGS.format(data=self.data, port=self.port) + self._lines
         if self.auth_file is not None:
             text += _SUPER.format(identity=digest_id(make_credentials(self.auth_file, _USER)))
         # Made anew: others may be able to read one of an earlier release.
-        made = settings.with_name(f".{settings.name}.new")
+        made = self._configuration.with_name(f".{self._configuration.name}.new")
         made.unlink(missing_ok=True)
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
-        made.replace(settings)
+        made.replace(self._configuration)
         # A private folder goes with the process anyway, so its writes need not reach the disk.
         sync = "yes" if self._given else "no"
-        classes = jars[0].with_name(CLASSES)
-        command = [
-            java,
+        classes = self._class_path[0].with_name(CLASSES)
+        return [
+            self._java,
             *_JVM,
             *([f"-XX:SharedArchiveFile={classes}"] if classes.exists() else []),
             *self._options,
             f"-Dzookeeper.forceSync={sync}",
-            f"-Djava.io.tmpdir={folder / 'tmp'}",
+            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
             "-cp",
-            os.pathsep.join(map(str, jars)),
+            os.pathsep.join(map(str, self._class_path)),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(settings),
+            str(self._configuration),
         ]
-        guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid())]
-        guard.append("" if self._given else str(folder))
-        with (folder / "zookeeper.log").open("wb") as log:
-            # A session of its own: Ctrl-C in a terminal reaches the owner, who stops the server when it is ready to.
-            self._guard = subprocess.Popen(
-                [*guard, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
-            )
-        assert self._guard.stdout is not None
-        self._pid = int(self._guard.stdout.readline() or 0)
-        self._await_ready(data)
 
-    def _await_ready(self, data: Path) -> None:
-        assert self._guard is not None
-        deadline = self._clock() + _START_TIMEOUT_S
-        while not self._answers(data):
-            ended = self._guard.poll() is not None
-            if ended and "BindException" in self._log():
-                raise _PortTakenError
-            if ended or self._clock() > deadline:
-                what = "ended at once" if ended else f"did not answer within {_START_TIMEOUT_S:.0f} s"
-                if ended and _LOADING in self._log():
-                    raise CoordinationLost(
-                        f"the embedded ZooKeeper cannot read its data in {data}: a file there is damaged, "
-                        f"see {self._folder}/zookeeper.log",
-                        hint=f"put {data} back from a copy, or move it away, and start again. Without it a "
-                        "configuration that "
-                        "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, "
-                        "flows with markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
-                        code="embedded-zookeeper-failed",
-                    )
-                raise CoordinationLost(
-                    f"the embedded ZooKeeper {what}; its log ends: {self._log()[-_LOG_TAIL:].strip() or '(empty)'}",
-                    hint=f"see {self._folder}/zookeeper.log; `java -version` must say 11 or newer",
-                    code="embedded-zookeeper-failed",
-                )
-            time.sleep(0.02)
-
-    def _answers(self, data: Path) -> bool:
-        """Whether *our* server serves: another one on the same port has another data folder."""
+    def answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=1.0) as connection:
+            with socket.create_connection((self.host, self.port), timeout=1.0) as connection:
                 connection.sendall(b"conf")
                 answer = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError as error:
             if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET) or isinstance(error, TimeoutError):
                 return False
             raise
-        return f"dataDir={data}/".encode() in answer
+        return f"dataDir={self.data}/".encode() in answer
 
-    def _log(self) -> str:
-        assert self._folder is not None
-        try:
-            return (self._folder / "zookeeper.log").read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
+    def failure(self, what: str, hint: str) -> CoordinationLost:
+        return CoordinationLost(f"the {self.title} {what}", hint=hint, code="embedded-zookeeper-failed")
 
-    def _end_guard(self) -> None:
-        guard, self._guard, self._pid = self._guard, None, 0
-        if guard is None:
-            return
-        if guard.poll() is None:
-            guard.terminate()
-            try:
-                guard.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                guard.kill()  # PR_SET_PDEATHSIG takes the server along
-                guard.wait()
-        if guard.stdout is not None:
-            guard.stdout.close()
+    def start_failure(self, what: str, said: str) -> CoordinationLost:
+        if not self.alive and _LOADING in said:
+            return self.failure(
+                f"cannot read its data in {self.data}: a file there is damaged, see {self.log}",
+                f"put {self.data} back from a copy, or move it away, and start again. Without it a configuration that "
+                "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, "
+                "flows with markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
+            )
+        return self.failure(
+            f"{what}; its log ends: {said[-LOG_TAIL:].strip() or '(empty)'}",
+            f"see {self.log}; `java -version` must say 11 or newer",
+        )
 
 
 def _java() -> str:
@@ -347,17 +224,3 @@ def _java() -> str:
             code="embedded-zookeeper-failed",
         )
     return java
-
-
-def _former_port(settings: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        found = re.search(r"^clientPort=(\d+)$", settings.read_text(), re.MULTILINE)
-        return int(found[1]) if found else None
-    return None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

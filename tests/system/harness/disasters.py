@@ -211,7 +211,6 @@ def markers_corrupted(scene: Scene) -> None:
 
 def _zookeeper(scene: Scene) -> tuple[EmbeddedZooKeeper, Path]:
     assert scene.zookeeper is not None
-    assert scene.zookeeper.folder is not None
     return scene.zookeeper, scene.zookeeper.folder
 
 

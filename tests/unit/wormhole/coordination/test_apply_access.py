@@ -328,7 +328,7 @@ def test_a_private_server_takes_over_what_was_open_or_of_lost_credentials(tmp_pa
             assert len(set().union(*holders.values())) == 1
             owner.stop()
             owner.close()
-            assert secrets[-1].partition(":")[2] not in server._log()
+            assert secrets[-1].partition(":")[2] not in server.log.read_text()
             server.auth_file.unlink()
         assert tmp_path.stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "zoo.cfg").stat().st_mode & 0o777 == 0o600

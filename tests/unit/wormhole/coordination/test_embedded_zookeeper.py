@@ -20,6 +20,7 @@ from tests.support.eventually import PATIENCE_S, until
 from wormhole.coordination import embedded_zookeeper
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.zookeeper_jars import zookeeper_jars
+from wormhole.host import private_server
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 _LISTEN = "0A"
@@ -49,7 +50,6 @@ def listening_addresses(pid: int) -> set[str]:
 def test_it_listens_on_loopback_only_and_leaves_nothing_behind() -> None:
     with EmbeddedZooKeeper() as server:
         folder, pid = server.folder, server.pid
-        assert folder is not None
         assert listening_addresses(pid) == {server.hosts}
         assert server.hosts.startswith("127.0.0.1:")
         handle = os.pidfd_open(pid)
@@ -60,7 +60,7 @@ def test_it_listens_on_loopback_only_and_leaves_nothing_behind() -> None:
         os.close(handle)
     assert not folder.exists()
     assert not list(Path(tempfile.gettempdir()).glob(f"hsperfdata_*/{pid}"))
-    assert (server.pid, server.folder) == (0, None)
+    assert server.pid == 0
 
 
 OWNER = """
@@ -120,9 +120,9 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        free = embedded_zookeeper._free_port
+        free = private_server._free_port
         ports = iter([taken, taken])
-        monkeypatch.setattr(embedded_zookeeper, "_free_port", lambda: next(ports, None) or free())
+        monkeypatch.setattr(private_server, "_free_port", lambda: next(ports, None) or free())
         with EmbeddedZooKeeper() as server:
             assert server.hosts != f"127.0.0.1:{taken}"
 
@@ -158,8 +158,9 @@ def test_a_server_that_ends_at_once_shows_its_log(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(embedded_zookeeper, "_JVM", ("-Xno-such-option",))
     server = EmbeddedZooKeeper()
     with pytest.raises(CoordinationLost, match="no-such-option"):
-        server.__enter__()
-    assert server.folder is None
+        server.start()
+    assert server.folder.exists()
+    server.close()
 
 
 def test_classes_of_another_java_are_ignored(tmp_path: Path) -> None:

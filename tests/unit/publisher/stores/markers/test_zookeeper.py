@@ -107,7 +107,6 @@ def test_a_zookeeper_that_was_put_back_is_written_no_more(
         own_zookeeper.start()
         assert connected.wait(PATIENCE_S)
 
-    assert own_zookeeper.folder is not None
     data, backup = own_zookeeper.folder / "data", tmp_path / "backup"
     try:
         store.register(CACHE, marker(1), "latest")
