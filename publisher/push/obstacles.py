@@ -6,56 +6,61 @@ import logging
 from dataclasses import replace
 
 from caravan.fleet import Fleet
-from caravan.flow import CaravanFlow
+from caravan.flow import CaravanFlow, Piece
 from publisher.push.flow import PublisherFlow
-from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.wire.body import BadUpdate
 
-__all__ = ["ask_about_gap", "hold_at_bad_value", "hold_at_undecodable", "skip_undecodable"]
+__all__ = ["ask_about_gap", "hold", "skip_undecodable"]
 
 _log = logging.getLogger(__name__)
 
 
-def skip_undecodable(flow: PublisherFlow, caravan_flow: CaravanFlow, broken: DecodeError) -> bool:
-    """Pass an update that cannot be decoded, if an operator skips it; whether that is so."""
-    if broken.update_id not in flow.control.skip:
-        return False
-    _log.warning("%s skips what cannot be decoded: %s", flow.name, broken, extra=flow.about)
-    caravan_flow.pass_broken(broken.update_id)
-    return True
+def skip_undecodable(flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece) -> None:
+    """Pass an update that cannot be decoded: an operator skips it."""
+    assert piece.broken is not None
+    _log.warning("%s skips what cannot be decoded: %s", flow.name, piece.broken, extra=flow.about)
+    caravan_flow.pass_broken(piece.broken.update_id)
 
 
-def hold_at_undecodable(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, broken: DecodeError) -> None:
-    """Hold the flow before an update that cannot be decoded."""
-    problem = replace(broken.problem, text=f"held at {caravan_flow.place}: {broken.text}")
-    _hold(fleet, flow, caravan_flow, problem)
+def hold(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece) -> None:
+    """Hold the flow before an update that cannot be decoded, or before the segment that has a bad value."""
+    if piece.broken is not None:
+        problem = replace(piece.broken.problem, text=f"held at {caravan_flow.place}: {piece.broken.text}")
+    else:
+        assert piece.body is not None
+        problem = _bad_value(piece.body.bad[0])
+    flow.hold(problem)
+    fleet.hold(caravan_flow, problem.text)
+    _log.error("%s is %s", flow.name, problem, extra=flow.about)
 
 
-def hold_at_bad_value(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, bad: BadUpdate) -> None:
-    """Hold the flow before the segment that has an update with a bad value."""
-    text = f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}"
-    hint = 'declare the format that it has, or set on_bad_value = "deliver"'
-    _hold(fleet, flow, caravan_flow, Problem(text, hint, code="value-undecodable"))
+def _bad_value(bad: BadUpdate) -> Problem:
+    return Problem(
+        f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}",
+        'declare the format that it has, or set on_bad_value = "deliver"',
+        code="value-undecodable",
+    )
 
 
 def ask_about_gap(
-    fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, gap: LogGap
+    fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece
 ) -> tuple[LogGap, Datamarker]:
     """Hold the flow at missing log until its application decides. Returns what is missing for it, and where the log
     continues.
     """
     caravan = fleet.caravan_of(caravan_flow)
     cursor = caravan_flow.cursor
+    assert piece.gap is not None
     assert caravan is not None
     assert cursor is not None
     entry = caravan.buffer.entry(cursor)
     assert entry is not None
     begin: LogPosition = entry.segment.begin
     before = caravan_flow.marker
-    gap = gap.without(before.delivered)
+    gap = piece.gap.without(before.delivered)
     # What was prepared before the gap may be committed behind it.
     read_from = before.read_from if before.read_from < before.order else begin
     behind = entry.segment.marker
@@ -67,9 +72,3 @@ def ask_about_gap(
     flow.ask(gap, resume)
     _log.error("data loss for %s: %s", flow.name, gap.message, extra=flow.about)
     return gap, resume
-
-
-def _hold(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, problem: Problem) -> None:
-    flow.hold(problem)
-    fleet.hold(caravan_flow, problem.text)
-    _log.error("%s is %s", flow.name, problem, extra=flow.about)

@@ -4,22 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow, CaravanFlowState, Piece
 from publisher.push.flow import PublisherFlow
 from publisher.push.messages import Messages
-from publisher.push.obstacles import ask_about_gap, hold_at_bad_value, hold_at_undecodable, skip_undecodable
+from publisher.push.obstacles import ask_about_gap, hold, skip_undecodable
 from wormhole.model.segment import ChunkRange
 from wormhole.push.connection import Traffic
 from wormhole.push.session import FlowPhase, PushFlow, PushSession
+from wormhole.push.window import Window
 
-__all__ = ["Outgoing"]
+__all__ = ["NextStep", "Outgoing", "next_step"]
 
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
 _ROUND = 1 << 20  # bytes of all flows together that are put together before they are written
-_SWEEP_S = 0.5  # in which every flow is looked at: datamarkers are due by time, and nobody wakes for a segment that is
-# none of a flow's own. A few at a time, because looking at a thousand would hold up the updates of all.
+# Every flow is looked at within this: datamarkers are due by time, and a segment that has nothing of a flow does not
+# wake it. A few at a time, because looking at a thousand would hold up the updates of all.
+_SWEEP_S = 0.5
+
+
+class NextStep(Enum):
+    """What is next for the piece of log that a flow comes to."""
+
+    SEND = auto()
+    """Its updates are sent."""
+    PASS = auto()
+    """It has nothing to send."""
+    SKIP = auto()
+    """It cannot be decoded, and an operator skips it."""
+    WAIT = auto()
+    """The subscriber gives no credit for it."""
+    ASK = auto()
+    """Log is missing before it: the application decides."""
+    BEGIN_AGAIN = auto()
+    """A transaction of which a part was sent was rolled back."""
+    HOLD = auto()
+    """It cannot be decoded, or has a value that the application does not take."""
+
+
+def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:
+    """What is next for ``piece``. Pure."""
+    body = piece.body
+    if body is not None:
+        if body.bad and flow.halts_on_bad_value:
+            return NextStep.HOLD
+        return NextStep.SEND if window.admits(body.size) else NextStep.WAIT
+    if piece.gap is not None:
+        return NextStep.ASK
+    if piece.undone:
+        return NextStep.BEGIN_AGAIN
+    if piece.broken is not None:
+        return NextStep.SKIP if piece.broken.update_id in flow.control.skip else NextStep.HOLD
+    return NextStep.PASS
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One flow's turn in a round. ``quantum``: bytes that the flow may still send in it."""
+
+    push: PushFlow
+    flow: PublisherFlow
+    caravan_flow: CaravanFlow
+    now: float
+    out: Messages
+    quantum: int = _QUANTUM
 
 
 class Outgoing:
@@ -157,79 +208,94 @@ class Outgoing:
             return
         if caravan_flow.blocked and push.window.half_free:
             self._fleet.moved(caravan_flow)
-        quantum = _QUANTUM
+        turn = _Turn(push, flow, caravan_flow, now, out)
         cursor = caravan_flow.cursor
-        while (
-            quantum > 0
-            and caravan_flow.state is CaravanFlowState.TRAVELLING
-            and (piece := caravan_flow.peek()) is not None
-        ):
-            if piece.gap is not None:
-                missing, resume = ask_about_gap(self._fleet, flow, caravan_flow, piece.gap)
-                self.add(self._session.data_loss(push, missing, resume))
-                break
-            if piece.undone:
-                self._undone(flow, piece.undone)
-                break
-            if piece.broken is not None:
-                if skip_undecodable(flow, caravan_flow, piece.broken):
-                    continue
-                self._offer(push, flow, caravan_flow, now, out)
-                hold_at_undecodable(self._fleet, flow, caravan_flow, piece.broken)
-                break
-            body = piece.body
-            if body is not None:
-                if body.bad and flow.halts_on_bad_value:
-                    self._offer(push, flow, caravan_flow, now, out)  # so that what was sent is acknowledged
-                    hold_at_bad_value(self._fleet, flow, caravan_flow, body.bad[0])
-                    break
-                if not push.window.admits(body.size):
-                    flow.holding.lacks_credit(now)
-                    self._starved.add(push.number)
-                    break
-                flow.holding.has_credit()
-                self._starved.discard(push.number)
-                if not push.window.in_flight:
-                    flow.holding.progressed(now)  # there was nothing to do before
-                if piece.marker is None and self._session.marker_due(push, now, soon=True):
-                    self._offer(push, flow, caravan_flow, now, out)  # the transaction that begins here may be long
-                for schema in self._session.schemas(body.schemas):
-                    out.add(schema)
-                for frame in self._session.batch(push, body.pieces, caravan_flow.place, unfinished=body.unfinished):
-                    out.add(*frame)
-                flow.delivery.sent(body)
-                quantum -= body.size
-                self._traffic.batches += 1
-            if piece.chunk is not None:
-                self._add_ends(push, caravan_flow, piece, piece.chunk, out)
-            caravan_flow.take()
-            if piece.marker is not None and self._session.marker_due(push, now, soon=bool(piece.finished)):
-                self._offer(push, flow, caravan_flow, now, out)
-        else:
-            if quantum <= 0:
-                self._due.add(push.number)
-                self._wake()
-            elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, now):
-                self._offer(push, flow, caravan_flow, now, out)
+        if self._add_pieces(turn):
+            self._rest(turn)
         if caravan_flow.cursor != cursor:  # also when it only skipped what it has
             self._fleet.moved(caravan_flow)
 
-    def _add_ends(
-        self, push: PushFlow, caravan_flow: CaravanFlow, piece: Piece, chunk: ChunkRange, out: Messages
-    ) -> None:
+    def _add_pieces(self, turn: _Turn) -> bool:
+        """Add pieces until the flow's quantum is used or nothing is left. Whether none of them stopped the flow."""
+        caravan_flow = turn.caravan_flow
+        while turn.quantum > 0 and (piece := _peek(caravan_flow)) is not None:
+            step = next_step(piece, turn.flow, turn.push.window)
+            if step is NextStep.SEND:
+                self._send(turn, piece)
+            elif step is NextStep.SKIP:
+                skip_undecodable(turn.flow, caravan_flow, piece)
+                continue
+            elif step is not NextStep.PASS:
+                self._stop(step, turn, piece)
+                return False
+            if piece.chunk is not None:
+                self._add_ends(turn, piece, piece.chunk)
+            caravan_flow.take()
+            if piece.marker is not None and self._session.marker_due(turn.push, turn.now, soon=bool(piece.finished)):
+                self._offer(turn)
+        return True
+
+    def _send(self, turn: _Turn, piece: Piece) -> None:
+        """Add the piece's updates."""
+        push, flow, body, out = turn.push, turn.flow, piece.body, turn.out
+        assert body is not None
+        flow.holding.has_credit()
+        self._starved.discard(push.number)
+        if not push.window.in_flight:
+            flow.holding.progressed(turn.now)  # there was nothing to do before
+        if piece.marker is None and self._session.marker_due(push, turn.now, soon=True):
+            self._offer(turn)  # the transaction that begins here may be long
+        for schema in self._session.schemas(body.schemas):
+            out.add(schema)
+        for frame in self._session.batch(push, body.pieces, turn.caravan_flow.place, unfinished=body.unfinished):
+            out.add(*frame)
+        flow.delivery.sent(body)
+        turn.quantum -= body.size
+        self._traffic.batches += 1
+
+    def _stop(self, step: NextStep, turn: _Turn, piece: Piece) -> None:
+        """Something has to happen before the piece can be sent."""
+        push, flow, caravan_flow = turn.push, turn.flow, turn.caravan_flow
+        match step:
+            case NextStep.WAIT:
+                flow.holding.lacks_credit(turn.now)
+                self._starved.add(push.number)
+            case NextStep.ASK:
+                missing, resume = ask_about_gap(self._fleet, flow, caravan_flow, piece)
+                self.add(self._session.data_loss(push, missing, resume))
+            case NextStep.BEGIN_AGAIN:
+                self._undone(flow, piece.undone)
+            case _:
+                self._offer(turn)  # so that what was sent is acknowledged
+                hold(self._fleet, flow, caravan_flow, piece)
+
+    def _rest(self, turn: _Turn) -> None:
+        """The flow's turn is over, and it goes on in the next one."""
+        push, caravan_flow = turn.push, turn.caravan_flow
+        if turn.quantum <= 0:
+            self._due.add(push.number)
+            self._wake()
+        elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, turn.now):
+            self._offer(turn)
+
+    def _add_ends(self, turn: _Turn, piece: Piece, chunk: ChunkRange) -> None:
         """What follows the rows of a chunk: which range they are, and that a table is through. Nothing follows from
         rows that a filter of the backfill left out, or that could not be read.
         """
-        backfill = caravan_flow.backfill
+        backfill = turn.caravan_flow.backfill
         assert backfill is not None
         rows = 0 if piece.body is None else piece.body.updates
-        for frame in self._session.chunk_end(push, chunk, narrowed=backfill.narrowed, rows=rows):
-            out.add(frame)
+        for frame in self._session.chunk_end(turn.push, chunk, narrowed=backfill.narrowed, rows=rows):
+            turn.out.add(frame)
         for table in piece.finished:
             if not backfill.narrowed and not table.unread:
-                out.add(self._session.scan_end(push, table.table, backfill.generation, table.rows))
+                turn.out.add(self._session.scan_end(turn.push, table.table, backfill.generation, table.rows))
 
-    def _offer(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float, out: Messages) -> None:
-        frame = self.datamarker(push, flow, caravan_flow, now)
+    def _offer(self, turn: _Turn) -> None:
+        frame = self.datamarker(turn.push, turn.flow, turn.caravan_flow, turn.now)
         if frame is not None:
-            out.add(frame)
+            turn.out.add(frame)
+
+
+def _peek(caravan_flow: CaravanFlow) -> Piece | None:
+    return caravan_flow.peek() if caravan_flow.state is CaravanFlowState.TRAVELLING else None

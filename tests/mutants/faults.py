@@ -344,8 +344,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="halt-at-a-bad-value-ignored",
         file="publisher/push/outgoing.py",
-        old="                if body.bad and flow.halts_on_bad_value:\n",
-        new="                if False and body.bad and flow.halts_on_bad_value:\n",
+        old="        if body.bad and flow.halts_on_bad_value:\n",
+        new="        if False and body.bad and flow.halts_on_bad_value:\n",
         tests=("tests/unit/publisher/flows/test_applications.py",),
         promise="an application that wants no bad value gets none",
     ),

@@ -10,7 +10,7 @@ import pytest
 
 from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
-from caravan.flow import CaravanFlow
+from caravan.flow import CaravanFlow, Piece
 from publisher.flows.lag_and_headroom import Lag, LogWatch
 from publisher.push.delivery import FlowDelivery
 from publisher.push.flow import PublisherFlow
@@ -137,7 +137,7 @@ def test_where_log_continues_after_a_gap_is_proven_by_what_the_reader_found_ther
         caravan_flow.board(buffer, 0)
         caravan = SimpleNamespace(buffer=buffer)
         fleet = SimpleNamespace(caravan_of=lambda _, caravan=caravan: caravan, hold=lambda *_: None)
-        _, resume = ask_about_gap(cast("Fleet", fleet), one, caravan_flow, GAP)
+        _, resume = ask_about_gap(cast("Fleet", fleet), one, caravan_flow, Piece(None, None, GAP))
         assert (resume.order, resume.anchor, resume.read_from) == (begin, anchor, read_from)
 
 

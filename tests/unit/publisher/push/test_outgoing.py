@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.flow import Piece
 from datastores.memory.source import MemorySource
 from publisher.push.flow import PublisherFlow
-from publisher.push.outgoing import Outgoing
+from publisher.push.outgoing import NextStep, Outgoing, next_step
 from wormhole.filters import Filter
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.sharding import Sharding
+from wormhole.ports.marker_store import FlowControl
 from wormhole.push.connection import Traffic
 from wormhole.push.room import Room
 from wormhole.push.session import PushFlow, PushSession
+from wormhole.push.window import Window
 from wormhole.wire.v1 import push_pb2
 
 
@@ -74,3 +82,36 @@ def test_flows_that_came_or_left_amid_a_sweep_are_no_fault(outgoing: Looked) -> 
         outgoing.close(number)
     assert set(outgoing.at(10.75)) <= set(range(51, 101))
     assert outgoing.at(11.25) == list(range(51, 101))
+
+
+def _body(size: int = 4, *, bad: bool = False) -> Any:
+    return SimpleNamespace(size=size, bad=("a bad value",) if bad else ())
+
+
+@pytest.mark.parametrize(
+    ("piece", "step"),
+    [
+        (Piece(_body(), None, None), NextStep.SEND),
+        (Piece(_body(5), None, None), NextStep.WAIT),
+        (Piece(_body(bad=True), None, None), NextStep.HOLD),
+        (Piece(None, None, None), NextStep.PASS),
+        (Piece(None, None, LogGap(LossKind.PURGED, "", "", "m")), NextStep.ASK),
+        (Piece(None, None, None, undone="t:1"), NextStep.BEGIN_AGAIN),
+        (Piece(None, None, None, DecodeError("it is damaged", update_id="t:1:0")), NextStep.SKIP),
+        (Piece(None, None, None, DecodeError("it is damaged", update_id="t:2:0")), NextStep.HOLD),
+    ],
+)
+def test_what_is_next_for_a_piece_of_log(piece: Piece, step: NextStep) -> None:
+    marker = MemorySource(log="log", sharding=Sharding("log")).latest()
+    flow = PublisherFlow("app", "log", Filter.parse(None), marker, marker.order)
+    flow.configure(flow.filter, halts_on_bad_value=True, parks=False)
+    flow.controlled(FlowControl(skip=("t:1:0",)))
+    window = Window(8)
+    window.sent(4)
+    assert next_step(piece, flow, window) is step
+
+
+def test_a_bad_value_is_sent_to_an_application_that_takes_it() -> None:
+    marker = MemorySource(log="log", sharding=Sharding("log")).latest()
+    flow = PublisherFlow("app", "log", Filter.parse(None), marker, marker.order)
+    assert next_step(Piece(_body(bad=True), None, None), flow, Window(8)) is NextStep.SEND
