@@ -145,9 +145,9 @@ def _show(where: Where, application: str, as_json: bool) -> int:
     from wormholectl.show.backfills import show_backfills
 
     answers = _ask(where)
-    silent = [(one.address, one.problem) for one in answers if one.silent]
+    silent = [one for one in answers if one.silent]
     show_backfills(backfills_of(answers, application), silent, as_json)
-    print_warnings(problem for _, problem in silent)
+    print_warnings(one.problem for one in silent)
     return UNREACHABLE if silent else 0
 
 

@@ -10,8 +10,8 @@ from wormhole.admin.admin_service import publisher_name
 from wormhole.coordination.port import HistoryEntry
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification_status import verifies
-from wormholectl.show.backfills import backfill_object
-from wormholectl.show.printer import print_json, print_text
+from wormholectl.show.backfills import BACKFILL
+from wormholectl.show.printer import print_json, print_notes, print_text
 
 __all__ = ["show_repair"]
 
@@ -28,15 +28,14 @@ def show_repair(change: Change, accepted: HistoryEntry | None, as_json: bool) ->
                 "changed": change.made,
                 "lost": lost or None,
                 "held": before.loss_pending,
-                "backfill": backfill_object(backfill),
+                "backfill": BACKFILL.object(backfill),
                 "notes": list(notes),
             }
         )
         return
     print_text(f"{change.flow}: {lost}" if lost else f"{change.flow} is not held at missing log")
     print_text(*_steps(change.flow, backfill, held=before.loss_pending, made=change.made))
-    for note in notes:
-        print_text(f"note: {note}")
+    print_notes(notes)
 
 
 def _lost(change: Change, accepted: HistoryEntry | None) -> tuple[str, Sequence[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from wormhole.filters import Filter, explain
 from wormhole.filters.capabilities import needs_of
 from wormhole.filters.tree import Expr, leaves, write
 from wormholectl.filters.effect import Effect, TableEffect
-from wormholectl.show.printer import print_table, print_text, size
+from wormholectl.show.columns import FIGURE, Column, Table
+from wormholectl.show.printer import print_text, size
 
 __all__ = ["effect_object", "show_effect"]
 
@@ -17,6 +18,24 @@ __all__ = ["effect_object", "show_effect"]
 def _tests(normal: Expr) -> list[tuple[str, str]]:
     """Each test of a filter once, and what it needs."""
     return [(write(leaf), needs_of(leaf)) for leaf in dict.fromkeys(leaves(normal))]
+
+
+def _saved(one: TableEffect) -> str:
+    saved = one.bytes - one.sent_bytes
+    return f"{size(saved)} ({100 * saved / one.bytes:.0f}%)" if one.bytes else f"{size(saved)} (-)"
+
+
+TABLES: Final = Table[TableEffect](
+    Column("TABLE", "table", lambda one: one.table),
+    Column("UPDATES", "updates", lambda one: one.updates, FIGURE),
+    Column("KEPT", "kept", lambda one: one.kept, FIGURE),
+    Column("KEY ONLY", "key_only", lambda one: one.key_only, FIGURE),
+    Column("DROPPED", "dropped", lambda one: one.updates - one.kept, FIGURE),
+    Column("BYTES", "bytes", lambda one: one.bytes, size),
+    Column("SENT", "sent_bytes", lambda one: one.sent_bytes, size),
+    Column("SAVED", None, _saved),
+    Column("BAD VALUES", "bad_values", lambda one: one.bad_values, FIGURE),
+)
 
 
 def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -35,19 +54,7 @@ def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] 
             "updates": found.updates,
             "from": None if found.begin is None else str(found.begin),
             "to": None if found.end is None else str(found.end),
-            "tables": [
-                {
-                    "table": one.table,
-                    "updates": one.updates,
-                    "kept": one.kept,
-                    "key_only": one.key_only,
-                    "dropped": one.updates - one.kept,
-                    "bytes": one.bytes,
-                    "sent_bytes": one.sent_bytes,
-                    "bad_values": one.bad_values,
-                }
-                for one in found.tables
-            ],
+            "tables": TABLES.objects(found.tables),
         },
     }
 
@@ -78,19 +85,4 @@ def show_effect(wanted: Filter, found: Effect | None) -> None:
     for one in found.tables:
         for name in ("updates", "kept", "key_only", "bytes", "sent_bytes", "bad_values"):
             setattr(everything, name, getattr(everything, name) + getattr(one, name))
-    rows = [_row(one) for one in (*found.tables, *((everything,) if len(found.tables) > 1 else ()))]
-    print_table(("TABLE", "UPDATES", "KEPT", "KEY ONLY", "DROPPED", "BYTES", "SENT", "SAVED", "BAD VALUES"), rows, "")
-
-
-def _row(one: TableEffect) -> tuple[str, ...]:
-    saved = one.bytes - one.sent_bytes
-    counts = (one.updates, one.kept, one.key_only, one.updates - one.kept)
-    share = f"{100 * saved / one.bytes:.0f}%" if one.bytes else "-"
-    return (
-        one.table,
-        *(f"{count:,}" for count in counts),
-        size(one.bytes),
-        size(one.sent_bytes),
-        f"{size(saved)} ({share})",
-        f"{one.bad_values:,}",
-    )
+    TABLES.show((*found.tables, *((everything,) if len(found.tables) > 1 else ())), "")

@@ -8,7 +8,7 @@ from wormhole.model.errors import UsageError
 from wormholectl.exit_codes import UNREACHABLE
 from wormholectl.shared.flow_change import change_flow
 from wormholectl.shared.options import AsJson, FlowName, Where, Yes, with_where
-from wormholectl.show.printer import print_json, print_warnings
+from wormholectl.show.printer import print_json, print_text, print_warnings
 
 __all__ = ["app"]
 
@@ -93,7 +93,8 @@ def _show(where: Where, flow: str, limit: int, as_json: bool) -> None:
     """Print at most ``limit`` parked updates of each publisher, of one flow or (empty) of all."""
     from wormhole.admin import admin_service
     from wormhole.admin.admin_service import publisher_name
-    from wormholectl.flows.show_dead_letters import letter_object, show_letters
+    from wormholectl.flows.show_dead_letters import LETTERS
+    from wormholectl.show.lists import unreachable_objects
 
     answers = admin_service.ask(where)
     if flow:
@@ -103,10 +104,12 @@ def _show(where: Where, flow: str, limit: int, as_json: bool) -> None:
     total = sum(reply.total for _, reply in replies)
     silent = [answer for answer in answers if answer.silent]
     if as_json:
-        objects = [{"publisher": name, **letter_object(one)} for name, reply in replies for one in reply.letters]
-        unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
-        print_json({"total": total, "dead_letters": objects, "unreachable": unreachable})
+        objects = [{"publisher": name, **LETTERS.object(one)} for name, reply in replies for one in reply.letters]
+        print_json({"total": total, "dead_letters": objects, "unreachable": unreachable_objects(silent)})
     else:
-        show_letters([one for _, reply in replies for one in reply.letters], total)
+        letters = [one for _, reply in replies for one in reply.letters]
+        LETTERS.show(letters, "no dead letters")
+        if total > len(letters):
+            print_text(f"{len(letters):,} of {total:,}; --limit shows more")
     print_warnings(answer.problem for answer in answers if answer.status is None)
     raise typer.Exit(UNREACHABLE if silent else 0)

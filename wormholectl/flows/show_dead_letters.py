@@ -1,48 +1,27 @@
-"""Parked updates as rows and as objects."""
+"""What the table of parked updates shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from typing import Final
 
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.show.printer import print_table, print_text, utc
+from wormholectl.show.columns import Column, Table
+from wormholectl.show.printer import local, utc
 
-__all__ = ["letter_object", "show_letters"]
+__all__ = ["LETTERS"]
 
-
-def letter_object(letter: admin_pb2.DeadLetter) -> dict[str, Any]:
-    """One parked update for programs (docs/cli-schema.json: ``dead-letter``)."""
-    return {
-        "flow": letter.flow,
-        "update": letter.update_id,
-        "table": letter.table or None,
-        "key": letter.key,
-        "op": letter.op,
-        "parked_at": utc(letter.parked_at_s),
-        "error": letter.error,
-        "bytes": letter.bytes,
-        "retrying": letter.retrying,
-        "parked_by": letter.parked_by or None,
-    }
-
-
-def show_letters(letters: Sequence[admin_pb2.DeadLetter], total: int) -> None:
-    """A table of ``letters``; ``total``: how many there are."""
-    rows = [
-        (
-            one.flow,
-            one.update_id,
-            one.table or "-",
-            one.key,
-            one.op,
-            f"{datetime.fromtimestamp(one.parked_at_s).astimezone():%Y-%m-%d %H:%M:%S}",
-            one.parked_by or "-",
-            f"{'(to be delivered again) ' if one.retrying else ''}{one.error}",
-        )
-        for one in letters
-    ]
-    print_table(("FLOW", "UPDATE", "TABLE", "KEY", "OP", "PARKED", "PARKED BY", "ERROR"), rows, "no dead letters")
-    if total > len(letters):
-        print_text(f"{len(letters):,} of {total:,}; --limit shows more")
+LETTERS: Final = Table[admin_pb2.DeadLetter](
+    Column("FLOW", "flow", lambda one: one.flow),
+    Column("UPDATE", "update", lambda one: one.update_id),
+    Column("TABLE", "table", lambda one: one.table or None),
+    Column("KEY", "key", lambda one: one.key),
+    Column("OP", "op", lambda one: one.op),
+    Column("PARKED", None, lambda one: one.parked_at_s, local),
+    Column(None, "parked_at", lambda one: utc(one.parked_at_s)),
+    Column(None, "error", lambda one: one.error),
+    Column(None, "bytes", lambda one: one.bytes),
+    Column(None, "retrying", lambda one: one.retrying),
+    Column("PARKED BY", "parked_by", lambda one: one.parked_by or None),
+    Column("ERROR", None, lambda one: f"{'(to be delivered again) ' if one.retrying else ''}{one.error}"),
+)
+"""An update for programs is a ``dead-letter`` of docs/cli-schema.json."""

@@ -10,7 +10,7 @@ from wormhole.model.errors import UsageError, WormholeError
 from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.confirm import confirm
 from wormholectl.shared.options import AsJson, Where, Yes, now, with_where
-from wormholectl.show.printer import print_json, print_text
+from wormholectl.show.printer import print_json, print_notes, print_text
 
 __all__ = ["app", "hosts_app"]
 
@@ -28,14 +28,14 @@ def hosts(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from wormholectl.hosts.show import host_object, show_hosts
+    from wormholectl.hosts.show import HOSTS
     from wormholectl.hosts.status import hosts_of
 
     found = hosts_of(where)
     if as_json:
-        print_json({"hosts": [host_object(host) for host in found]})
+        print_json({"hosts": HOSTS.objects(found)})
     else:
-        show_hosts(found)
+        HOSTS.show(found, "no monitor runs, and no log names a host")
     if any(host.monitor is None and not host.request.drained for host in found):
         raise typer.Exit(BROKEN)
 
@@ -79,7 +79,7 @@ def drain(
     from wormhole.admin.discovery import with_coordinator
     from wormhole.coordination.current_user import current_user
     from wormhole.coordination.port import Coordinator, HistoryEntry, HostRequest
-    from wormholectl.hosts.show import host_object
+    from wormholectl.hosts.show import HOSTS
     from wormholectl.hosts.status import hosts_of, served_elsewhere
 
     known = {one.name: one for one in hosts_of(where)}
@@ -117,9 +117,8 @@ def drain(
     if before.monitor is None:
         notes.append("no monitor runs there now; it follows this when it starts")
     if as_json:
-        change = {"before": host_object(before), "after": host_object(after), "notes": notes}
+        change = {"before": HOSTS.object(before), "after": HOSTS.object(after), "notes": notes}
         print_json({"host": host, "changed": True, **change})
         return
     print_text(f"{host} is {new}; `wormholectl hosts` shows the progress of its monitor")
-    for note in notes:
-        print_text(f"note: {note}")
+    print_notes(notes)

@@ -11,7 +11,7 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.lag.verdict import Verdict
 from wormholectl.lag.why import Diagnosis, Stage
-from wormholectl.show.backfills import backfill_object
+from wormholectl.show.backfills import BACKFILL
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import condition_object
 from wormholectl.show.places import Status
@@ -66,7 +66,7 @@ def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis,
                 "next_step": found.next_step or None,
                 "slowest_table": found.slowest_table or None,
                 "slowest_s": found.slowest_s if found.slowest_table else None,
-                "backfill": backfill_object(flow.backfill) if flow.HasField("backfill") else None,
+                "backfill": BACKFILL.object(flow.backfill) if flow.HasField("backfill") else None,
             }
         )
         return

@@ -9,7 +9,7 @@ import typer
 from wormhole.model.errors import Fatal, Retryable, WormholeError
 from wormholectl.shared.confirm import confirm
 from wormholectl.shared.options import AsJson, Where, Yes, duration, now, with_where
-from wormholectl.show.printer import print_json, print_text, print_warnings, span
+from wormholectl.show.printer import print_json, print_notes, print_text, print_warnings, span
 
 if TYPE_CHECKING:
     from wormhole.coordination.port import Coordinator, HistoryEntry, LogOwners, MoveRequest
@@ -122,8 +122,7 @@ def move(
         )
         return
     print_text(f"{candidate.name} owns {group}, after {span(took_s)}")
-    for note in notes:
-        print_text(f"note: {note}")
+    print_notes(notes)
 
 
 async def _move(

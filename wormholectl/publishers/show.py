@@ -1,19 +1,19 @@
-"""Publishers, shards, caravans and subscribers as rows and as objects."""
+"""Publishers, shards, caravans and subscribers: what their tables show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from wormhole.admin.admin_service import publisher_name
-from wormhole.wire.conditions import State, log_condition
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.show.columns import Column, Table, given
 from wormholectl.show.flows import lag_text
-from wormholectl.show.lists import Listing
+from wormholectl.show.lists import PUBLISHER, Listing, rate
 from wormholectl.show.places import Status, native_place, place_text, shown_place
-from wormholectl.show.printer import size, span
+from wormholectl.show.printer import size, utc
 from wormholectl.show.relays import relay_line
 
 __all__ = ["CARAVANS", "PUBLISHERS", "SHARDS", "SUBSCRIBERS"]
@@ -21,157 +21,108 @@ __all__ = ["CARAVANS", "PUBLISHERS", "SHARDS", "SUBSCRIBERS"]
 _EVENTS: Final = 10
 
 
-def _rate(bytes_per_s: float) -> str:
-    return f"{size(bytes_per_s)}/s" if bytes_per_s else "-"
+class _Caravan(NamedTuple):
+    status: Status
+    reported: admin_pb2.CaravanStatus
+
+    @property
+    def name(self) -> str:
+        return f"{self.reported.number}{' (lead)' if self.reported.lead else ''}"
 
 
-def _time(at_s: float) -> datetime:
-    return datetime.fromtimestamp(at_s, UTC)
+def _events(one: _Caravan) -> list[dict[str, Any]]:
+    return [{"at": utc(event.at_s), "what": event.what} for event in one.reported.events]
 
 
 def _caravan_notes(status: Status) -> Iterable[str]:
     limits = status.limits
+    each, together = (rate(one) if one else "-" for one in (limits.read_rate, limits.total_read_rate))
     yield (
-        f"at most {limits.caravans} caravans, each {_rate(limits.read_rate)}, together "
-        f"{_rate(limits.total_read_rate)}; change buffers "
+        f"at most {limits.caravans} caravans, each {each}, together {together}; change buffers "
         f"{size(limits.buffered_bytes)} of {size(limits.buffer_bytes)}"
     )
     for event in status.events[-_EVENTS:]:
-        yield f"{_time(event.at_s).astimezone():%H:%M:%S}  caravan {event.caravan}: {event.what}"
-
-
-def _caravan_rows(status: Status) -> Iterable[Sequence[str]]:
-    for caravan in status.caravans:
-        yield (
-            f"{caravan.number}{' (lead)' if caravan.lead else ''}",
-            shown_place(status, caravan.place),
-            f"{size(caravan.bytes_per_s)}/s",
-            _rate(caravan.target_bytes_per_s),
-            size(caravan.read_bytes),
-            size(caravan.buffered_bytes),
-            ", ".join(caravan.flows) or "-",
-            caravan.cause,
-        )
-
-
-def _caravan_objects(status: Status) -> Iterable[dict[str, Any]]:
-    for caravan in status.caravans:
-        yield {
-            "caravan": caravan.number,
-            "lead": caravan.lead,
-            "place": place_text(caravan.place),
-            "native_place": native_place(status, caravan.place),
-            "bytes_per_s": caravan.bytes_per_s,
-            "target_bytes_per_s": caravan.target_bytes_per_s or None,
-            "read_bytes": caravan.read_bytes,
-            "buffered_bytes": caravan.buffered_bytes,
-            "flows": list(caravan.flows),
-            "cause": caravan.cause,
-            "events": [
-                {"at": _time(event.at_s).isoformat().replace("+00:00", "Z"), "what": event.what}
-                for event in caravan.events
-            ],
-        }
-
-
-def _subscriber_rows(status: Status) -> Iterable[Sequence[str]]:
-    for one in status.subscribers:
-        yield (f"{one.application}/{one.subscriber}", one.address, one.state, str(one.flows), one.cause)
-
-
-def _subscriber_objects(status: Status) -> Iterable[dict[str, Any]]:
-    for one in status.subscribers:
-        yield {
-            "application": one.application,
-            "subscriber": one.subscriber,
-            "address": one.address,
-            "state": one.state,
-            "flows": one.flows,
-            "cause": one.cause,
-        }
+        yield f"{datetime.fromtimestamp(event.at_s).astimezone():%H:%M:%S}  caravan {event.caravan}: {event.what}"
 
 
 CARAVANS: Final = Listing(
     "caravans",
-    ("CARAVAN", "PLACE", "READS", "TARGET", "READ", "BUFFER", "FLOWS", "CAUSE"),
-    _caravan_rows,
-    _caravan_objects,
+    Table[_Caravan](
+        Column("CARAVAN", None, lambda one: one.name),
+        Column(None, "caravan", lambda one: one.reported.number),
+        Column(None, "lead", lambda one: one.reported.lead),
+        Column("PLACE", None, lambda one: shown_place(one.status, one.reported.place)),
+        Column(None, "place", lambda one: place_text(one.reported.place)),
+        Column(None, "native_place", lambda one: native_place(one.status, one.reported.place)),
+        Column("READS", "bytes_per_s", lambda one: one.reported.bytes_per_s, rate),
+        Column("TARGET", "target_bytes_per_s", lambda one: one.reported.target_bytes_per_s or None, rate),
+        Column("READ", "read_bytes", lambda one: one.reported.read_bytes, size),
+        Column("BUFFER", "buffered_bytes", lambda one: one.reported.buffered_bytes, size),
+        Column("FLOWS", "flows", lambda one: list(one.reported.flows), lambda flows: ", ".join(flows) or "-"),
+        Column("CAUSE", "cause", lambda one: one.reported.cause),
+        Column(None, "events", _events),
+    ),
+    lambda status: (_Caravan(status, one) for one in status.caravans),
     _caravan_notes,
 )
 SUBSCRIBERS: Final = Listing(
-    "subscribers", ("SUBSCRIBER", "ADDRESS", "STATE", "FLOWS", "CAUSE"), _subscriber_rows, _subscriber_objects
+    "subscribers",
+    Table[admin_pb2.SubscriberStatus](
+        Column("SUBSCRIBER", None, lambda one: f"{one.application}/{one.subscriber}"),
+        Column(None, "application", lambda one: one.application),
+        Column(None, "subscriber", lambda one: one.subscriber),
+        Column("ADDRESS", "address", lambda one: one.address),
+        Column("STATE", "state", lambda one: one.state),
+        Column("FLOWS", "flows", lambda one: one.flows),
+        Column("CAUSE", "cause", lambda one: one.cause),
+    ),
+    lambda status: status.subscribers,
+)
+PUBLISHERS: Final = Listing(
+    "publishers",
+    PUBLISHER,
+    lambda status: [status],
+    lambda status: [f"{publisher_name(status)}: {relay_line(status.relay)}"] if status.HasField("relay") else [],
 )
 
 
-def _publisher_rows(status: Status) -> Iterable[Sequence[str]]:
-    growth = f"{size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "-"
-    condition = log_condition(status)
-    yield (
-        publisher_name(status),
-        status.host or "-",
-        str(status.pid or "-"),
-        status.version,
-        span(status.uptime_s),
-        status.coordination,
-        shown_place(status, status.log_end) if status.HasField("log_end") else "-",
-        growth,
-        str(len(status.flows)),
-        str(len(status.caravans)),
-        str(len(status.subscribers)),
-        str(status.term or "-"),
-        "" if condition.state is State.NO_SHARD else str(condition),
-    )
+class _Shard(NamedTuple):
+    name: str
+    status: Status
+    flows: list[admin_pb2.FlowStatus]
+
+    @property
+    def last(self) -> admin_pb2.FlowStatus:
+        """The flow that is most behind."""
+        return max(self.flows, key=lambda flow: lag_of(self.status, flow).order)
 
 
-def _shards(status: Status) -> dict[str, list[admin_pb2.FlowStatus]]:
+def _shards(status: Status) -> Iterable[_Shard]:
     shards: dict[str, list[admin_pb2.FlowStatus]] = {}
     for flow in status.flows:
         shards.setdefault(flow.flow.partition("/")[2], []).append(flow)
-    return dict(sorted(shards.items()))
+    return (_Shard(name, status, flows) for name, flows in sorted(shards.items()))
 
 
-def _shard_rows(status: Status) -> Iterable[Sequence[str]]:
-    for shard, flows in _shards(status).items():
-        last = max(flows, key=lambda flow: lag_of(status, flow).order)
-        applications = ", ".join(sorted(flow.flow.partition("/")[0] for flow in flows))
-        yield (
-            shard,
-            publisher_name(status),
-            str(len(flows)),
-            lag_text(lag_of(status, last)),
-            f"{applications}; last is {last.flow}",
-        )
+def _applications(shard: _Shard) -> str:
+    names = ", ".join(sorted(flow.flow.partition("/")[0] for flow in shard.flows))
+    return f"{names}; last is {shard.last.flow}"
 
 
-def _shard_objects(status: Status) -> Iterable[dict[str, Any]]:
-    for shard, flows in _shards(status).items():
-        yield {
-            "shard": shard,
-            "flows": sorted(flow.flow for flow in flows),
-            "lag_s": max(flow.lag_s for flow in flows),
-            "lag_bytes": max((flow.lag_bytes for flow in flows if flow.HasField("lag_bytes")), default=None),
-        }
-
-
-PUBLISHERS: Final = Listing(
-    "publishers",
-    (
-        "PUBLISHER",
-        "HOST",
-        "PID",
-        "VERSION",
-        "UP",
-        "COORDINATION",
-        "LOG END",
-        "LOG GROWS",
-        "FLOWS",
-        "CARAVANS",
-        "SUBSCRIBERS",
-        "TERM",
-        "CAUSE",
+SHARDS: Final = Listing(
+    "shards",
+    Table[_Shard](
+        Column("SHARD", "shard", lambda one: one.name),
+        Column("OWNER", None, lambda one: publisher_name(one.status)),
+        Column("FLOWS", "flows", lambda one: sorted(flow.flow for flow in one.flows), lambda flows: str(len(flows))),
+        Column("LAG", None, lambda one: lag_of(one.status, one.last), lag_text),
+        Column(None, "lag_s", lambda one: max(flow.lag_s for flow in one.flows)),
+        Column(
+            None,
+            "lag_bytes",
+            lambda one: max((lag for flow in one.flows if (lag := given(flow, "lag_bytes")) is not None), default=None),
+        ),
+        Column("APPLICATIONS", None, _applications),
     ),
-    _publisher_rows,
-    lambda status: (),
-    lambda status: [f"{publisher_name(status)}: {relay_line(status.relay)}"] if status.HasField("relay") else [],
+    _shards,
 )
-SHARDS: Final = Listing("shards", ("SHARD", "OWNER", "FLOWS", "LAG", "APPLICATIONS"), _shard_rows, _shard_objects)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 
 from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners, Term
 from wormhole.coordination.standbys import owner_name, why_not
 from wormholectl.publishers.log_moves import refusal
-from wormholectl.show.printer import next_step_lines, print_table, print_text, utc
+from wormholectl.show.printer import local, next_step_lines, print_table, print_text, utc
 
 __all__ = ["log_object", "show_log_owners"]
 
@@ -37,7 +36,7 @@ def _show_waiting_move(group: LogGroup, owners: LogOwners) -> None:
     move = owners.move
     if move is None or any(one.name == move.to for one in owners.candidates):
         return
-    asked = f"note: {group} was moved to {move.to} by {move.by} at {_local(move.at)}"
+    asked = f"note: {group} was moved to {move.to} by {move.by} at {local(move.at)}"
     if move.to == owner_name(owners):
         print_text(f"{asked}; it owns the log already, and the request goes when the log is taken next")
         return
@@ -57,22 +56,24 @@ def _standby(group: LogGroup, owners: LogOwners, candidate: CandidateInfo) -> Se
         takes = "yes"
     if owners.move is not None and owners.move.to == candidate.name:
         takes = f"{takes}; asked to by {owners.move.by}"
-    return (str(group), owner_name(owners) or "nobody", candidate.name, _local(candidate.since), takes)
+    return (
+        str(group),
+        owner_name(owners) or "nobody",
+        candidate.name,
+        local(candidate.since),
+        takes,
+    )
 
 
 def _takeovers(group: LogGroup, terms: Sequence[Term]) -> Iterator[Sequence[str]]:
     """The terms in which another candidate than before came to own the log, the last one first."""
     found = [(before, after) for before, after in pairwise(terms) if _name(before) != _name(after)]
     for before, after in found[: -_TAKEOVERS - 1 : -1]:
-        yield (str(group), str(after.number), _local(after.since), _name(before), _name(after), after.why)
+        yield (str(group), str(after.number), local(after.since), _name(before), _name(after), after.why)
 
 
 def _name(term: Term) -> str:
     return f"{term.copy}@{term.host}"
-
-
-def _local(at_s: float) -> str:
-    return f"{datetime.fromtimestamp(at_s).astimezone():%Y-%m-%d %H:%M:%S}" if at_s else "-"
 
 
 def log_object(group: LogGroup, owners: LogOwners) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from wormholectl.show.printer import (
     counted,
     print_json,
     print_progress,
-    print_table,
     print_text,
     print_warnings,
     size,
@@ -99,7 +98,7 @@ def verify(where: Where, log: Log = "", folder: Folder = None, as_json: AsJson =
     """
     from publisher.relay.folder import verify as read_all
     from wormholectl.relay.folders import known_relays
-    from wormholectl.show.relays import file_object, file_row
+    from wormholectl.show.relays import RELAY_FILES
 
     relays = [one for one in known_relays(where, log, folder) if one.folder is not None]
     if not relays:
@@ -115,10 +114,9 @@ def verify(where: Where, log: Log = "", folder: Folder = None, as_json: AsJson =
         damaged = damaged or bool(bad)
         if as_json:
             about = {"log": relay.log or None, "folder": str(relay.folder), "ok": not bad}
-            results.append({**about, "files": [file_object(one) for one in files]})
+            results.append({**about, "files": RELAY_FILES.objects(files)})
             continue
-        columns = ("FILE", "RECORDS", "SIZE", "FROM", "TO", "RESULT")
-        print_table(columns, [file_row(one) for one in files], f"{relay.folder}: no relay files")
+        RELAY_FILES.show(files, f"{relay.folder}: no relay files")
         if files:
             verdict = f"{counted(len(bad), 'file')} damaged" if bad else "every checksum is right"
             print_text(f"{relay.folder}: {counted(len(files), 'file')}, {verdict}")

@@ -7,16 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wormhole.admin.admin_service import Answer
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.problem import Problem
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.problems import problem_from
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification_status import is_settled, verifies
+from wormholectl.show.columns import FIGURE, Column, Table, given
+from wormholectl.show.lists import problem_object, unreachable_objects
 from wormholectl.show.printer import (
     counted,
     next_step_lines,
     print_json,
+    print_notes,
     print_progress,
     print_table,
     print_text,
@@ -24,12 +28,12 @@ from wormholectl.show.printer import (
     size,
     span,
 )
-from wormholectl.show.verifications import mode_of, show_verified, verified_objects
+from wormholectl.show.verifications import VERIFIED, mode_of, show_verified
 
 __all__ = [
+    "BACKFILL",
     "FlowBackfill",
     "Progress",
-    "backfill_object",
     "is_complete",
     "next_steps",
     "progress_line",
@@ -118,26 +122,24 @@ class Progress:
         print_progress("")
 
 
-def show_backfills(backfills: Sequence[FlowBackfill], silent: Sequence[tuple[str, str]], as_json: bool) -> None:
-    """Each flow, each of its tables, and the next steps. ``silent``: address and problem of publishers that do not
-    answer.
-    """
+def show_backfills(backfills: Sequence[FlowBackfill], silent: Sequence[Answer], as_json: bool) -> None:
+    """Each flow, each of its tables, and the next steps. ``silent``: publishers that do not answer."""
     if as_json:
-        unreachable = [{"address": address, "problem": problem} for address, problem in silent]
-        print_json({"flows": [_flow_object(one) for one in backfills], "unreachable": unreachable})
+        print_json({"flows": list(map(_flow_object, backfills)), "unreachable": unreachable_objects(silent)})
         return
-    rows = [(one.flow, *_flow_row(one.status)) for one in backfills if one.status is not None]
-    columns = ("FLOW", "GENERATION", "STATE", "ROWS SENT", "SHARE", "ROWS/S", "TIME LEFT", "ASKED BY", "WAITS FOR")
-    print_table(columns, rows, "no flow has a backfill: `wormholectl backfill start APP` begins one")
-    tables = [(one.flow, *_table_row(table)) for one in backfills if one.status for table in one.status.progress]
+    known = [(one.flow, one.status) for one in backfills if one.status is not None]
+    rows = [(flow, *BACKFILL.row(status)) for flow, status in known]
+    empty = "no flow has a backfill: `wormholectl backfill start APP` begins one"
+    print_table(("FLOW", *BACKFILL.titles), rows, empty)
+    tables = [(flow, *_PROGRESS.row(table)) for flow, status in known for table in status.progress]
     if tables:
         print_text("")
-        print_table(("FLOW", "TABLE", "STATE", "ROWS SENT", "TABLE HOLDS"), tables, "")
+        print_table(("FLOW", *_PROGRESS.titles), tables, "")
     if rows:
         print_text("", "SHARE, TIME LEFT and TABLE HOLDS follow from the server's estimate of the rows of a table.")
-    for line in next_steps(one.status for one in backfills if one.status is not None):
+    for line in next_steps(status for _, status in known):
         print_text(line)
-    show_verified([(one.flow, one.status) for one in backfills if one.status is not None])
+    show_verified(known)
 
 
 def next_steps(statuses: Iterable[admin_pb2.BackfillStatus]) -> list[str]:
@@ -150,10 +152,6 @@ def next_steps(statuses: Iterable[admin_pb2.BackfillStatus]) -> list[str]:
             refused = problem_from(table.refused)
             found.setdefault(refused, {})[f"{table.table} is refused"] = None
     return list(_problem_lines(found))
-
-
-def _notes(notes: Iterable[str]) -> list[str]:
-    return [f"note: {note}" for note in notes]
 
 
 def _problem_lines(found: dict[Problem, dict[str, None]]) -> Iterator[str]:
@@ -175,7 +173,10 @@ def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Seque
             # Each shard has its part of a table.
             before = tables.get((one.publisher, table.table))
             tables[one.publisher, table.table] = table if before is None else _together(before, table)
-    rows = [(name, _estimate(table), _refusal(table), publisher) for (publisher, name), table in tables.items()]
+    rows = [
+        (name, _ESTIMATE.cell(table), "refused" if table.state == "refused" else "", publisher)
+        for (publisher, name), table in tables.items()
+    ]
     print_table(("TABLE", "ABOUT ROWS", "", "PUBLISHER"), rows, "which tables there are is not known yet")
     wanted = [table for table in tables.values() if table.state != "refused"]
     estimates = [table.rows_estimate for table in wanted if table.HasField("rows_estimate")]
@@ -185,9 +186,9 @@ def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Seque
         f"{counted(len(planned), 'flow')} of {application} would {'compare' if compared else 'receive'} {total}, of "
         f"{counted(len(wanted), 'table')}; changes go on meanwhile"
     )
-    lines = [*next_steps(one.status for one in planned if one.status is not None), *_notes(notes)]
-    for line in lines:
+    for line in next_steps(one.status for one in planned if one.status is not None):
         print_text(line)
+    print_notes(notes)
 
 
 def show_changed(
@@ -206,53 +207,59 @@ def show_changed(
     rows = [(after.flow, _state(before), _state(after)) for before, after in changed]
     print_text(f"backfill of {application} {'was changed' if made else 'would change'}:")
     print_table(("FLOW", "BEFORE", "AFTER"), rows, "")
-    for line in _notes(notes):
-        print_text(line)
+    print_notes(notes)
 
 
-def backfill_object(status: admin_pb2.BackfillStatus) -> dict[str, Any]:
-    """A backfill for programs (docs/cli-schema.json: ``flow-backfill``)."""
-    return {
-        "generation": status.generation,
-        "state": status.state,
-        "who": status.who,
-        "started_s": status.started_s,
-        "tables": list(status.tables),
-        "where": status.where or None,
-        "rate": status.rate or None,
-        "paused": status.paused or None,
-        "waits": _problem_object(status.waits) if status.waits.text else None,
-        "table": status.table or None,
-        "lost": status.lost or None,
-        "rows": status.rows,
-        "rows_estimate": status.rows_estimate if status.HasField("rows_estimate") else None,
-        "share": status.share if status.HasField("share") else None,
-        "rows_per_s": status.rows_per_s,
-        "bytes_per_s": status.bytes_per_s,
-        "left_s": status.left_s if status.HasField("left_s") else None,
-        "progress": [_table_object(table) for table in status.progress],
-        "verify": mode_of(status),
-        "equal": is_settled(status) if verifies(status) else None,
-        "verified": verified_objects(status),
-    }
+_ESTIMATE: Final[Column[admin_pb2.BackfillTable]] = Column(
+    "TABLE HOLDS", "rows_estimate", lambda one: given(one, "rows_estimate"), FIGURE
+)
+_PROGRESS: Final = Table[admin_pb2.BackfillTable](
+    Column("TABLE", "table", lambda one: one.table),
+    Column("STATE", "state", lambda one: one.state),
+    Column("ROWS SENT", "rows", lambda one: one.rows, FIGURE),
+    _ESTIMATE,
+    Column(None, "refused", lambda one: problem_object(one.refused) if one.state == "refused" else None),
+)
 
 
-def _table_object(table: admin_pb2.BackfillTable) -> dict[str, Any]:
-    return {
-        "table": table.table,
-        "state": table.state,
-        "rows": table.rows,
-        "rows_estimate": table.rows_estimate if table.HasField("rows_estimate") else None,
-        "refused": _problem_object(table.refused) if table.state == "refused" else None,
-    }
+def _waits(status: admin_pb2.BackfillStatus) -> str:
+    waits = f"paused by {status.paused}" if status.paused else status.waits.text
+    return "" if has_ended(status) else waits
 
 
-def _problem_object(problem: admin_pb2.Problem) -> dict[str, Any]:
-    return {"code": problem.code or None, "text": problem.text, "next": problem.hint or None}
+BACKFILL: Final = Table[admin_pb2.BackfillStatus](
+    Column("GENERATION", "generation", lambda one: one.generation),
+    Column("STATE", None, lambda one: f"{one.state} ({mode})" if (mode := mode_of(one)) else one.state),
+    Column(None, "state", lambda one: one.state),
+    Column("ASKED BY", "who", lambda one: one.who),
+    Column(None, "started_s", lambda one: one.started_s),
+    Column(None, "tables", lambda one: list(one.tables)),
+    Column(None, "where", lambda one: one.where or None),
+    Column(None, "rate", lambda one: one.rate or None),
+    Column(None, "paused", lambda one: one.paused or None),
+    Column("WAITS FOR", None, _waits),
+    Column(None, "waits", lambda one: problem_object(one.waits) if one.waits.text else None),
+    Column(None, "table", lambda one: one.table or None),
+    Column(None, "lost", lambda one: one.lost or None),
+    Column("ROWS SENT", "rows", lambda one: one.rows, FIGURE),
+    Column(None, "rows_estimate", lambda one: given(one, "rows_estimate")),
+    Column("SHARE", "share", lambda one: given(one, "share"), "{:.0%}".format),
+    Column("ROWS/S", None, lambda one: None if has_ended(one) else one.rows_per_s, "{:,.0f}".format),
+    Column(None, "rows_per_s", lambda one: one.rows_per_s),
+    Column(None, "bytes_per_s", lambda one: one.bytes_per_s),
+    Column("TIME LEFT", None, lambda one: None if has_ended(one) else given(one, "left_s"), span),
+    Column(None, "left_s", lambda one: given(one, "left_s")),
+    Column(None, "progress", lambda one: _PROGRESS.objects(one.progress)),
+    Column(None, "verify", mode_of),
+    Column(None, "equal", lambda one: is_settled(one) if verifies(one) else None),
+    Column(None, "verified", lambda one: VERIFIED.objects(one.verified)),
+    titles=("GENERATION", "STATE", "ROWS SENT", "SHARE", "ROWS/S", "TIME LEFT", "ASKED BY", "WAITS FOR"),
+)
+"""A backfill for programs is a ``flow-backfill`` of docs/cli-schema.json."""
 
 
 def _flow_object(one: FlowBackfill) -> dict[str, Any]:
-    backfill = None if one.status is None else backfill_object(one.status)
+    backfill = None if one.status is None else BACKFILL.object(one.status)
     return {"publisher": one.publisher, "flow": one.flow, "backfill": backfill}
 
 
@@ -270,20 +277,6 @@ def _print_changed(
     )
 
 
-def _flow_row(status: admin_pb2.BackfillStatus) -> Sequence[str]:
-    running = not has_ended(status)
-    return (
-        str(status.generation),
-        f"{status.state} ({mode})" if (mode := mode_of(status)) else status.state,
-        f"{status.rows:,}",
-        f"{status.share:.0%}" if status.HasField("share") else "-",
-        f"{status.rows_per_s:,.0f}" if running else "-",
-        span(status.left_s) if running and status.HasField("left_s") else "-",
-        status.who,
-        (f"paused by {status.paused}" if status.paused else status.waits.text) if running else "",
-    )
-
-
 def _together(one: admin_pb2.BackfillTable, other: admin_pb2.BackfillTable) -> admin_pb2.BackfillTable:
     """The same table of two shards."""
     both = admin_pb2.BackfillTable()
@@ -291,18 +284,6 @@ def _together(one: admin_pb2.BackfillTable, other: admin_pb2.BackfillTable) -> a
     if one.HasField("rows_estimate") and other.HasField("rows_estimate"):
         both.rows_estimate = one.rows_estimate + other.rows_estimate
     return both
-
-
-def _table_row(table: admin_pb2.BackfillTable) -> Sequence[str]:
-    return table.table, table.state, f"{table.rows:,}", _estimate(table)
-
-
-def _estimate(table: admin_pb2.BackfillTable) -> str:
-    return f"{table.rows_estimate:,}" if table.HasField("rows_estimate") else "-"
-
-
-def _refusal(table: admin_pb2.BackfillTable) -> str:
-    return "refused" if table.state == "refused" else ""
 
 
 def _state(one: FlowBackfill) -> str:

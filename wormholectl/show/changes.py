@@ -11,7 +11,7 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl.show.flows import flow_object
 from wormholectl.show.lists import short_cause
 from wormholectl.show.places import Status
-from wormholectl.show.printer import print_json, print_table, print_text
+from wormholectl.show.printer import print_json, print_notes, print_table, print_text
 
 __all__ = ["differences", "show_change"]
 
@@ -54,8 +54,7 @@ def show_change(change: Change, as_json: bool) -> None:
     print_table(("", "BEFORE", "AFTER"), rows, "  nothing that is reported")
     for cause, sign in causes.items():
         print_text(f"{sign} {cause}")
-    for note in change.notes:
-        print_text(f"note: {note}")
+    print_notes(change.notes)
 
 
 def differences(

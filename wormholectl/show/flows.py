@@ -1,10 +1,10 @@
-"""Flows as rows and as objects."""
+"""Flows: what their tables show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from wormhole.model.errors import UsageError
 from wormhole.model.visible import few
@@ -12,8 +12,9 @@ from wormhole.wire.backfills import backfill_text
 from wormhole.wire.conditions import flow_condition, log_condition
 from wormhole.wire.lag import Lag, lag_of
 from wormhole.wire.problems import problem_of
-from wormhole.wire.v1 import admin_pb2
-from wormholectl.show.backfills import backfill_object
+from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormholectl.show.backfills import BACKFILL
+from wormholectl.show.columns import FIGURE, Column, Table, given
 from wormholectl.show.lists import Listing, condition_object
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
@@ -33,6 +34,26 @@ STATES: Final = (
 )
 
 
+class ReportedFlow(NamedTuple):
+    """A flow, and the status of its publisher."""
+
+    status: Status
+    flow: admin_pb2.FlowStatus
+
+    @property
+    def lag(self) -> Lag:
+        """How far it is behind."""
+        return lag_of(self.status, self.flow)
+
+    @property
+    def marker(self) -> push_pb2.Position | None:
+        """Where its datamarker is."""
+        return self.flow.marker.order if self.flow.HasField("marker") else None
+
+
+FlowListing: TypeAlias = Listing[ReportedFlow]
+
+
 def lag_text(lag: Lag) -> str:
     """Age / bytes of log / transactions of the shard, each ``-`` where it is not known; ``at least`` before a lower
     bound.
@@ -43,12 +64,13 @@ def lag_text(lag: Lag) -> str:
     return f"{age} / {behind} / {transactions}"
 
 
-def _remarks(status: Status, flow: admin_pb2.FlowStatus) -> str:
+def _remarks(one: ReportedFlow) -> str:
+    flow = one.flow
     return "; ".join(
         filter(
             None,
             (
-                _cause(status, flow),
+                _cause(one.status, flow),
                 backfill_text(flow),
                 f"{flow.dead_letters:,} dead letters" if flow.dead_letters else "",
                 f"passes over {len(flow.skip)}" if flow.skip else "",
@@ -77,7 +99,7 @@ def check_states(states: Iterable[str]) -> None:
             raise UsageError(f"--state {state}: there is no such state", hint=f"one of {', '.join(STATES)}")
 
 
-def flows_where(listing: Listing, application: str, states: Collection[str]) -> Listing:
+def flows_where(listing: FlowListing, application: str, states: Collection[str]) -> FlowListing:
     """``listing`` of the flows of one application (empty: of all) that are in one of ``states`` (none: in any)."""
     return _of_some(
         listing,
@@ -87,12 +109,12 @@ def flows_where(listing: Listing, application: str, states: Collection[str]) -> 
     )
 
 
-def one_flow(listing: Listing, name: str) -> Listing:
+def one_flow(listing: FlowListing, name: str) -> FlowListing:
     """``listing`` of one flow."""
     return _of_some(listing, lambda flow: flow.flow == name)
 
 
-def _of_some(listing: Listing, wanted: Callable[[admin_pb2.FlowStatus], bool]) -> Listing:
+def _of_some(listing: FlowListing, wanted: Callable[[admin_pb2.FlowStatus], bool]) -> FlowListing:
     def narrow(status: Status) -> Status:
         found = Status()
         found.CopyFrom(status)
@@ -102,28 +124,9 @@ def _of_some(listing: Listing, wanted: Callable[[admin_pb2.FlowStatus], bool]) -
 
     return replace(
         listing,
-        rows=lambda status: listing.rows(narrow(status)),
-        objects=lambda status: listing.objects(narrow(status)),
+        items=lambda status: listing.items(narrow(status)),
         notes=lambda status: listing.notes(narrow(status)),
     )
-
-
-def _flow_rows(status: Status) -> Iterable[Sequence[str]]:
-    for flow in status.flows:
-        yield (
-            flow.flow,
-            flow.state,
-            flow.subscriber or "-",
-            str(flow.epoch),
-            shown_place(status, flow.place),
-            shown_place(status, flow.marker.order) if flow.HasField("marker") else "",
-            lag_text(lag_of(status, flow)),
-            f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
-            f"{flow.caravan}{' (relay)' if flow.reads_relay else ''}" if flow.caravan else "-",
-            span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
-            f"{flow.updates:,}",
-            _remarks(status, flow),
-        )
 
 
 def _headroom_notes(status: Status) -> Iterable[str]:
@@ -137,62 +140,24 @@ def _headroom_notes(status: Status) -> Iterable[str]:
         yield f"HEADROOM -{of}: {reason}"
 
 
-def flow_object(status: Status, flow: admin_pb2.FlowStatus) -> dict[str, Any]:
-    """One flow of the publisher that reported ``status``, for programs (docs/cli-schema.json: ``flow``)."""
-    report, lag, marked = flow.handler, lag_of(status, flow), flow.HasField("marker")
+def _handler(flow: admin_pb2.FlowStatus) -> dict[str, Any]:
+    report = flow.handler
     return {
-        "flow": flow.flow,
-        "state": flow.state,
-        "subscriber": flow.subscriber or None,
-        "epoch": flow.epoch,
-        "place": place_text(flow.place),
-        "native_place": native_place(status, flow.place),
-        "marker": place_text(flow.marker.order) if marked else None,
-        "native_marker": native_place(status, flow.marker.order) if marked else None,
-        "delivered": flow.marker.delivered,
-        "lag_s": flow.lag_s,
-        "lag_unknown": lag.unknown or None,
-        "lag_bytes": lag.bytes,
-        "lag_transactions": lag.transactions,
-        "headroom_s": flow.headroom_s if flow.HasField("headroom_s") else None,
-        "headroom_unknown": flow.headroom_unknown or None,
-        "credit": flow.credit,
-        "in_flight": flow.in_flight,
-        "updates": flow.updates,
-        "bytes": flow.bytes,
-        "bad_values": flow.bad_values,
-        "caravan": flow.caravan or None,
-        "reads_relay": flow.reads_relay,
-        "filter": flow.filter,
-        "cause": flow.cause,
-        "condition": condition_object(flow_condition(status, flow)),
-        "paused": flow.paused or None,
-        "skip": list(flow.skip),
-        "dead_letters": flow.dead_letters,
-        "halted_at": flow.halted_at or None,
-        "loss_pending": flow.loss_pending,
-        "credit_waited_s": flow.credit_waited_s,
-        "progress_s": flow.progress_s,
-        "handler": {
-            "updates": report.updates,
-            "busy_s": report.busy_s,
-            "failures": report.failures,
-            "slowest_table": report.slowest_table or None,
-            "slowest_s": report.slowest_s,
-            "queued_bytes": report.queued_bytes,
-            "running_update": report.running_update or None,
-            "running_s": report.running_s,
-            "skipped": report.skipped,
-            "parked": report.parked,
-        }
-        if flow.HasField("handler")
-        else None,
-        "replay": _replay_object(flow.replay) if flow.HasField("replay") else None,
-        "backfill": backfill_object(flow.backfill) if flow.HasField("backfill") else None,
+        "updates": report.updates,
+        "busy_s": report.busy_s,
+        "failures": report.failures,
+        "slowest_table": report.slowest_table or None,
+        "slowest_s": report.slowest_s,
+        "queued_bytes": report.queued_bytes,
+        "running_update": report.running_update or None,
+        "running_s": report.running_s,
+        "skipped": report.skipped,
+        "parked": report.parked,
     }
 
 
-def _replay_object(replay: admin_pb2.ReplayStatus) -> dict[str, Any]:
+def _replay(flow: admin_pb2.FlowStatus) -> dict[str, Any]:
+    replay = flow.replay
     return {
         "replay": replay.replay,
         "who": replay.who,
@@ -209,68 +174,96 @@ def _replay_object(replay: admin_pb2.ReplayStatus) -> dict[str, Any]:
     }
 
 
-def _flow_objects(status: Status) -> Iterable[dict[str, Any]]:
-    return (flow_object(status, flow) for flow in status.flows)
+def _credit_used(one: ReportedFlow) -> str:
+    return f"{size(one.flow.in_flight)} of {size(one.flow.in_flight + one.flow.credit)}"
+
+
+def _caravan(one: ReportedFlow) -> str | None:
+    return f"{one.flow.caravan}{' (relay)' if one.flow.reads_relay else ''}" if one.flow.caravan else None
+
+
+def _shown_marker(one: ReportedFlow) -> str | None:
+    return None if one.marker is None else shown_place(one.status, one.marker)
+
+
+_COLUMNS: Final[tuple[Column[ReportedFlow], ...]] = (
+    Column("FLOW", "flow", lambda one: one.flow.flow),
+    Column("STATE", "state", lambda one: one.flow.state),
+    Column("SUBSCRIBER", "subscriber", lambda one: one.flow.subscriber or None),
+    Column("EPOCH", "epoch", lambda one: one.flow.epoch),
+    Column("PLACE", None, lambda one: shown_place(one.status, one.flow.place)),
+    Column(None, "place", lambda one: place_text(one.flow.place)),
+    Column(None, "native_place", lambda one: native_place(one.status, one.flow.place)),
+    Column("MARKER", None, _shown_marker),
+    Column(None, "marker", lambda one: None if one.marker is None else place_text(one.marker)),
+    Column(None, "native_marker", lambda one: None if one.marker is None else native_place(one.status, one.marker)),
+    Column("DELIVERED", "delivered", lambda one: one.flow.marker.delivered, lambda delivered: delivered or "-"),
+    Column("LAG", None, lambda one: one.lag, lag_text),
+    Column(None, "lag_s", lambda one: one.flow.lag_s),
+    Column(None, "lag_unknown", lambda one: one.lag.unknown or None),
+    Column(None, "lag_bytes", lambda one: one.lag.bytes),
+    Column(None, "lag_transactions", lambda one: one.lag.transactions),
+    Column("HEADROOM", "headroom_s", lambda one: given(one.flow, "headroom_s"), span),
+    Column(None, "headroom_unknown", lambda one: one.flow.headroom_unknown or None),
+    Column("CREDIT USED", None, _credit_used),
+    Column(None, "credit", lambda one: one.flow.credit),
+    Column(None, "in_flight", lambda one: one.flow.in_flight),
+    Column("UPDATES", "updates", lambda one: one.flow.updates, FIGURE),
+    Column(None, "bytes", lambda one: one.flow.bytes),
+    Column(None, "bad_values", lambda one: one.flow.bad_values),
+    Column("CARAVAN", None, _caravan),
+    Column(None, "caravan", lambda one: one.flow.caravan or None),
+    Column(None, "reads_relay", lambda one: one.flow.reads_relay),
+    Column(None, "filter", lambda one: one.flow.filter),
+    Column("CAUSE", None, _remarks),
+    Column(None, "cause", lambda one: one.flow.cause),
+    Column(None, "condition", lambda one: condition_object(flow_condition(one.status, one.flow))),
+    Column(None, "paused", lambda one: one.flow.paused or None),
+    Column(None, "skip", lambda one: list(one.flow.skip)),
+    Column(None, "dead_letters", lambda one: one.flow.dead_letters),
+    Column(None, "halted_at", lambda one: one.flow.halted_at or None),
+    Column(None, "loss_pending", lambda one: one.flow.loss_pending),
+    Column(None, "credit_waited_s", lambda one: one.flow.credit_waited_s),
+    Column(None, "progress_s", lambda one: one.flow.progress_s),
+    Column(None, "handler", lambda one: _handler(one.flow) if one.flow.HasField("handler") else None),
+    Column(None, "replay", lambda one: _replay(one.flow) if one.flow.HasField("replay") else None),
+    Column(None, "backfill", lambda one: BACKFILL.object(one.flow.backfill) if one.flow.HasField("backfill") else None),
+)
+
+
+def _flows(status: Status) -> Iterable[ReportedFlow]:
+    return (ReportedFlow(status, flow) for flow in status.flows)
 
 
 FLOWS: Final = Listing(
     "flows",
-    (
-        "FLOW",
-        "STATE",
-        "SUBSCRIBER",
-        "EPOCH",
-        "PLACE",
-        "MARKER",
-        "LAG",
-        "CREDIT USED",
-        "CARAVAN",
-        "HEADROOM",
-        "UPDATES",
-        "CAUSE",
+    Table(
+        *_COLUMNS,
+        Column("MARKER", None, lambda one: _shown_marker(one) or ""),
+        titles=(
+            *("FLOW", "STATE", "SUBSCRIBER", "EPOCH", "PLACE", "MARKER", "LAG", "CREDIT USED", "CARAVAN", "HEADROOM"),
+            *("UPDATES", "CAUSE"),
+        ),
     ),
-    _flow_rows,
-    _flow_objects,
+    _flows,
     _headroom_notes,
     ("UPDATES", "EPOCH", "CREDIT USED", "HEADROOM", "PLACE", "CARAVAN"),
 )
-
-
-def _marker_rows(status: Status) -> Iterable[Sequence[str]]:
-    for flow in status.flows:
-        yield (
-            flow.flow,
-            shown_place(status, flow.marker.order) if flow.HasField("marker") else "-",
-            flow.marker.delivered or "-",
-            lag_text(lag_of(status, flow)),
-            span(flow.headroom_s) if flow.HasField("headroom_s") else "-",
-            _remarks(status, flow),
-        )
-
-
-def _marker_objects(status: Status) -> Iterable[dict[str, Any]]:
-    kept = (
-        "flow",
-        "marker",
-        "native_marker",
-        "delivered",
-        "lag_s",
-        "lag_unknown",
-        "lag_bytes",
-        "lag_transactions",
-        "headroom_s",
-        "headroom_unknown",
-        "paused",
-    )
-    for flow in status.flows:
-        whole = flow_object(status, flow)
-        yield {name: whole[name] for name in kept}
-
-
 MARKERS: Final = Listing(
     "markers",
-    ("FLOW", "MARKER", "DELIVERED", "LAG", "HEADROOM", "CAUSE"),
-    _marker_rows,
-    _marker_objects,
+    Table(
+        *_COLUMNS,
+        titles=("FLOW", "MARKER", "DELIVERED", "LAG", "HEADROOM", "CAUSE"),
+        names=(
+            *("flow", "marker", "native_marker", "delivered", "lag_s", "lag_unknown", "lag_bytes", "lag_transactions"),
+            *("headroom_s", "headroom_unknown", "paused"),
+        ),
+    ),
+    _flows,
     _headroom_notes,
 )
+
+
+def flow_object(status: Status, flow: admin_pb2.FlowStatus) -> dict[str, Any]:
+    """One flow of the publisher that reported ``status``, for programs (docs/cli-schema.json: ``flow``)."""
+    return FLOWS.table.object(ReportedFlow(status, flow))

@@ -5,39 +5,59 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from wormhole.admin.admin_service import Answer, publisher_name
 from wormhole.model.problem import Problem
 from wormhole.wire.conditions import Condition, State, log_condition, other_warnings
+from wormhole.wire.v1 import admin_pb2
 from wormholectl.exit_codes import UNREACHABLE
-from wormholectl.show.places import Status, native_place, place_text
-from wormholectl.show.printer import print_json, print_table, print_text, print_warnings
+from wormholectl.show.columns import Column, Table, given
+from wormholectl.show.places import Status, native_place, place_text, shown_place
+from wormholectl.show.printer import print_json, print_table, print_text, print_warnings, size, span
 from wormholectl.show.relays import relay_object
 
-__all__ = ["Listing", "condition_object", "short_cause", "show"]
+__all__ = [
+    "PUBLISHER",
+    "Listing",
+    "condition_object",
+    "problem_object",
+    "rate",
+    "short_cause",
+    "show",
+    "unreachable_objects",
+]
+
+T = TypeVar("T")
 
 _CAUSE_WIDTH: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """A list that publishers report: its ``name`` in JSON, columns of the table (the last is the cause), and how an
-    item becomes a row or an object.
+class Listing(Generic[T]):
+    """A list that publishers report: its ``name`` in JSON, the table of its items, whose last column is the cause, and
+    the items of a publisher.
 
     ``notes``: lines below the table. ``spare``: columns that a narrow terminal lacks, the first one first.
     """
 
     name: str
-    columns: tuple[str, ...]
-    rows: Callable[[Status], Iterable[Sequence[str]]]
-    objects: Callable[[Status], Iterable[dict[str, Any]]]
+    table: Table[T]
+    items: Callable[[Status], Iterable[T]]
     notes: Callable[[Status], Iterable[str]] = lambda status: ()
     spare: tuple[str, ...] = ()
 
+    def rows(self, status: Status) -> list[Sequence[str]]:
+        """The items of a publisher for people."""
+        return list(map(self.table.row, self.items(status)))
+
+    def objects(self, status: Status) -> list[dict[str, Any]]:
+        """The items of a publisher for programs."""
+        return self.table.objects(self.items(status))
+
 
 def show(
-    listing: Listing,
+    listing: Listing[Any],
     answers: Sequence[Answer],
     as_json: bool,
     more: Mapping[str, Any] = MappingProxyType({}),
@@ -56,14 +76,18 @@ def show(
             for answer, status in answered
             for item in listing.objects(status)
         ]
-        unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
-        about = {"publishers": [_summary(answer, status) for answer, status in answered]}
+        publishers = [
+            {"publisher": publisher_name(status), "address": answer.address, **PUBLISHER.object(status)}
+            for answer, status in answered
+        ]
+        about = {"publishers": publishers}
         named = {} if listing.name in about else {listing.name: items}
         away = [{"host": one.host, "by": one.by or None, "publishers": list(one.logs)} for one in drained]
-        print_json({**about, **named, **more, "drained": away, "unreachable": unreachable})
+        print_json({**about, **named, **more, "drained": away, "unreachable": unreachable_objects(silent)})
     else:
-        several = len(answered) > 1 and listing.columns[0] != "PUBLISHER"
-        columns = (*listing.columns, "PUBLISHER") if several else listing.columns
+        titles = listing.table.titles
+        several = len(answered) > 1 and titles[0] != "PUBLISHER"
+        columns = (*titles, "PUBLISHER") if several else titles
         causes: dict[str, str] = {}
         rows = [
             (*shown, publisher_name(status)) if several else shown
@@ -105,6 +129,21 @@ def short_cause(cause: str, causes: dict[str, str]) -> str:
     return causes.setdefault(cause, f"[{len(causes) + 1}]")
 
 
+def unreachable_objects(silent: Iterable[Answer]) -> list[dict[str, Any]]:
+    """Publishers that do not answer, for programs."""
+    return [{"address": answer.address, "problem": answer.problem} for answer in silent]
+
+
+def problem_object(problem: admin_pb2.Problem) -> dict[str, Any]:
+    """A problem for programs."""
+    return {"code": problem.code or None, "text": problem.text, "next": problem.hint or None}
+
+
+def rate(bytes_per_s: float) -> str:
+    """``1.5 MiB/s``."""
+    return f"{size(bytes_per_s)}/s"
+
+
 def condition_object(condition: Condition) -> dict[str, Any]:
     """As an object, for a publisher or a flow (docs/cli-schema.json: ``condition``)."""
     return {
@@ -124,36 +163,50 @@ def _standby(status: Status) -> dict[str, Any]:
     }
 
 
-def _summary(answer: Answer, status: Status) -> dict[str, Any]:
+def _limits(status: Status) -> dict[str, Any]:
+    limits = status.limits
     return {
-        "publisher": publisher_name(status),
-        "address": answer.address,
-        "http_address": status.http_address or None,
-        "host": status.host or None,
-        "pid": status.pid or None,
-        "version": status.version,
-        "compiled": list(status.compiled),
-        "uptime_s": status.uptime_s,
-        "coordination": status.coordination,
-        "log_end": place_text(status.log_end) if status.HasField("log_end") else None,
-        "native_log_end": native_place(status, status.log_end) if status.HasField("log_end") else None,
-        "log_bytes_per_s": status.log_bytes_per_s if status.HasField("log_bytes_per_s") else None,
-        "condition": condition_object(log_condition(status)),
-        "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
-        "term": status.term or None,
-        "candidate": status.candidate or None,
-        "standby": _standby(status) if status.HasField("standby") else None,
-        "problems": list(status.problems),
-        "end_unknown": status.end_unknown or None,
-        "relay": relay_object(status),
-        "flows": len(status.flows),
-        "caravans": len(status.caravans),
-        "subscribers": len(status.subscribers),
-        "limits": {
-            "caravans": status.limits.caravans,
-            "read_rate": status.limits.read_rate or None,
-            "total_read_rate": status.limits.total_read_rate or None,
-            "buffer_bytes": status.limits.buffer_bytes,
-            "buffered_bytes": status.limits.buffered_bytes,
-        },
+        "caravans": limits.caravans,
+        "read_rate": limits.read_rate or None,
+        "total_read_rate": limits.total_read_rate or None,
+        "buffer_bytes": limits.buffer_bytes,
+        "buffered_bytes": limits.buffered_bytes,
     }
+
+
+def _cause(status: Status) -> str:
+    condition = log_condition(status)
+    return "" if condition.state is State.NO_SHARD else str(condition)
+
+
+PUBLISHER: Final = Table[Status](
+    Column("PUBLISHER", None, publisher_name),
+    Column(None, "http_address", lambda status: status.http_address or None),
+    Column("HOST", "host", lambda status: status.host or None),
+    Column("PID", "pid", lambda status: status.pid or None),
+    Column("VERSION", "version", lambda status: status.version),
+    Column(None, "compiled", lambda status: list(status.compiled)),
+    Column("UP", "uptime_s", lambda status: status.uptime_s, span),
+    Column("COORDINATION", "coordination", lambda status: status.coordination),
+    Column(None, "log_end", lambda status: place_text(status.log_end) if status.HasField("log_end") else None),
+    Column(None, "native_log_end", lambda status: native_place(status, status.log_end)),
+    Column("LOG END", None, lambda status: shown_place(status, status.log_end) if status.HasField("log_end") else None),
+    Column("LOG GROWS", "log_bytes_per_s", lambda status: given(status, "log_bytes_per_s"), rate),
+    Column(None, "condition", lambda status: condition_object(log_condition(status))),
+    Column(None, "stuck_s", lambda status: given(status, "stuck_s")),
+    Column("TERM", "term", lambda status: status.term or None),
+    Column(None, "candidate", lambda status: status.candidate or None),
+    Column(None, "standby", lambda status: _standby(status) if status.HasField("standby") else None),
+    Column(None, "problems", lambda status: list(status.problems)),
+    Column(None, "end_unknown", lambda status: status.end_unknown or None),
+    Column(None, "relay", relay_object),
+    Column("FLOWS", "flows", lambda status: len(status.flows)),
+    Column("CARAVANS", "caravans", lambda status: len(status.caravans)),
+    Column("SUBSCRIBERS", "subscribers", lambda status: len(status.subscribers)),
+    Column(None, "limits", _limits),
+    Column("CAUSE", None, _cause),
+    titles=(
+        *("PUBLISHER", "HOST", "PID", "VERSION", "UP", "COORDINATION", "LOG END", "LOG GROWS", "FLOWS", "CARAVANS"),
+        *("SUBSCRIBERS", "TERM", "CAUSE"),
+    ),
+)

@@ -23,9 +23,11 @@ __all__ = [
     "SCHEMA",
     "Piece",
     "counted",
+    "local",
     "next_step_lines",
     "print_json",
     "print_line",
+    "print_notes",
     "print_progress",
     "print_table",
     "print_text",
@@ -73,6 +75,12 @@ def print_warnings(problems: Iterable[str]) -> None:
     """One line for each, on standard error."""
     for problem in problems:
         print_text(f"warning: {problem}", error=True)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """One line for each, on standard output."""
+    for note in notes:
+        print_text(f"note: {note}")
 
 
 def next_step_lines(step: str) -> list[str]:
@@ -202,6 +210,11 @@ def size(count: float) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 flow``, ``2,000 flows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def local(at_s: float) -> str:
+    """A time for people, in their time zone: ``2026-05-01 12:00:00``; ``-`` where it is not known."""
+    return f"{datetime.fromtimestamp(at_s).astimezone():%Y-%m-%d %H:%M:%S}" if at_s else "-"
 
 
 def utc(at_s: float) -> str:

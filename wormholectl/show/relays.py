@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.show.columns import FIGURE, Column, Table
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import counted, size, span
 
 if TYPE_CHECKING:
     from publisher.relay.folder import FileState
 
-__all__ = ["file_object", "file_row", "relay_line", "relay_lines", "relay_object", "why_not_recorded"]
+__all__ = ["RELAY_FILES", "relay_line", "relay_lines", "relay_object"]
 
 
 def relay_line(relay: admin_pb2.RelayStatus) -> str:
@@ -20,13 +21,8 @@ def relay_line(relay: admin_pb2.RelayStatus) -> str:
     most = f" of at most {size(relay.budget_bytes)}" if relay.budget_bytes else ""
     holds = f"{size(relay.log_bytes)} of log in {size(relay.bytes)}{most}"
     mode = f" ({relay.mode})" if relay.mode else ""
-    state = "" if not relay.HasField("problem") else f"; {why_not_recorded(relay)}"
+    state = f"; it does not record: {relay.problem.text}" if relay.HasField("problem") else ""
     return f"relay{mode}: {holds if relay.HasField('tip') else 'nothing is recorded yet'}{state}"
-
-
-def why_not_recorded(relay: admin_pb2.RelayStatus) -> str:
-    """Why it does not record; empty while it does."""
-    return f"it does not record: {relay.problem.text}" if relay.HasField("problem") else ""
 
 
 def relay_lines(status: Status, now_s: float) -> Iterable[str]:
@@ -93,28 +89,20 @@ def relay_object(status: Status, *, reported: bool = True) -> dict[str, Any] | N
     }
 
 
-def file_row(file: FileState) -> Sequence[str]:
-    """One file for people; its result is last."""
+def _result(file: FileState) -> str:
     unfinished = f"{size(file.unfinished)} at its end are not whole yet" if file.unfinished else "right"
-    return (
-        file.path.name,
-        f"{file.records:,}",
-        size(file.bytes),
-        str(file.begin.order) if file.begin is not None else "-",
-        str(file.end) if file.end is not None else "-",
-        f"DAMAGED: {file.error}" if file.error else unfinished,
-    )
+    return f"DAMAGED: {file.error}" if file.error else unfinished
 
 
-def file_object(file: FileState) -> dict[str, Any]:
-    """The same for programs."""
-    return {
-        "file": file.path.name,
-        "bytes": file.bytes,
-        "records": file.records,
-        "log_bytes": file.log_bytes,
-        "begin": str(file.begin.order) if file.begin is not None else None,
-        "end": str(file.end) if file.end is not None else None,
-        "unfinished_bytes": file.unfinished,
-        "error": file.error or None,
-    }
+RELAY_FILES: Final = Table["FileState"](
+    Column("FILE", "file", lambda file: file.path.name),
+    Column("SIZE", "bytes", lambda file: file.bytes, size),
+    Column("RECORDS", "records", lambda file: file.records, FIGURE),
+    Column(None, "log_bytes", lambda file: file.log_bytes),
+    Column("FROM", "begin", lambda file: None if file.begin is None else str(file.begin.order)),
+    Column("TO", "end", lambda file: None if file.end is None else str(file.end)),
+    Column(None, "unfinished_bytes", lambda file: file.unfinished),
+    Column(None, "error", lambda file: file.error or None),
+    Column("RESULT", None, _result),
+    titles=("FILE", "RECORDS", "SIZE", "FROM", "TO", "RESULT"),
+)

@@ -9,13 +9,14 @@ from wormhole.model.visible import few
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormhole.wire.verification_status import is_settled, remaining, together, verifies
+from wormholectl.show.columns import FIGURE, Column, Table
+from wormholectl.show.lists import problem_object
 from wormholectl.show.printer import counted, next_step_lines, print_table, print_text
 
-__all__ = ["mode_of", "show_verified", "verified_objects"]
+__all__ = ["VERIFIED", "mode_of", "show_verified"]
 
 _MOST_SHOWN: Final = 100
 _MODES: Final = {push_pb2.VERIFY_COMPARE: "compare", push_pb2.VERIFY_REPAIR: "repair"}
-_COLUMNS: Final = ("TABLE", "COMPARED", "DIFFERS", "MISSING", "EXTRA", "NOT COMPARED", "REPAIRED", "REMOVED", "")
 
 
 def mode_of(status: admin_pb2.BackfillStatus) -> str | None:
@@ -23,28 +24,25 @@ def mode_of(status: admin_pb2.BackfillStatus) -> str | None:
     return _MODES.get(status.verify)
 
 
-def verified_objects(status: admin_pb2.BackfillStatus) -> list[dict[str, Any]]:
-    """What was found in each table, for programs (docs/cli-schema.json: ``table-verification``)."""
-    return [
-        {
-            "table": one.table,
-            "compared": one.compared,
-            "not_compared": one.not_compared,
-            "differs": one.differs,
-            "missing": one.missing,
-            "extra": one.extra,
-            "repaired": one.repaired,
-            "removed": one.removed,
-            "ended": one.ended,
-            "trouble": {"code": one.trouble.code or None, "text": one.trouble.text, "next": one.trouble.hint or None}
-            if one.trouble.text
-            else None,
-            "differences": [
-                {"kind": found.kind, "key": found.key, "columns": list(found.columns)} for found in one.differences
-            ],
-        }
-        for one in status.verified
-    ]
+def _differences(one: admin_pb2.TableVerification) -> list[dict[str, Any]]:
+    return [{"kind": found.kind, "key": found.key, "columns": list(found.columns)} for found in one.differences]
+
+
+VERIFIED: Final = Table[admin_pb2.TableVerification](
+    Column("TABLE", "table", lambda one: one.table),
+    Column("COMPARED", "compared", lambda one: one.compared, FIGURE),
+    Column("NOT COMPARED", "not_compared", lambda one: one.not_compared, FIGURE),
+    Column("DIFFERS", "differs", lambda one: one.differs, FIGURE),
+    Column("MISSING", "missing", lambda one: one.missing, FIGURE),
+    Column("EXTRA", "extra", lambda one: one.extra, FIGURE),
+    Column("REPAIRED", "repaired", lambda one: one.repaired, FIGURE),
+    Column("REMOVED", "removed", lambda one: one.removed, FIGURE),
+    Column("", "ended", lambda one: one.ended, lambda ended: "" if ended else "not ended"),
+    Column(None, "trouble", lambda one: problem_object(one.trouble) if one.trouble.text else None),
+    Column(None, "differences", _differences),
+    titles=("TABLE", "COMPARED", "DIFFERS", "MISSING", "EXTRA", "NOT COMPARED", "REPAIRED", "REMOVED", ""),
+)
+"""What was found in a table, for programs a ``table-verification`` of docs/cli-schema.json."""
 
 
 def show_verified(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> None:
@@ -57,7 +55,7 @@ def show_verified(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> None
         return
     statuses = [status for _, status in known]
     print_text("")
-    print_table(_COLUMNS, [_row(one) for one in together(statuses)], "nothing was compared yet")
+    VERIFIED.show(together(statuses), "nothing was compared yet")
     found = [(name, table, one) for name, status in known for table in status.verified for one in table.differences]
     if found:
         print_text("")
@@ -70,11 +68,6 @@ def show_verified(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> None
         print_text(f"{total - min(len(found), _MOST_SHOWN):,} more: --json has the first 1,000 of each table and flow")
     for line in (*_troubles(known), *_verdict(known)):
         print_text(line)
-
-
-def _row(one: admin_pb2.TableVerification) -> Sequence[str]:
-    counts = (one.compared, one.differs, one.missing, one.extra, one.not_compared, one.repaired, one.removed)
-    return one.table, *(f"{count:,}" for count in counts), "" if one.ended else "not ended"
 
 
 def _troubles(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> Iterator[str]:

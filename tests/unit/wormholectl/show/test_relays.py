@@ -79,4 +79,4 @@ def test_publishers_and_flows_show_it() -> None:
     assert [*PUBLISHERS.notes(told)] == [f"shop/main/db1: {relay_line(told.relay)}"]
     told.flows[0].reads_relay = True
     rows = [*FLOWS.rows(told)]
-    assert [row[FLOWS.columns.index("CARAVAN")] for row in rows] == ["1 (relay)", "-"]
+    assert [row[FLOWS.table.titles.index("CARAVAN")] for row in rows] == ["1 (relay)", "-"]
