@@ -10,7 +10,7 @@ import pytest
 from publisher.relay.configured import configured_relay
 from tests.support.command_line import run
 from tests.support.pages import Page
-from tests.unit.publisher.relay.test_relay_files import Scene
+from tests.support.relay_scene import FilesScene
 from wormhole.config import parse
 
 PAGE = Page("docs/relay.md", {})
@@ -20,10 +20,8 @@ LOG = '[datasets.shop.copies.main.logs.db1]\nsource = "postgres://wormhole@127.0
 def test_its_commands_run_in_the_order_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("shop.toml").write_text(f'version = 1\n[publisher]\nstate_dir = "state"\n[coordinator]\nstatic = true\n{LOG}')
-    scene = Scene(tmp_path / "state" / "shop" / "main" / "db1" / "relay")
-    scene.files.begin(scene.start)
-    scene.commit()
-    scene.record(scene.start)
+    scene = FilesScene(tmp_path / "state" / "shop" / "main" / "db1" / "relay")
+    scene.begin()
     scene.files.close()
     lines = [line for block in PAGE.blocks("sh") for line in block.splitlines()]
     assert len(lines) == 4

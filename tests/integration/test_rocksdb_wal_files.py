@@ -14,6 +14,7 @@ import pytest
 from rocksdict import Options, Rdict, WriteBatch
 
 from datastores.rocksdb.log.scan import find_sequence, scan_end
+from tests.support.present import present
 from tests.support.rocksdb_wal import (
     DirectoryFiles,
     Names,
@@ -100,8 +101,7 @@ def test_the_updates_rebuild_the_store(tmp_path: Path, settings: dict[str, str],
         found += list(segments(reader, 1 << 16))
     assert not gaps_of(found)
     assert replay(updates_of(found)) == dict(db.items())
-    last = found[-1].marker
-    assert last is not None
+    last = present(found[-1].marker)
     assert int(last.delivered) == db.latest_sequence_number()
     assert scan_end(DirectoryFiles(tmp_path / "db"), source_id="src", incarnation=1).order == last.order
     db.close()

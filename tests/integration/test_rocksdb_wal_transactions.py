@@ -9,6 +9,7 @@ import pytest
 
 from datastores.rocksdb.log.scan import find_sequence, read_record, scan_end
 from tests.support.librocksdb import TransactionStore
+from tests.support.present import present
 from tests.support.rocksdb_wal import DirectoryFiles, gaps_of, open_reader, segments, updates_of
 from wormhole.model.loss import LossKind
 
@@ -55,8 +56,7 @@ def test_prepared_updates_come_with_their_commit(store: TransactionStore, folder
         ("upsert", b"f2", "src:6", 1),
         ("upsert", b"d", "src:8", 0),
     ]
-    last = found[-1].marker
-    assert last is not None
+    last = present(found[-1].marker)
     assert last.delivered == "8"
     assert last.read_from == last.order
 
@@ -144,13 +144,11 @@ def test_the_end_and_every_number_are_found(store: TransactionStore, folder: Pat
     files = DirectoryFiles(folder)
     found = list(segments(open_reader(folder)))
     end = scan_end(files, source_id="src", incarnation=1)
-    last = found[-1].marker
-    assert last is not None
+    last = present(found[-1].marker)
     assert (end.order, end.delivered, end.anchor) == (last.order, "4", last.anchor)
     assert scan_end(files, source_id="src", incarnation=1, after=end) == end
     assert last.anchor is not None
-    record = read_record(files, last.anchor.begin)
-    assert record is not None
+    record = present(read_record(files, last.anchor.begin))
     assert (f"src:{record.sequence}", record.checksum, record.end) == (last.anchor.id, last.anchor.checksum, last.order)
     everything = updates_of(found)
     for sequence, following in {0: 0, 1: 1, 2: 1, 3: 3, 4: 4}.items():

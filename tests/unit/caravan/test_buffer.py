@@ -11,6 +11,7 @@ import pytest
 
 from caravan.buffer import Begun, ChangeBuffer, Entry, first_wanted, undone
 from datastores.memory.source import MemorySource
+from tests.support.present import present
 from wormhole.filters import Filter, Projection
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.model.position import Datamarker, LogPosition
@@ -44,15 +45,12 @@ class Log:
         return self.source.commit(put(*keys))
 
     def read(self, size: int = 1 << 20) -> Segment:
-        segment = self._reader.read(size, 0)
-        assert segment is not None
+        segment = present(self._reader.read(size, 0))
         self.buffer.append(segment)
         return segment
 
     def entry(self, number: int) -> Entry:
-        entry = self.buffer.entry(number)
-        assert entry is not None
-        return entry
+        return present(self.buffer.entry(number))
 
 
 @pytest.fixture
@@ -61,9 +59,7 @@ def log() -> Log:
 
 
 def parsed(entry: Entry, wanted: Filter = ALL) -> ParsedBody:
-    body = entry.body(SHARD, wanted)
-    assert body is not None
-    return parse_body(body.data)
+    return parse_body(present(entry.body(SHARD, wanted)).data)
 
 
 def test_an_empty_buffer_serves_exactly_its_own_place(log: Log) -> None:
@@ -153,14 +149,12 @@ def test_memory_is_counted_with_the_bodies_and_given_back(log: Log) -> None:
     segment = log.read()
     assert log.buffer.size == segment.memory > segment.size
     entry = log.entry(0)
-    body = entry.body(SHARD, ALL)
-    assert body is not None
+    body = present(entry.body(SHARD, ALL))
     blob, columns = body.pieces
     assert blob is segment.runs[SHARD].blob  # a whole run is not copied, so it is counted once
     assert log.buffer.size == entry.size
     assert segment.memory + len(columns) < entry.size < segment.memory + len(columns) + 1000
-    some = entry.body(SHARD, Filter.parse('key == b"a"'))
-    assert some is not None
+    some = present(entry.body(SHARD, Filter.parse('key == b"a"')))
     assert entry.size > segment.memory + len(columns) + some.size
     log.buffer.drop_oldest()
     assert log.buffer.size == 0
@@ -277,8 +271,7 @@ def test_the_end_of_a_transaction_that_a_flow_has_is_not_sent_again(log: Log) ->
     log.read(1)
     second = log.commit("c").order
     log.read()
-    body = log.entry(1).body_from(SHARD, ALL, first, 0)
-    assert body is not None
+    body = present(log.entry(1).body_from(SHARD, ALL, first, 0))
     got = parse_body(body.data)
     assert [got.position_of(tx) for tx in range(len(got.tx_number))] == [second]
 
@@ -287,8 +280,7 @@ def test_the_end_travels_to_a_flow_that_stopped_inside_and_wants_nothing_of_the_
     end = log.commit("a", "b", "c").order
     log.read()
     only_a = Filter.parse('key == b"a"')
-    body = log.entry(0).body_from(SHARD, only_a, log.start.order, 2)
-    assert body is not None
+    body = present(log.entry(0).body_from(SHARD, only_a, log.start.order, 2))
     got = parse_body(body.data)
     assert body.updates == 0
     assert list(got.tx_end) == [0]

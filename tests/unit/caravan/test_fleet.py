@@ -21,6 +21,7 @@ from caravan.fleet import CaravanEventKind, Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlow, CaravanFlowState
 from datastores.memory.source import MemorySource
 from tests.support.eventually import PATIENCE_S, patience
+from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
 from wormhole.model.errors import (
@@ -275,8 +276,7 @@ async def test_memory_stays_bounded_while_everybody_is_slow_and_then_all_goes_on
         for rider in riders:
             rider.paused = True
         yard.source.write(200)
-        lead = yard.fleet.lead
-        assert lead is not None
+        lead = present(yard.fleet.lead)
         await until(lambda: lead.buffer.size > yard.fleet.budget(lead))
         number = lead.buffer.end
         await asyncio.sleep(0.05)  # nothing tells that it does nothing
@@ -294,8 +294,7 @@ async def test_with_one_caravan_it_waits_for_its_slowest_flow() -> None:
         await until(lambda: slow.flow.state is CaravanFlowState.TRAVELLING)
         slow.paused = True
         yard.source.write(200)
-        lead = yard.fleet.lead
-        assert lead is not None
+        lead = present(yard.fleet.lead)
         await until(lambda: lead.buffer.size > yard.fleet.budget(lead) and quick_one.flow.cursor == lead.buffer.end)
         assert slow.flow.state is CaravanFlowState.TRAVELLING
         await until(lambda: lead.waits)
@@ -401,8 +400,7 @@ async def test_a_caravan_takes_what_no_other_uses_and_gives_it_back() -> None:
         await until(lambda: quick_one.flow.state is CaravanFlowState.TRAVELLING)
         yard.source.write(500)
         await until(lambda: quick_one.ids == expected(500))
-        lead = yard.fleet.lead
-        assert lead is not None
+        lead = present(yard.fleet.lead)
         assert lead.buffer.size > 300_000  # alone it has the whole budget
         slow = yard.rider("slow", yard.start)
         slow.paused = True

@@ -11,6 +11,7 @@ from caravan.flow import CaravanFlow, CaravanFlowState
 from datastores.memory.source import MemorySource
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
+from tests.support.present import present
 from wormhole.filters import Filter, Projection
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LossKind
@@ -39,13 +40,11 @@ class Journey:
         return self.source.commit([(Op.UPSERT, "t", key.encode(), {"value": b"v"})])
 
     def read(self) -> None:
-        segment = self._reader.read(1 << 20, 0)
-        assert segment is not None
+        segment = present(self._reader.read(1 << 20, 0))
         self.buffer.append(segment)
 
     def board(self) -> None:
-        cursor = self.buffer.join(self.flow.place)
-        assert cursor is not None
+        cursor = present(self.buffer.join(self.flow.place))
         self.flow.board(self.buffer, cursor)
 
 
@@ -63,8 +62,7 @@ def test_peeking_does_not_move_and_taking_does() -> None:
     assert journey.flow.peek() is None
     marker = journey.commit()
     journey.read()
-    piece = journey.flow.peek()
-    assert piece is not None
+    piece = present(journey.flow.peek())
     assert journey.flow.peek() is piece
     assert (journey.flow.place, piece.marker) == (journey.start.order, marker)
     journey.flow.take()
@@ -81,8 +79,7 @@ def test_log_is_kept_for_datamarkers_that_are_not_stored_yet() -> None:
     taken: list[Datamarker] = []
     for read_from in (early, None):
         journey.commit()
-        segment = journey._reader.read(1 << 20, 0)
-        assert segment is not None
+        segment = present(journey._reader.read(1 << 20, 0))
         assert segment.marker is not None
         marker = segment.marker if read_from is None else replace(segment.marker, read_from=read_from)
         journey.buffer.append(replace(segment, marker=marker))
@@ -134,8 +131,7 @@ def test_a_caravan_that_is_behind_is_skipped_on_with() -> None:
     journey.commit("b")
     journey.board()
     journey._reader.read(1, 0)
-    segment = journey.source.open(journey.start).read(1, 0)
-    assert segment is not None
+    segment = present(journey.source.open(journey.start).read(1, 0))
     journey.buffer.append(segment)
     assert journey.flow.peek() is None
     assert journey.flow.cursor == 1
@@ -152,20 +148,16 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
     journey.flow.peek()
     journey.flow.take()
     journey.read()
-    piece = journey.flow.peek()
-    assert piece is not None
+    piece = present(journey.flow.peek())
     assert piece.gap is not None
     assert (piece.body, piece.marker) == (None, None)
     assert (piece.gap.kind, piece.gap.first_missing, piece.gap.last_missing) == (LossKind.NOT_LOGGED, "2", "3")
-    entry = journey.buffer.entry(1)
-    assert entry is not None
-    assert entry.segment.begin == before.order == journey.flow.place
+    assert present(journey.buffer.entry(1)).segment.begin == before.order == journey.flow.place
 
     journey.flow.leave(CaravanFlowState.HELD, "asked")
     journey.flow.pass_gap(Datamarker(before.order, piece.gap.last_missing, before.order))
     journey.board()
-    passed = journey.flow.peek()
-    assert passed is not None
+    passed = present(journey.flow.peek())
     assert (passed.gap, passed.marker) == (None, after)
 
 
@@ -183,8 +175,7 @@ def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
     journey.flow.take()
     journey.flow.marker = Datamarker(before.order, "3", before.order)
     journey.read()
-    piece = journey.flow.peek()
-    assert piece is not None
+    piece = present(journey.flow.peek())
     assert (piece.gap, piece.marker) == (None, after)
 
 
@@ -198,9 +189,7 @@ def test_a_gap_that_was_passed_before_a_restart_is_not_reported_again() -> None:
     journey.read()
     journey.read()
     journey.board()
-    piece = journey.flow.peek()
-    assert piece is not None
-    assert piece.gap is None
+    assert present(journey.flow.peek()).gap is None
 
 
 def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_read_again() -> None:
@@ -213,11 +202,9 @@ def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_r
         reader = journey.source.open(journey.start)
         journey.board()
         for _ in range(pieces):
-            segment = reader.read(1, 0)
-            assert segment is not None
+            segment = present(reader.read(1, 0))
             journey.buffer.append(segment)
-            piece = journey.flow.peek()
-            assert piece is not None
+            piece = present(journey.flow.peek())
             if piece.body is not None:
                 body = parse_body(piece.body.data)
                 handed_on += [body.index_of(ordinal) for ordinal in range(len(body.updates))]
@@ -234,21 +221,17 @@ def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> 
     journey.commit()
     journey.read()
     journey.commit()
-    segment = journey._reader.read(1 << 20, 0)
-    assert segment is not None
+    segment = present(journey._reader.read(1 << 20, 0))
     segment.broken = {"other": DecodeError("not mine")}
     journey.buffer.append(segment)
     journey.flow.peek()
     journey.flow.take()
-    piece = journey.flow.peek()
-    assert piece is not None
-    assert piece.broken is None
+    assert present(journey.flow.peek()).broken is None
     journey.flow.leave(CaravanFlowState.WAITING, "moved")
     segment.broken = {"log": DecodeError("mine")}
     journey.board()
     for _ in range(2):  # and however often it comes again
-        piece = journey.flow.peek()
-        assert piece is not None
+        piece = present(journey.flow.peek())
         assert (piece.body, piece.marker, str(piece.broken)) == (None, None, "mine [log-undecodable]")
     journey.flow.leave(CaravanFlowState.HELD, "mine")
     journey.flow.pass_gap(journey.source.latest())
@@ -260,20 +243,15 @@ def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
     journey = Journey()
     journey.flow.filter = Filter.parse(None, ["shop.*"])
     journey.commit()
-    segment = journey._reader.read(1 << 20, 0)
-    assert segment is not None
+    segment = present(journey._reader.read(1 << 20, 0))
     segment.broken = {"log": DecodeError("mine", tables=("junk.a", "junk.b"))}
     journey.buffer.append(segment)
     journey.board()
-    piece = journey.flow.peek()
-    assert piece is not None
-    assert piece.broken is None
+    assert present(journey.flow.peek()).broken is None
     journey.flow.leave(CaravanFlowState.WAITING, "moved")
     segment.broken = {"log": DecodeError("mine", tables=("junk.a", "shop.b"))}
     journey.board()
-    piece = journey.flow.peek()
-    assert piece is not None
-    assert piece.broken is segment.broken["log"]
+    assert present(journey.flow.peek()).broken is segment.broken["log"]
 
 
 def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
@@ -283,37 +261,29 @@ def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
     journey.commit()
     journey.read()
     journey.board()
-    piece = journey.flow.peek()
-    assert piece is not None
+    piece = present(journey.flow.peek())
     assert (piece.body, piece.marker) == (None, None)
     assert "mask: key names key, a column of the key of t" in str(piece.broken)
     journey.flow.leave(CaravanFlowState.WAITING, "moved")
     journey.flow.filter = Filter.parse(None, projection=Projection.parse(["other"], {}))
     journey.board()
-    piece = journey.flow.peek()
-    assert piece is not None
-    assert piece.body is not None
+    assert present(journey.flow.peek()).body is not None
 
 
 def test_what_an_operator_skips_is_passed_and_nothing_else() -> None:
     journey = Journey()
     for number in range(2):
         journey.commit()
-        segment = journey._reader.read(1 << 20, 0)
-        assert segment is not None
+        segment = present(journey._reader.read(1 << 20, 0))
         segment.broken = {"log": DecodeError("mine", update_id=f"db1:{number}:0")}
         journey.buffer.append(segment)
     journey.board()
-    piece = journey.flow.peek()
-    assert piece is not None
+    piece = present(journey.flow.peek())
     assert piece.broken is not None
     journey.flow.pass_broken(piece.broken.update_id)
-    piece = journey.flow.peek()
-    assert piece is not None
-    assert piece.broken is None
+    assert present(journey.flow.peek()).broken is None
     journey.flow.take()
-    piece = journey.flow.peek()
-    assert piece is not None
+    piece = present(journey.flow.peek())
     assert piece.broken is not None
     assert piece.broken.update_id == "db1:1:0"
 
@@ -322,8 +292,7 @@ def test_the_places_of_another_history_are_all_ahead() -> None:
     """After a failover file numbers begin at any other value: by number alone what is new could look delivered."""
     journey = Journey()
     journey.commit("old")
-    segment = journey._reader.read(1 << 20, 0)
-    assert segment is not None
+    segment = present(journey._reader.read(1 << 20, 0))
     order = segment.end
     flow = CaravanFlow("app", "log", Filter.parse(None), journey.start, 3, lambda: None)
     flow.place = flow.marker.order = LogPosition(order.incarnation, order.file + 7, 0)
@@ -335,8 +304,7 @@ def test_the_places_of_another_history_are_all_ahead() -> None:
     buffer = ChangeBuffer(journey.start.order)
     buffer.append(segment)
     flow.board(buffer, 0)
-    piece = flow.peek()
-    assert piece is not None
+    piece = present(flow.peek())
     assert piece.body is not None
     assert piece.body.updates == 1
 
@@ -354,8 +322,7 @@ def test_a_flow_passes_a_thousand_segments_of_other_shards_at_once() -> None:
     flow.board(buffer, 0)
     for table in ["others"] * 1000 + ["mine"]:
         marker = source.commit([(Op.UPSERT, table, b"k", {"value": b"v"})])
-        segment = reader.read(1, 0)
-        assert segment is not None
+        segment = present(reader.read(1, 0))
         buffer.append(segment)
     looked: list[int] = []
     entry = ChangeBuffer.entry
@@ -366,8 +333,7 @@ def test_a_flow_passes_a_thousand_segments_of_other_shards_at_once() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChangeBuffer, "entry", noted)
-        piece = flow.peek()
-        assert piece is not None
+        piece = present(flow.peek())
         assert piece.body is not None
         assert (piece.marker, flow.cursor, flow.place.offset) == (marker, 1000, buffer.segment(999).end.offset)
         assert flow.marker == buffer.segment(999).marker

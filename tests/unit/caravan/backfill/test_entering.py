@@ -5,6 +5,7 @@ from __future__ import annotations
 from caravan.backfill.boundaries import END, START
 from caravan.backfill.entering import EnteringChunk
 from caravan.backfill.window import Window
+from tests.support.present import present
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import ChunkRange, Segment
@@ -44,8 +45,7 @@ def look(chunk: EnteringChunk, window: Window, at: int) -> Segment | None:
 
 def values(segment: Segment) -> dict[Value, tuple[Value, ...]]:
     run = segment.runs["s"]
-    body = build_body(run, 1)
-    assert body is not None
+    body = present(build_body(run, 1))
     updates = Batch(parse_body(body.data), "s", 1, False, lambda _: SCHEMA).updates()
     assert all(update.op is Op.READ and update.committed_at is None for update in updates)
     assert [update.id for update in updates] == [f"read:4:7:{i}" for i in range(len(updates))]
@@ -59,8 +59,7 @@ def test_enters_where_the_log_reached_the_snapshot() -> None:
     window.note(change(1, 1, 10))
     assert look(chunk, window, 1) is None
     window.note(change(2, 1, 20))
-    segment = look(chunk, window, 2)
-    assert segment is not None
+    segment = present(look(chunk, window, 2))
     assert segment.begin == segment.end == marker(2).order
     assert segment.marker == marker(2)
     assert values(segment) == {1: (20,), 2: (0,)}
@@ -75,23 +74,19 @@ def test_what_came_during_the_last_look_is_looked_at_first() -> None:
     chunk.catch_up(*unseen, marker(2))
     assert chunk.reached
     assert chunk.segment(window, marker(3).order, marker(3)) is None
-    segment = look(chunk, window, 3)
-    assert segment is not None
-    assert values(segment) == {1: (20,), 2: (30,)}
+    assert values(present(look(chunk, window, 3))) == {1: (20,), 2: (30,)}
 
 
 def test_of_single_keys_nothing_else_is_left_out() -> None:
     chunk, window = entering(alone=(encode_key((1,)), encode_key((2,)))), Window("t", marker(0), 10_000)
     window.note(change(1, 9, 10))
     window.note(change(2, 8, 10))
-    segment = look(chunk, window, 2)
-    assert segment is not None
+    segment = present(look(chunk, window, 2))
     assert segment.chunk is not None
     assert segment.chunk.left_out == segment.chunk.again == ()
     chunk, window = entering(), Window("t", marker(0), 10_000)
     window.note(change(1, 9, 10))
     window.note(change(2, 8, 10))
-    segment = look(chunk, window, 2)
-    assert segment is not None
+    segment = present(look(chunk, window, 2))
     assert segment.chunk is not None
     assert segment.chunk.left_out == (encode_key((9,)), encode_key((8,)))

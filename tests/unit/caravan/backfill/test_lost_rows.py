@@ -11,6 +11,7 @@ from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import MOST_BYTES, BackfillRequest, FlowBackfill
 from caravan.backfill.rounds import Taker, Work, next_work
 from caravan.flow import Piece
+from tests.support.present import present
 from tests.support.rows_received import Copy, Receiver
 from tests.unit.caravan.backfill.test_progress import boundaries, chunk, offered
 from tests.unit.caravan.backfill.test_scanner import World, running
@@ -166,9 +167,7 @@ def test_keys_of_lost_log_are_read_behind_those_to_read_again() -> None:
     one.took(alone(b"a"), 1)
     assert next_work(takers, lists, "t", START) == Work("t", alone=(b"b", b"c"), columns=ID)
     coming = [Taker(one, (alone(b"b", b"c"),)), Taker(two)]
-    work = next_work(coming, lists, "t", START)
-    assert work is not None
-    assert work.alone == (b"z",)
+    assert present(next_work(coming, lists, "t", START)).alone == (b"z",)
     assert next_work(coming[:1], lists, "t", START) is None
 
 

@@ -15,6 +15,7 @@ from caravan.backfill.progress import (
     Renewal,
     Unconfirmed,
 )
+from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
@@ -130,16 +131,14 @@ def test_a_table_starts_again_when_its_list_has_another_id() -> None:
 def test_a_table_starts_again_when_its_list_is_an_older_copy() -> None:
     """A folder that was restored: other keys come behind those that the older list has."""
     newer = boundaries((10, b"10"))
-    number = newer.place(10, END, b"20")
-    assert number is not None
+    number = present(newer.place(10, END, b"20"))
     newer.add(number, b"20")
     progress = FlowBackfill(REQUEST, "f")
     progress.offer([("t", newer)])
     progress.took(chunk(START, 10), 3)
     progress.took(chunk(10, number), 3)
     older = boundaries((10, b"10"))
-    other = older.place(10, END, b"25")
-    assert other is not None
+    other = present(older.place(10, END, b"25"))
     assert other != number
     older.add(other, b"25")
     for known in (boundaries((10, b"10")), older):

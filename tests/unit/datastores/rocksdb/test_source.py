@@ -10,6 +10,7 @@ import pytest
 
 from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import until
+from tests.support.present import present
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import PositionError, PositionPurged, SourceUnavailable
 from wormhole.model.loss import LossKind
@@ -76,8 +77,7 @@ def test_a_database_that_was_moved_is_no_end_of_the_log(
     begin = source.earliest()
     reader = source.open(begin)
     (tmp_path / "store").rename(tmp_path / "elsewhere")
-    segment = reader.read(1 << 20, 0.0)  # what is kept is read to its end
-    assert segment is not None
+    segment = present(reader.read(1 << 20, 0.0))  # what is kept is read to its end
     assert segment.marker is not None
     with pytest.raises(SourceUnavailable, match="was moved or deleted") as caught:
         reader.read(1 << 20, 0.0)
@@ -102,8 +102,7 @@ def test_a_file_that_came_and_went_before_the_keeper_had_its_turn_is_purged(
     """inotify has reported it, so its changes are not ones that were written past the log."""
     source.start()
     start = source.latest()
-    watch = source._keeper._watch
-    assert watch is not None
+    watch = present(source._keeper._watch)
     wait, wake, starved, turn = watch.wait, watch.wake, threading.Event(), threading.Event()
 
     def late(seconds: float) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from publisher.relay.configured import ConfiguredRelay, configured_relay, left_relay
 from publisher.relay.settings import RelayIdentity, RelaySettings
+from tests.support.present import present
 from wormhole.config import parse
 
 HERE = Path("/srv")
@@ -28,14 +29,12 @@ def test_the_defaults() -> None:
 
 def test_what_is_configured() -> None:
     settings = ['slot_budget = "2GiB"', 'on_relay_full = "keep_slot"', 'relay_compression = "none"']
-    found = opened_with(*settings, 'relay_budget = "1GiB"', 'relay_folder = "disk"')
-    assert found is not None
+    found = present(opened_with(*settings, 'relay_budget = "1GiB"', 'relay_folder = "disk"'))
     assert (found.folder, found.settings) == (
         HERE / "disk",
         RelaySettings("hold", 1 << 30, 2 << 30, "keep_slot", False),
     )
-    cached = opened_with('relay = "cache"', source="mysql://w@db")
-    assert cached is not None
+    cached = present(opened_with('relay = "cache"', source="mysql://w@db"))
     assert cached.settings == RelaySettings("cache", 8 << 30)
 
 
@@ -46,7 +45,6 @@ def test_what_a_relay_left_that_was_turned_off(tmp_path: Path) -> None:
     (tmp_path / "relay").mkdir()
     assert left_relay(config, "shop", "main", "db1") is None
     (tmp_path / "relay" / "relay-00000000000000000007.wrf").write_bytes(b"x")
-    found = left_relay(config, "shop", "main", "db1")
-    assert found is not None
+    found = present(left_relay(config, "shop", "main", "db1"))
     assert (found.settings.mode, found.settings.budget) == ("off", 8 << 30)
     assert configured_relay(config, "shop", "main", "db1") is None

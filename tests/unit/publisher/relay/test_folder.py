@@ -10,20 +10,17 @@ import pytest
 from publisher.relay.disk import DISK
 from publisher.relay.files import LOCK
 from publisher.relay.folder import look, trim, verify
-from tests.unit.publisher.relay.test_relay_files import Scene
+from tests.support.relay_scene import FilesScene
 from wormhole.model.errors import SourceUnavailable, UsageError
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def scene(tmp_path: Path) -> FilesScene:
     """Files that were completed, and one that is being written."""
-    made = Scene(tmp_path / "relay", file_bytes=1000)
+    made = FilesScene(tmp_path / "relay", file_bytes=1000)
     made.files.begin(made.start)
-    last = made.start
     for rows in (10, 10, 10, 1):
-        made.commit(rows=rows, size=100)
-        made.record(last)
-        last = made.log.latest()
+        made.recorded(rows=rows, size=100)
     return made
 
 
@@ -31,7 +28,7 @@ def nothing(done: int, total: int) -> None:
     assert done <= total
 
 
-def test_a_look_and_a_whole_reading_find_the_same(scene: Scene) -> None:
+def test_a_look_and_a_whole_reading_find_the_same(scene: FilesScene) -> None:
     made = scene.files.files
     before = {path: path.read_bytes() for path in scene.folder.iterdir()}
     seen: list[tuple[int, int]] = []
@@ -50,7 +47,7 @@ def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert look(tmp_path / "none") == []
 
 
-def test_each_damage_is_found_in_its_file(scene: Scene) -> None:
+def test_each_damage_is_found_in_its_file(scene: FilesScene) -> None:
     scene.files.close()
     first, second, *_ = sorted(scene.folder.glob("*.wrf"))
     data = bytearray(first.read_bytes())
@@ -64,7 +61,7 @@ def test_each_damage_is_found_in_its_file(scene: Scene) -> None:
     assert [bool(one.error) for one in look(scene.folder)][:2] == [False, True], "an index is believed"
 
 
-def test_the_end_of_a_file_that_is_written_is_no_damage(scene: Scene) -> None:
+def test_the_end_of_a_file_that_is_written_is_no_damage(scene: FilesScene) -> None:
     last = scene.files.files[-1]
     with last.path.open("ab") as file:
         file.write(b"half a record")
@@ -73,7 +70,7 @@ def test_the_end_of_a_file_that_is_written_is_no_damage(scene: Scene) -> None:
     assert state.unfinished == 13
 
 
-def test_a_file_of_another_release_says_so(scene: Scene) -> None:
+def test_a_file_of_another_release_says_so(scene: FilesScene) -> None:
     first = scene.files.files[0].path
     data = bytearray(first.read_bytes())
     data[8] = 99
@@ -81,7 +78,7 @@ def test_a_file_of_another_release_says_so(scene: Scene) -> None:
     assert look(scene.folder)[0].error == "it is of another release: format version 99 instead of 1"
 
 
-def test_the_oldest_files_go_and_only_while_nobody_writes(scene: Scene) -> None:
+def test_the_oldest_files_go_and_only_while_nobody_writes(scene: FilesScene) -> None:
     with pytest.raises(UsageError, match="a publisher has"):
         trim(scene.folder, 0)
     scene.files.close()

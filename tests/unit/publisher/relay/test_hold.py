@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +14,9 @@ from caravan.log_map import LogMap
 from publisher.relay import filler
 from publisher.relay.files import Stretch
 from publisher.relay.hold import Hold
-from publisher.relay.settings import RelaySettings
-from tests.support.clocks import ScriptedClock
 from tests.support.eventually import until
 from tests.support.relay_disk import FakeDisk, Survives
-from tests.support.relay_scene import RelayScene
+from tests.support.relay_scene import RelayScene, keys_of, scene_with
 from tests.support.relayed_harness import HOLD
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
@@ -98,227 +94,199 @@ def test_a_filler_that_gets_nearer_loses_nothing() -> None:
 # --- with files -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def scene_of(
-    settings: RelaySettings = HOLD, disk: FakeDisk | None = None
-) -> Iterator[tuple[RelayScene, ScriptedClock]]:
-    clock = ScriptedClock()
-    scene = RelayScene(settings, clock=clock.clock, disk=disk)
-    try:
-        yield scene, clock
-    finally:
-        scene.close()
+@scene_with(HOLD, by_hand=True)
+def test_only_what_is_synced_is_released(scene: RelayScene) -> None:
+    lead = scene.lead(5)
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.start
+    assert scene.relay.held is None
+    scene.synced()
+    first = scene.relay.tip
+    scene.recorded(lead, 5)
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == first
+    assert scene.relay.held == first.order
+    assert len(scene.read(scene.open()).updates) == 10
+    scene.source.release(scene.relay.tip.order)
+    assert scene.memory.earliest() == scene.relay.tip
+    assert scene.relay.held is None
 
 
-def synced(scene: RelayScene, clock: ScriptedClock) -> None:
-    clock.now += 2
-    scene.flush()
-    scene.flush()
-    scene.wait_for(lambda: scene.relay.unsynced_bytes == 0, "nothing is synced")
+@scene_with(replace(HOLD, slot_budget=1 << 20), by_hand=True)
+def test_a_budget_of_the_datastore_is_used_first(scene: RelayScene) -> None:
+    lead = scene.lead(5)
+    scene.synced()
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.start
+    scene.recorded(lead, 1, 2 << 20)
+    scene.synced()
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.relay.tip
 
 
-def test_only_what_is_synced_is_released() -> None:
-    with scene_of() as (scene, clock):
-        lead = scene.open()
-        scene.recorded(lead, 5)
+@scene_with(HOLD, by_hand=True)
+def test_nothing_is_released_while_nobody_shows_that_the_log_is_the_same(scene: RelayScene) -> None:
+    lead = scene.lead(5)
+    scene.synced()
+    lead.close()
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.start
+
+
+@scene_with(HOLD, by_hand=True)
+def test_after_a_start_nothing_is_released_before_the_log_was_compared(scene: RelayScene) -> None:
+    scene.lead(5)
+    scene.synced()
+    scene.restart()
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.start
+    scene.open(scene.relay.tip)
+    until(lambda: scene.relay.synced is not None, "what another process wrote is not synced")
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.relay.tip
+
+
+@scene_with(HOLD, by_hand=True)
+def test_what_cannot_be_synced_is_not_released_and_read_again(scene: RelayScene) -> None:
+    lead = scene.lead(5)
+    scene.disk.break_down("sync", errno.EIO)
+    scene.time.now += 2
+    scene.recorded(lead, 5)
+    scene.wait_for(lambda: scene.relay.problem, "the disk's error is not told")
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.start
+    scene.disk.work()
+    scene.time.now += 6
+    scene.recorded(lead, 1)
+    scene.wait_for(scene.catches_up, "it is not read again")
+    assert len(scene.read(scene.open()).updates) == 11
+
+
+@scene_with(replace(HOLD, budget=64 << 10, slot_budget=10_000, compress=False), by_hand=True)
+def test_a_full_relay_loses_the_oldest_and_the_datastore_keeps_no_more_than_its_budget(scene: RelayScene) -> None:
+    scene.source.release(scene.start.order)
+    lead = scene.open()
+    for _ in range(100):
+        scene.recorded(lead, 1, 1000)
+        scene.time.now += 2
         scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.start
-        assert scene.relay.held is None
-        synced(scene, clock)
-        first = scene.relay.tip
-        scene.recorded(lead, 5)
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == first
-        assert scene.relay.held == first.order
-        assert len(scene.read(scene.open()).updates) == 10
-        scene.source.release(scene.relay.tip.order)
-        assert scene.memory.earliest() == scene.relay.tip
-        assert scene.relay.held is None
+        status = scene.source.status()
+        assert status.pinned_bytes <= 10_000 + 3000
+    assert scene.relay.bytes <= (64 << 10) + 9000
+    assert not scene.relay.problem
+    with pytest.raises(PurgedInside) as caught:
+        scene.open()
+    assert caught.value.first_missing == "1"
+    assert caught.value.resume == scene.relay.begin
+    assert int(caught.value.last_missing) == 101 - len(scene.read(scene.open(caught.value.resume)).updates) - 1
 
 
-def test_a_budget_of_the_datastore_is_used_first() -> None:
-    with scene_of(replace(HOLD, slot_budget=1 << 20)) as (scene, clock):
-        lead = scene.open()
-        scene.recorded(lead, 5)
-        synced(scene, clock)
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.start
-        scene.recorded(lead, 1, 2 << 20)
-        synced(scene, clock)
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.relay.tip
+@scene_with(replace(HOLD, budget=64 << 10, on_full="keep_slot", compress=False), by_hand=True)
+def test_a_full_relay_that_keeps_the_slot_stops_and_goes_on_when_there_is_room(scene: RelayScene) -> None:
+    scene.source.release(scene.start.order)
+    lead = scene.open()
+    for _ in range(100):
+        scene.recorded(lead, 1, 1000)
+    scene.synced()
+    assert "the relay is full" in scene.relay.problem.text
+    scene.source.release(scene.start.order)
+    stands = scene.relay.tip
+    assert scene.memory.earliest().order <= stands.order
+    assert len(scene.read(scene.open()).updates) == 100
+    scene.source.release(scene.memory.latest().order)
+    scene.recorded(lead, 1)
+    scene.wait_for(scene.catches_up, "nothing is recorded")
+    assert not scene.relay.problem
 
 
-def test_nothing_is_released_while_nobody_shows_that_the_log_is_the_same() -> None:
-    with scene_of() as (scene, clock):
-        lead = scene.open()
-        scene.recorded(lead, 5)
-        synced(scene, clock)
-        lead.close()
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.start
+@scene_with(HOLD, by_hand=True)
+def test_a_flow_is_found_where_the_log_was_given_up_under_the_reader_that_records(scene: RelayScene) -> None:
+    slow, fast = scene.open(), scene.open()
+    scene.recorded(slow, 5)
+    place = scene.put(5)
+    fast.read(1 << 20, 0.0)  # in one piece, so that it is ahead of what is recorded
+    scene.source.release(place.order)
+    scene.put(5)
+    (gap,) = scene.read(slow).gaps
+    assert gap.last_missing == "10"
+    scene.wait_for(scene.catches_up, "nothing is recorded behind the gap")
+    scene.synced()
+    fast.close()
+    scene.source.release(place.order)
+    assert scene.memory.earliest() == scene.relay.tip
+    assert scene.read(scene.open(place)).keys() == keys_of(10, 5)
 
 
-def test_after_a_start_nothing_is_released_before_the_log_was_compared() -> None:
-    with scene_of() as (scene, clock):
-        lead = scene.open()
-        scene.recorded(lead, 5)
-        synced(scene, clock)
-        scene.restart()
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.start
-        scene.open(scene.relay.tip)
-        until(lambda: scene.relay.synced is not None, "what another process wrote is not synced")
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.relay.tip
-
-
-def test_what_cannot_be_synced_is_not_released_and_read_again() -> None:
-    with scene_of() as (scene, clock):
-        lead = scene.open()
-        scene.recorded(lead, 5)
-        scene.disk.break_down("sync", errno.EIO)
-        clock.now += 2
-        scene.recorded(lead, 5)
-        scene.wait_for(lambda: scene.relay.problem, "the disk's error is not told")
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.start
-        scene.disk.work()
-        clock.now += 6
-        scene.recorded(lead, 1)
-        scene.wait_for(scene.catches_up, "it is not read again")
-        assert len(scene.read(scene.open()).updates) == 11
-
-
-def test_a_full_relay_loses_the_oldest_and_the_datastore_keeps_no_more_than_its_budget() -> None:
-    with scene_of(replace(HOLD, budget=64 << 10, slot_budget=10_000, compress=False)) as (scene, clock):
-        scene.source.release(scene.start.order)
-        lead = scene.open()
-        for _ in range(100):
-            scene.recorded(lead, 1, 1000)
-            clock.now += 2
-            scene.source.release(scene.start.order)
-            status = scene.source.status()
-            assert status.pinned_bytes <= 10_000 + 3000
-        assert scene.relay.bytes <= (64 << 10) + 9000
-        assert not scene.relay.problem
-        with pytest.raises(PurgedInside) as caught:
-            scene.open()
-        assert caught.value.first_missing == "1"
-        assert caught.value.resume == scene.relay.begin
-        assert int(caught.value.last_missing) == 101 - len(scene.read(scene.open(caught.value.resume)).updates) - 1
-
-
-def test_a_full_relay_that_keeps_the_slot_stops_and_goes_on_when_there_is_room() -> None:
-    with scene_of(replace(HOLD, budget=64 << 10, on_full="keep_slot", compress=False)) as (scene, clock):
-        scene.source.release(scene.start.order)
-        lead = scene.open()
-        for _ in range(100):
-            scene.recorded(lead, 1, 1000)
-        synced(scene, clock)
-        assert "the relay is full" in scene.relay.problem.text
-        scene.source.release(scene.start.order)
-        stands = scene.relay.tip
-        assert scene.memory.earliest().order <= stands.order
-        assert len(scene.read(scene.open()).updates) == 100
-        scene.source.release(scene.memory.latest().order)
-        scene.recorded(lead, 1)
-        scene.wait_for(scene.catches_up, "nothing is recorded")
-        assert not scene.relay.problem
-
-
-def keys_of(first: int, count: int) -> list[object]:
-    return [b"%06d" % n for n in range(first, first + count)]
-
-
-def test_a_flow_is_found_where_the_log_was_given_up_under_the_reader_that_records() -> None:
-    with scene_of() as (scene, clock):
-        slow, fast = scene.open(), scene.open()
-        scene.recorded(slow, 5)
-        place = scene.put(5)
-        fast.read(1 << 20, 0.0)  # in one piece, so that it is ahead of what is recorded
-        scene.source.release(place.order)
-        scene.put(5)
-        (gap,) = scene.read(slow).gaps
-        assert gap.last_missing == "10"
-        scene.wait_for(scene.catches_up, "nothing is recorded behind the gap")
-        synced(scene, clock)
-        fast.close()
-        scene.source.release(place.order)
-        assert scene.memory.earliest() == scene.relay.tip
-        assert scene.read(scene.open(place)).keys() == keys_of(10, 5)
-
-
+@scene_with(HOLD, by_hand=True)
 def test_a_flow_is_found_where_the_log_was_given_up_under_the_one_that_fills_a_hole(
-    monkeypatch: pytest.MonkeyPatch,
+    scene: RelayScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filler, "_READ_BYTES", 1)
-    with scene_of() as (scene, clock):
-        place = scene.put(5)
-        fills, goes_on = threading.Event(), threading.Event()
+    place = scene.put(5)
+    fills, goes_on = threading.Event(), threading.Event()
 
-        def wait(segment: Segment) -> Segment:
-            if threading.current_thread().name == "relay-filler":
-                fills.set()
-                goes_on.wait()
-            return segment
+    def wait(segment: Segment) -> Segment:
+        if threading.current_thread().name == "relay-filler":
+            fills.set()
+            goes_on.wait()
+        return segment
 
-        scene.store.change = wait
-        flow = scene.open(place)
-        place = scene.put(1)
-        scene.read(flow)
-        fills.wait()
-        scene.source.release(place.order)
-        scene.put(1)
-        goes_on.set()
+    scene.store.change = wait
+    flow = scene.open(place)
+    place = scene.put(1)
+    scene.read(flow)
+    fills.wait()
+    scene.source.release(place.order)
+    scene.put(1)
+    goes_on.set()
 
-        def is_filled() -> bool:
-            return scene.relay.tip is not None and scene.relay.tip.order >= place.order
+    def is_filled() -> bool:
+        return scene.relay.tip is not None and scene.relay.tip.order >= place.order
 
-        scene.wait_for(is_filled, "nothing is recorded behind the gap")
-        synced(scene, clock)
-        scene.source.release(place.order)
-        flow.close()
-        assert scene.read(scene.open(place)).keys() == keys_of(6, 1)
+    scene.wait_for(is_filled, "nothing is recorded behind the gap")
+    scene.synced()
+    scene.source.release(place.order)
+    flow.close()
+    assert scene.read(scene.open(place)).keys() == keys_of(6, 1)
 
 
-def test_who_reads_the_datastore_goes_on_in_the_relay_where_that_log_was_given_up() -> None:
-    with scene_of() as (scene, clock):
-        lead, flow = scene.open(), scene.open()
-        scene.recorded(lead, 5)
-        synced(scene, clock)
-        scene.source.release(scene.start.order)
-        assert scene.memory.earliest() == scene.relay.tip
-        assert not flow.reads_files
-        read = scene.read(flow)
-        assert (read.keys(), read.gaps) == (keys_of(0, 5), [])
+@scene_with(HOLD, by_hand=True)
+def test_who_reads_the_datastore_goes_on_in_the_relay_where_that_log_was_given_up(scene: RelayScene) -> None:
+    lead, flow = scene.open(), scene.open()
+    scene.recorded(lead, 5)
+    scene.synced()
+    scene.source.release(scene.start.order)
+    assert scene.memory.earliest() == scene.relay.tip
+    assert not flow.reads_files
+    read = scene.read(flow)
+    assert (read.keys(), read.gaps) == (keys_of(0, 5), [])
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["one that waited", "one that is opened"])
+@scene_with(HOLD, by_hand=True)
 def test_what_is_written_and_released_while_the_log_is_opened_is_not_lost(
-    opened: bool, monkeypatch: pytest.MonkeyPatch
+    scene: RelayScene, opened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with scene_of() as (scene, clock):
-        lead, flow = scene.open(), scene.open()
-        place = scene.recorded(lead, 5)
-        scene.read(flow)
-        hangs = scene.gate()
-        scene.put(5)
-        scene.read(lead)
-        assert flow.read(1 << 20, 0.0) is None
-        open_log = scene.store.open
+    lead, flow = scene.open(), scene.open()
+    place = scene.recorded(lead, 5)
+    scene.read(flow)
+    hangs = scene.gate()
+    scene.put(5)
+    scene.read(lead)
+    assert flow.read(1 << 20, 0.0) is None
+    open_log = scene.store.open
 
-        def slowly(marker: Datamarker) -> LogReader:
-            hangs.set()
-            synced(scene, clock)
-            scene.source.release(place.order)
-            return open_log(marker)
+    def slowly(marker: Datamarker) -> LogReader:
+        hangs.set()
+        scene.synced()
+        scene.source.release(place.order)
+        return open_log(marker)
 
-        monkeypatch.setattr(scene.store, "open", slowly)
-        clock.now += 6
-        read = scene.read(scene.open(place) if opened else flow)
-        assert (read.keys(), read.gaps) == (keys_of(5, 5), [])
-        assert scene.memory.earliest() == scene.relay.tip
+    monkeypatch.setattr(scene.store, "open", slowly)
+    scene.time.now += 6
+    read = scene.read(scene.open(place) if opened else flow)
+    assert (read.keys(), read.gaps) == (keys_of(5, 5), [])
+    assert scene.memory.earliest() == scene.relay.tip
 
 
 @pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.NAMES, Survives.TORN])
@@ -326,13 +294,13 @@ def test_nothing_is_released_that_a_loss_of_power_takes(survives: Survives) -> N
     """Before each operation of the disk: from then on it does nothing."""
     operation, lost = 0, True
     while lost:
-        disk, clock = FakeDisk(), ScriptedClock()
+        disk = FakeDisk()
         disk.fails = partial(_fails_from, disk, operation)
-        scene = RelayScene(replace(HOLD, on_full="keep_slot"), clock=clock.clock, disk=disk)
+        scene = RelayScene(replace(HOLD, on_full="keep_slot"), by_hand=True, disk=disk)
         lead = scene.open()
         for _ in range(6):
             scene.recorded(lead, 2, 3000)
-            clock.now += 2
+            scene.time.now += 2
             scene.flush()
             scene.source.release(scene.start.order)
         lost = disk.operations == operation

@@ -12,6 +12,7 @@ from publisher.relay import lost_key_files as module
 from publisher.relay.disk import DISK
 from publisher.relay.lost_key_files import LostKeyFiles
 from publisher.relay.settings import RelayIdentity
+from tests.support.present import present
 from tests.unit.publisher.relay.test_lost_keys import changes, keys, place
 from wormhole.model.errors import DecodeError
 from wormhole.model.segment import Segment
@@ -49,14 +50,10 @@ def test_keys_of_what_is_covered(tmp_path: Path, again: bool) -> None:
         (25, 30, {2}),
         (41, 50, {3}),
     ]:
-        found = files.keys("s", place(begin), place(end))
-        assert found is not None
-        assert found.tables["t"].keys == keys(*expected)
+        assert present(files.keys("s", place(begin), place(end))).tables["t"].keys == keys(*expected)
     for begin, end in [(25, 31), (30, 40), (25, 45), (45, 51), (60, 70), (20, 20), (20, 10)]:
         assert files.keys("s", place(begin), place(end)) is None
-    nothing = files.keys("elsewhere", place(0), place(30))
-    assert nothing is not None
-    assert not nothing.tables
+    assert not present(files.keys("elsewhere", place(0), place(30))).tables
 
 
 def test_what_nobody_asks_for_any_more_goes(tmp_path: Path) -> None:
@@ -139,6 +136,4 @@ def test_a_file_that_is_not_written_whole_is_removed(tmp_path: Path, monkeypatch
 def test_a_file_that_is_noted_twice_is_replaced(tmp_path: Path) -> None:
     files = noted(tmp_path)
     note(files, 0, 20, insert(7))
-    found = files.keys("s", place(0), place(20))
-    assert found is not None
-    assert found.tables["t"].keys == keys(7)
+    assert present(files.keys("s", place(0), place(20))).tables["t"].keys == keys(7)

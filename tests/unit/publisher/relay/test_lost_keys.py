@@ -9,6 +9,7 @@ import pytest
 from caravan.backfill.encoding import DamagedError
 from publisher.relay import lost_keys as module
 from publisher.relay.lost_keys import LostFile, LostKeysBuilder, lost_file, lost_file_to_bytes
+from tests.support.present import present
 from wormhole.model import lost_keys as model
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
@@ -43,9 +44,7 @@ def built(*segments: Segment) -> LostFile:
     builder = LostKeysBuilder()
     for segment in segments:
         builder.add(segment)
-    found = builder.built(place(0), place(9))
-    assert found is not None
-    return found
+    return present(builder.built(place(0), place(9)))
 
 
 def keys(*values: Value) -> frozenset[bytes]:
@@ -146,8 +145,7 @@ def test_bytes() -> None:
     data = lost_file_to_bytes(found, ME)
     assert lost_file(data, ME) == found
     assert lost_file(data, b"another") is None
-    of_r = lost_file(data, ME, shards=("r",))
-    assert of_r is not None
+    of_r = present(lost_file(data, ME, shards=("r",)))
     assert of_r.of("r") == found.of("r")
     assert (
         of_r.of("s").tables

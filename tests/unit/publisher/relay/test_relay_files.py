@@ -3,90 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from datastores.memory.source import MemorySource
-from publisher.relay.cursor import Cursor, Gone
-from publisher.relay.files import NotAdjoiningError, RelayFiles
-from publisher.relay.settings import RelayIdentity
+from publisher.relay.cursor import Gone
+from publisher.relay.files import NotAdjoiningError
+from tests.support.present import present
+from tests.support.relay_scene import FilesScene, read_on
+from tests.support.relayed_harness import IDENTITY
 from wormhole.model.errors import UsageError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
-from wormhole.model.values import Op
-from wormhole.ports.testing.reading import Read, read_log
-
-IDENTITY = RelayIdentity("orders", "memory", "log", 1 << 20, "")
-
-
-class Scene:
-    """A log, and the relay files of it."""
-
-    def __init__(self, folder: Path, *, file_bytes: int = 64 << 20, compress: bool = False) -> None:
-        self.folder = folder
-        self.file_bytes = file_bytes
-        self.compress = compress
-        self.log = MemorySource()
-        self.start = self.log.latest()
-        self.files = self.opened()
-
-    def opened(self, *, hold: bool = False, identity: RelayIdentity = IDENTITY) -> RelayFiles:
-        files = RelayFiles(self.folder, identity, hold=hold, compress=self.compress, file_bytes=self.file_bytes)
-        files.open()
-        return files
-
-    def reopen(self) -> None:
-        """Another process, after one that was killed or ended."""
-        self.files.close()
-        self.files = self.opened()
-
-    def commit(self, rows: int = 2, size: int = 20) -> Datamarker:
-        """One transaction."""
-        number = self.log.latest().order.offset
-        return self.log.commit([(Op.INSERT, "t", f"{number}.{i}", {"v": "x" * size}) for i in range(rows)])
-
-    def segments(self, marker: Datamarker, max_bytes: int = 1 << 20) -> Iterator[Segment]:
-        """The log behind ``marker``."""
-        with closing(self.log.open(marker)) as reader:
-            while (segment := reader.read(max_bytes, 0)) is not None:
-                yield segment
-
-    def record(self, marker: Datamarker, max_bytes: int = 1 << 20) -> None:
-        """Write the log behind ``marker``."""
-        self.files.append(*self.segments(marker, max_bytes))
-
-    def ids(self, marker: Datamarker) -> list[str]:
-        """Ids of the updates behind ``marker``, from the relay."""
-        cursor = self.files.find(marker)
-        assert cursor is not None, f"{marker} is not found"
-        return read_on(cursor)
-
-    def expected(self, marker: Datamarker) -> list[str]:
-        """The same, from the log."""
-        return read_log(self.log, marker).ids()
-
-
-def read_on(cursor: Cursor) -> list[str]:
-    """Ids of the updates up to the end of what is there."""
-    read = Read()
-    with closing(cursor):
-        while (segment := cursor.next()) is not None:
-            read.add(segment)
-    return read.ids()
+from wormhole.ports.testing.reading import Read
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path / "relay")
+def scene(tmp_path: Path) -> Iterator[FilesScene]:
+    scene = FilesScene(tmp_path / "relay")
     yield scene
     scene.files.close()
 
 
-def test_what_is_written_is_read_from_every_transactions_end_on(scene: Scene) -> None:
+def test_what_is_written_is_read_from_every_transactions_end_on(scene: FilesScene) -> None:
     markers = [scene.start, *(scene.commit() for _ in range(6))]
     scene.files.begin(scene.start)
     scene.record(markers[0])
@@ -95,11 +37,9 @@ def test_what_is_written_is_read_from_every_transactions_end_on(scene: Scene) ->
     assert scene.ids(markers[-1]) == []
 
 
-def test_small_segments_are_written_together_and_their_markers_are_found(scene: Scene) -> None:
-    markers = [scene.start]
-    segments: list[Segment] = []
+def test_small_segments_are_written_together_and_their_markers_are_found(scene: FilesScene) -> None:
+    markers, segments = [scene.start], list[Segment]()
     for _ in range(5):
-        segments += scene.segments(markers[-1]) if len(markers) > 1 and not segments else ()
         markers.append(scene.commit())
         segments += scene.segments(markers[-2])
     scene.files.begin(scene.start)
@@ -109,10 +49,8 @@ def test_small_segments_are_written_together_and_their_markers_are_found(scene: 
         assert scene.ids(marker) == scene.expected(marker)
 
 
-def test_a_large_transaction_is_there_when_its_last_piece_is(scene: Scene) -> None:
-    scene.files.begin(scene.start)
-    before = scene.commit()
-    scene.record(scene.start)
+def test_a_large_transaction_is_there_when_its_last_piece_is(scene: FilesScene) -> None:
+    before = scene.begin()
     scene.commit(rows=50)
     pieces = list(scene.segments(before, 300))
     assert pieces[-2].marker is None
@@ -125,7 +63,7 @@ def test_a_large_transaction_is_there_when_its_last_piece_is(scene: Scene) -> No
     assert scene.ids(before) == scene.expected(before)
 
 
-def test_a_piece_may_hold_whole_transactions_too(scene: Scene) -> None:
+def test_a_piece_may_hold_whole_transactions_too(scene: FilesScene) -> None:
     before = scene.commit()
     scene.commit(rows=50)
     scene.files.begin(scene.start)
@@ -134,10 +72,8 @@ def test_a_piece_may_hold_whole_transactions_too(scene: Scene) -> None:
     assert scene.ids(scene.start) == scene.expected(scene.start)
 
 
-def test_an_unfinished_transaction_is_forgotten(scene: Scene) -> None:
-    scene.files.begin(scene.start)
-    before = scene.commit()
-    scene.record(scene.start)
+def test_an_unfinished_transaction_is_forgotten(scene: FilesScene) -> None:
+    before = scene.begin()
     scene.commit(rows=50)
     pieces = list(scene.segments(before, 300))
     size = scene.files.size
@@ -151,7 +87,7 @@ def test_an_unfinished_transaction_is_forgotten(scene: Scene) -> None:
     assert scene.ids(scene.start) == scene.expected(scene.start)
 
 
-def test_a_marker_of_another_log_is_not_found(scene: Scene) -> None:
+def test_a_marker_of_another_log_is_not_found(scene: FilesScene) -> None:
     markers = [scene.commit() for _ in range(3)]
     scene.files.begin(scene.start)
     scene.record(scene.start)
@@ -169,34 +105,28 @@ def test_a_marker_of_another_log_is_not_found(scene: Scene) -> None:
 
 
 def test_files_are_completed_and_read_on(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, file_bytes=1000)
+    scene = FilesScene(tmp_path, file_bytes=1000)
     markers = [scene.start]
     scene.files.begin(scene.start)
-    for _ in range(8):
-        markers.append(scene.commit(size=300))
-        scene.record(markers[-2])
+    markers += [scene.recorded(size=300) for _ in range(8)]
     assert len(scene.files.files) > 2
     assert len(scene.files.stretches) == 1
     for _ in range(2):
         for marker in markers:
             assert scene.ids(marker) == scene.expected(marker)
         scene.reopen()
-    markers.append(scene.commit())
-    scene.record(markers[-2])
+    markers.append(scene.recorded())
     assert scene.ids(scene.start) == scene.expected(scene.start)
     scene.files.close()
 
 
 def test_a_cursor_goes_on_when_more_is_written(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, file_bytes=600)
+    scene = FilesScene(tmp_path, file_bytes=600)
     scene.files.begin(scene.start)
-    cursor = scene.files.find(scene.start)
-    assert cursor is not None
+    cursor = scene.cursor(scene.start)
     read = Read()
-    marker = scene.start
     for _ in range(5):
-        before, marker = marker, scene.commit(size=100)
-        scene.record(before)
+        marker = scene.recorded(size=100)
         while (segment := cursor.next()) is not None:
             read.add(segment)
         assert cursor.marker == marker
@@ -204,14 +134,11 @@ def test_a_cursor_goes_on_when_more_is_written(tmp_path: Path) -> None:
     scene.files.close()
 
 
-def test_a_hole_begins_a_stretch(scene: Scene) -> None:
-    first = scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
+def test_a_hole_begins_a_stretch(scene: FilesScene) -> None:
+    first = scene.begin()
     second = scene.commit()
     scene.files.begin(second)
-    scene.commit()
-    scene.record(second)
+    scene.recorded()
     assert [(s.begin, s.end) for s in scene.files.stretches] == [(scene.start, first), (second, scene.log.latest())]
     assert scene.ids(first) == []
     assert scene.ids(second) == scene.expected(second)
@@ -219,7 +146,7 @@ def test_a_hole_begins_a_stretch(scene: Scene) -> None:
         scene.files.begin(first)
 
 
-def test_a_segment_that_does_not_follow_is_refused(scene: Scene) -> None:
+def test_a_segment_that_does_not_follow_is_refused(scene: FilesScene) -> None:
     with pytest.raises(NotAdjoiningError):
         scene.files.append(Segment(scene.start.order, scene.start.order, {}, scene.start, 0))
     first = scene.commit()
@@ -230,16 +157,12 @@ def test_a_segment_that_does_not_follow_is_refused(scene: Scene) -> None:
 
 
 def test_the_oldest_file_goes_and_its_readers_are_told(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, file_bytes=600)
+    scene = FilesScene(tmp_path, file_bytes=600)
     scene.files.begin(scene.start)
-    marker = scene.start
     for _ in range(4):
-        before, marker = marker, scene.commit(size=300)
-        scene.record(before)
-    cursor = scene.files.find(scene.start)
-    assert cursor is not None
-    oldest = scene.files.oldest_file()
-    assert oldest is not None
+        marker = scene.recorded(size=300)
+    cursor = scene.cursor(scene.start)
+    oldest = present(scene.files.oldest_file())
     assert scene.files.drop_oldest()
     assert not oldest.path.exists()
     with pytest.raises(Gone):
@@ -248,29 +171,25 @@ def test_the_oldest_file_goes_and_its_readers_are_told(tmp_path: Path) -> None:
     assert scene.ids(oldest.end) == scene.expected(oldest.end)
     while scene.files.drop_oldest():
         pass
-    scene.commit()
-    scene.record(marker)
+    scene.recorded()
     assert scene.ids(marker) == scene.expected(marker)
     scene.files.close()
 
 
-def test_two_publishers_do_not_write_one_folder(scene: Scene) -> None:
+def test_two_publishers_do_not_write_one_folder(scene: FilesScene) -> None:
     with pytest.raises(UsageError, match="in use by another process"):
         scene.opened()
 
 
-def test_files_of_another_identity(scene: Scene) -> None:
-    scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
-    scene.files.close()
+def test_files_of_another_identity(scene: FilesScene) -> None:
+    scene.begin()
+    scene.hold = True
     other = replace(IDENTITY, sharding="hash 4")
     with pytest.raises(UsageError, match="sharding 'log' instead of 'hash 4'"):
-        scene.opened(hold=True, identity=other)
-    files = scene.opened(identity=other)
-    assert files.stretches == ()
-    assert files.size == 0
-    files.close()
+        scene.reopen(other)
+    scene.hold = False
+    scene.reopen(other)
+    assert (scene.files.stretches, scene.files.size) == ((), 0)
 
 
 @pytest.mark.parametrize(
@@ -286,30 +205,20 @@ def test_files_of_another_identity(scene: Scene) -> None:
     ],
 )
 def test_what_was_recorded_before_a_table_was_skipped_is_read(
-    recorded: str, now: str, read: bool, scene: Scene
+    recorded: str, now: str, read: bool, scene: FilesScene
 ) -> None:
-    scene.files.close()
-    scene.files = scene.opened(hold=True, identity=replace(IDENTITY, tables=recorded))
-    marker = scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
-    scene.files.close()
-    if not read:
-        with pytest.raises(UsageError, match="written with other settings"):
-            scene.opened(hold=True, identity=replace(IDENTITY, tables=now))
-        return
-    scene.files = scene.opened(hold=True, identity=replace(IDENTITY, tables=now))
-    scene.commit()
-    scene.record(marker)
-    assert scene.ids(scene.start) == scene.expected(scene.start)
+    scene.hold = True
+    scene.reopen(replace(IDENTITY, tables=recorded))
+    scene.begin()
+    with nullcontext() if read else pytest.raises(UsageError, match="written with other settings"):
+        scene.reopen(replace(IDENTITY, tables=now))
+        scene.recorded()
+        assert scene.ids(scene.start) == scene.expected(scene.start)
 
 
-def test_everything_goes(scene: Scene) -> None:
-    scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
-    cursor = scene.files.find(scene.start)
-    assert cursor is not None
+def test_everything_goes(scene: FilesScene) -> None:
+    scene.begin()
+    cursor = scene.cursor(scene.start)
     scene.files.clear()
     with pytest.raises(Gone):
         cursor.next()
@@ -320,43 +229,36 @@ def test_everything_goes(scene: Scene) -> None:
     assert scene.ids(scene.start) == scene.expected(scene.start)
 
 
-def test_a_torn_tail_is_dropped(scene: Scene) -> None:
-    first = scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
-    scene.commit()
-    scene.record(first)
+def test_a_torn_tail_is_dropped(scene: FilesScene) -> None:
+    first = scene.begin()
+    scene.recorded()
     path = next(scene.folder.glob("*.wrf"))
     data = path.read_bytes()
-    scene.files.close()
     for size in range(len(data)):
+        scene.files.close()
         path.write_bytes(data[:size])
-        files = scene.opened()
-        assert [stretch.end for stretch in files.stretches] in ([], [first], [scene.log.latest()])
-        files.close()
+        scene.files = scene.opened()
+        assert scene.ends() in ([], [first], [scene.log.latest()])
 
 
-def test_damage_is_not_served(scene: Scene) -> None:
-    scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
+def test_damage_is_not_served(scene: FilesScene) -> None:
+    scene.begin()
     scene.files.close()
     path = next(scene.folder.glob("*.wrf"))
     data = path.read_bytes()
     for at in range(0, len(data), 7):
         path.write_bytes(data[:at] + bytes((data[at] ^ 0x10,)) + data[at + 1 :])
-        files = scene.opened()
-        cursor = files.find(scene.start)
-        if cursor is not None:
+        scene.files = scene.opened()
+        if (cursor := scene.files.find(scene.start)) is not None:
             try:
                 assert read_on(cursor) in (scene.expected(scene.start), [])
             except Gone:
-                assert files.stretches == ()
-        files.close()
+                assert scene.ends() == []
+        scene.files.close()
         path.write_bytes(data)
 
 
-def test_a_marker_before_a_gap_is_told_of_it_and_one_behind_is_not(scene: Scene) -> None:
+def test_a_marker_before_a_gap_is_told_of_it_and_one_behind_is_not(scene: FilesScene) -> None:
     for same_place in (True, False):
         scene.files.clear()
         before = scene.log.latest()
@@ -367,32 +269,26 @@ def test_a_marker_before_a_gap_is_told_of_it_and_one_behind_is_not(scene: Scene)
         behind = Datamarker(place, "9", place, marker.anchor)
         scene.files.append(Segment(place, place, {}, behind, 0, gap=LogGap(LossKind.PURGED, "8", "9", "gone")))
         for start, told in ((marker, True), (behind, same_place)):
-            cursor = scene.files.find(start)
-            assert cursor is not None
-            with closing(cursor):
+            with closing(scene.cursor(start)) as cursor:
                 assert [one.gap is not None for one in iter(cursor.next, None)] == [True] * told
         if not same_place:
             between = LogPosition(1, place.file, 2)
             assert scene.files.find(replace(behind, order=between)) is None
 
 
-def test_a_marker_where_rows_changed_without_a_trace_is_told_of_it(scene: Scene) -> None:
+def test_a_marker_where_rows_changed_without_a_trace_is_told_of_it(scene: FilesScene) -> None:
     before = scene.log.latest()
     marker = scene.commit()
     scene.files.begin(before)
     scene.record(before)
     replaced = {"shop.t": marker.order}
     scene.files.append(Segment(marker.order, marker.order, {}, marker, 0, replaced=replaced))
-    cursor = scene.files.find(marker)
-    assert cursor is not None
-    with closing(cursor):
+    with closing(scene.cursor(marker)) as cursor:
         assert [one.replaced for one in iter(cursor.next, None)] == [replaced]
 
 
-def test_places_without_transactions_are_proven_by_what_is_before(scene: Scene) -> None:
-    first = scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
+def test_places_without_transactions_are_proven_by_what_is_before(scene: FilesScene) -> None:
+    first = scene.begin()
     assert first.anchor is not None
 
     def at(offset: int, anchor: Anchor) -> Datamarker:
@@ -411,12 +307,10 @@ def test_places_without_transactions_are_proven_by_what_is_before(scene: Scene) 
 
 
 def test_compressed_files_are_read(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, compress=True)
-    plain = Scene(tmp_path / "plain")
+    scene = FilesScene(tmp_path, compress=True)
+    plain = FilesScene(tmp_path / "plain")
     for one in (scene, plain):
-        one.files.begin(one.start)
-        one.commit(rows=50)
-        one.record(one.start)
+        one.begin(rows=50)
     assert scene.files.size < plain.files.size / 2
     assert scene.files.log_bytes == plain.files.log_bytes
     for one in (scene, plain):
@@ -425,10 +319,8 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
         one.files.close()
 
 
-def test_an_index_that_is_damaged_later(scene: Scene) -> None:
-    marker = scene.commit()
-    scene.files.begin(scene.start)
-    scene.record(scene.start)
+def test_an_index_that_is_damaged_later(scene: FilesScene) -> None:
+    marker = scene.begin()
     scene.reopen()
     path = next(scene.folder.glob("*.wrf"))
     path.write_bytes(path.read_bytes()[:-1])
@@ -436,7 +328,7 @@ def test_an_index_that_is_damaged_later(scene: Scene) -> None:
     assert scene.files.stretches == ()
 
 
-def test_what_is_no_relay_file_is_left_alone(scene: Scene) -> None:
+def test_what_is_no_relay_file_is_left_alone(scene: FilesScene) -> None:
     scene.files.close()
     for name in ("relay-1.wrf", "notes", "lost-1.keys"):
         (scene.folder / name).write_bytes(b"x")

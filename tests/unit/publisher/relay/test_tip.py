@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from datastores.memory.source import MemorySource
 from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
+from tests.support.present import present
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
@@ -33,8 +34,7 @@ class Log:
         while True:
             reader.close()
             reader = self.memory.open(self.markers[first])
-            segment = reader.read(size, 0.0)
-            assert segment is not None
+            segment = present(reader.read(size, 0.0))
             parts.append(segment)
             if segment.end == self.markers[last].order and segment.marker is not None:
                 return segment
@@ -45,8 +45,7 @@ class Log:
         reader = self.memory.open(self.markers[10])
         found: list[Segment] = []
         while not found or found[-1].marker is None:
-            segment = reader.read(500, 0.0)
-            assert segment is not None
+            segment = present(reader.read(500, 0.0))
             found.append(segment)
         return found
 
@@ -212,8 +211,7 @@ def test_a_reader_at_an_unproven_tip_records_if_it_read_what_the_tip_is_of() -> 
 def test_a_reader_of_another_log_records_nothing_at_an_unproven_tip() -> None:
     for first in (2, 4):
         tip = tip_at(4, proof=Proof.UNKNOWN)
-        anchor = LOG.markers[4].anchor
-        assert anchor is not None
+        anchor = present(LOG.markers[4].anchor)
         tip.marker = replace(LOG.markers[4], anchor=replace(anchor, id="mem:77"))
         assert offer(tip, A, first, 6) == []
         assert (tip.recorder, tip.proof) == (None, Proof.UNKNOWN)

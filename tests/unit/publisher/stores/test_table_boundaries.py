@@ -8,6 +8,7 @@ import pytest
 
 from caravan.backfill.boundaries import Boundaries
 from publisher.stores.table_boundaries import TableBoundaries
+from tests.support.present import present
 from wormhole.host.clock import Clock
 
 
@@ -18,13 +19,11 @@ def test_a_list_survives(tmp_path: Path) -> None:
     store.replace("a.t", known)
     known.add(1 << 71, b"")
     store.add("a.t", known, 1 << 71, b"")
-    found = TableBoundaries(tmp_path / "rows").load("a.t")
-    assert found is not None
+    found = present(TableBoundaries(tmp_path / "rows").load("a.t"))
     assert (found.id, found.fingerprint, dict(found.keys)) == (1 << 63, "id int", {1 << 70: b"one", 1 << 71: b""})
     assert store.load("a.u") is None
     store.replace("a.t", Boundaries(2, ""))
-    again = store.load("a.t")
-    assert again is not None
+    again = present(store.load("a.t"))
     assert (again.id, dict(again.keys)) == (2, {})
 
 
@@ -32,9 +31,7 @@ def test_a_list_whose_file_was_removed_is_stored_whole(tmp_path: Path) -> None:
     store = TableBoundaries(tmp_path)
     known = Boundaries(3, "", {5: b"5"})
     store.add("t", known, 9, b"9")
-    found = store.load("t")
-    assert found is not None
-    assert dict(found.keys) == {5: b"5", 9: b"9"}
+    assert dict(present(store.load("t")).keys) == {5: b"5", 9: b"9"}
 
 
 @pytest.mark.parametrize("at", range(0, 60, 3))

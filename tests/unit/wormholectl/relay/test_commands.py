@@ -10,7 +10,7 @@ from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import relay, status
-from tests.unit.publisher.relay.test_relay_files import Scene
+from tests.support.relay_scene import FilesScene
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer
 from wormhole.model.errors import StreamBroken
@@ -34,13 +34,10 @@ def file(tmp_path: Path) -> Path:
         "version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = 'state'\n"
         "[datasets.shop.copies.main.logs.db1]\nsource = 'postgres://w@127.0.0.1:1/shop'\n"
     )
-    scene = Scene(tmp_path / "state" / "shop" / "main" / "db1" / "relay", file_bytes=2000)
+    scene = FilesScene(tmp_path / "state" / "shop" / "main" / "db1" / "relay", file_bytes=2000)
     scene.files.begin(scene.start)
-    last = scene.start
     for _ in range(3):
-        scene.commit(rows=10, size=100)
-        scene.record(last)
-        last = scene.log.latest()
+        scene.recorded(rows=10, size=100)
     scene.files.close()
     return made
 

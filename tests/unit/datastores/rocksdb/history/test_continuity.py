@@ -8,6 +8,7 @@ import pytest
 
 from datastores.rocksdb.history.continuity import Evidence, evidence_of, first_too_low, identity_file, went_back
 from datastores.rocksdb.history.files import LiveFile
+from tests.support.present import present
 
 BEFORE = Evidence(manifest=12, sequence=100, identity=(7, 1, 1), table=(9, 3))
 
@@ -31,9 +32,7 @@ def test_what_rises_is_the_same_history(tmp_path: Path) -> None:
     ],
 )
 def test_what_fell_is_another_one(tmp_path: Path, now: Evidence, reason: str) -> None:
-    found = went_back(tmp_path, BEFORE, now, reached=lambda: 0, wal_is_there=True)
-    assert found is not None
-    assert reason in found
+    assert reason in present(went_back(tmp_path, BEFORE, now, reached=lambda: 0, wal_is_there=True))
 
 
 def test_other_files_need_a_proof(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from datastores.rocksdb.decode.options import DatabaseOptions
 from datastores.rocksdb.history.files import head_of, live_file, live_files, newest_options, wal_directory
+from tests.support.present import present
 from wormhole.model.errors import UsageError
 
 
@@ -24,9 +25,7 @@ def test_the_newest_options_that_can_be_read(tmp_path: Path) -> None:
     assert newest_options(tmp_path) is None
     (tmp_path / "OPTIONS-000009").write_text("[Version]\nrocksdb_version=9\n")
     (tmp_path / "OPTIONS-000010").write_text("[Vers")  # is being written
-    options = newest_options(tmp_path)
-    assert options is not None
-    assert options.version == "9"
+    assert present(newest_options(tmp_path)).version == "9"
 
 
 def test_the_directory_of_the_wal(tmp_path: Path) -> None:

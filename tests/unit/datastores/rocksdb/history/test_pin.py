@@ -7,6 +7,7 @@ import google_crc32c
 
 from datastores.rocksdb.history.files import live_files
 from datastores.rocksdb.history.pin import Pin, copy_of, link_to, trim
+from tests.support.present import present
 from tests.support.rocksdb_wal import fragment
 
 
@@ -20,8 +21,7 @@ def test_a_link_holds_what_is_written_later(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     path = tmp_path / "000004.log"
     path.write_bytes(b"one")
-    pin = link_to(live_files(tmp_path)[4], tmp_path / "kept")
-    assert pin is not None
+    pin = present(link_to(live_files(tmp_path)[4], tmp_path / "kept"))
     assert pin.linked
     assert not pin.follow()
     with path.open("ab") as file:

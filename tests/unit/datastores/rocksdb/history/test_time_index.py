@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from datastores.rocksdb.history.time_index import TimeIndex
+from tests.support.present import present
 from wormhole.model.position import LogPosition
 
 
@@ -124,9 +125,7 @@ def test_until_a_time_is_before_everything_that_may_be_later(world: World) -> No
     assert world.index.until(begun - 1) == (LogPosition(1, 4, 100), begun)
     # What was told the time of second 2 was committed until second 3 began.
     for at, offset in ((0, 100), (999_999, 100), (1_000_000, 300), (2_999_999, 500), (3_000_000, 700)):
-        found = world.index.until(begun + at)
-        assert found is not None
-        assert found[0] == LogPosition(1, 4, offset)
+        assert present(world.index.until(begun + at))[0] == LogPosition(1, 4, offset)
     assert world.index.until(begun + 5_000_000) == (LogPosition(1, 4, 1001), 0)
     world.reopen()
     assert world.index.until(begun + 5_000_000) == (LogPosition(1, 4, 1001), 0)

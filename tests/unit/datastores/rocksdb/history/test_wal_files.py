@@ -10,6 +10,7 @@ import pytest
 
 from datastores.rocksdb.history.files import live_files
 from datastores.rocksdb.history.wal_files import WalHistory
+from tests.support.present import present
 
 
 class World:
@@ -46,9 +47,7 @@ class World:
         return found
 
     def content(self, number: int) -> bytes:
-        path = self.history.path(number)
-        assert path is not None
-        return path.read_bytes()
+        return present(self.history.path(number)).read_bytes()
 
 
 @pytest.fixture

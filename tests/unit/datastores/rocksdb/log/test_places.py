@@ -14,6 +14,7 @@ from datastores.rocksdb.log.places import (
     sequence_of,
 )
 from datastores.rocksdb.log.scan import scan_end
+from tests.support.present import present
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import Diverged, PositionError, PositionPurged
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -47,8 +48,7 @@ def files(tmp_path: Path) -> Directory:
 
 
 def test_sequences(files: Directory) -> None:
-    number = files.newer(-1)
-    assert number is not None
+    number = present(files.newer(-1))
     end = scan_end(files, source_id="s", incarnation=1).order
     assert first_sequence(files, number) == 1
     assert sequence_after(files, LogPosition(1, number, 0)) == 1

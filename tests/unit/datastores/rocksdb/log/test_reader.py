@@ -11,6 +11,7 @@ import zstandard
 
 from datastores.rocksdb.log.scan import scan_end
 from tests.support.eventually import PATIENCE_S
+from tests.support.present import present
 from tests.support.rocksdb_wal import (
     BLOCK,
     DirectoryFiles,
@@ -116,9 +117,7 @@ def test_gaps_and_going_back_are_reported(tmp_path: Path) -> None:
     found = list(segments(open_reader(tmp_path)))
     (gap,) = gaps_of(found)
     assert (gap.kind, gap.first_missing, gap.last_missing) == (LossKind.NOT_LOGGED, "4", "9")
-    before = found[0].marker
-    assert before is not None
-    assert before.delivered == "3"
+    assert present(found[0].marker).delivered == "3"
     write(tmp_path, 5, bytes(numbered(7, 2).data))
     with pytest.raises(Diverged, match="sequence number 7 where 12 follows"):
         list(segments(open_reader(tmp_path)))
@@ -150,8 +149,7 @@ def test_a_reader_begins_anywhere_and_names_its_place(tmp_path: Path) -> None:
     done = 0
     for segment in whole:
         done += segment.updates
-        at = segment.marker
-        assert at is not None
+        at = present(segment.marker)
         assert at.anchor is not None
         assert (at.delivered, at.anchor.id) == (str(done), f"src:{done}")
         assert updates_of(segments(open_reader(tmp_path, at))) == everything[done:]
@@ -202,9 +200,7 @@ def test_a_large_record_is_delivered_only_whole(tmp_path: Path) -> None:
     damaged[3_000_000] ^= 1
     write(tmp_path, 4, bytes(damaged))
     reader = open_reader(tmp_path)
-    first = reader.read(1 << 18, 0)
-    assert first is not None
-    assert first.updates == 1
+    assert present(reader.read(1 << 18, 0)).updates == 1
     with pytest.raises(DecodeError, match="wrong checksum"):
         reader.read(1 << 18, 0)
 

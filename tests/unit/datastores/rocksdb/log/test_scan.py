@@ -8,6 +8,7 @@ import pytest
 
 from datastores.rocksdb.log.places import record_after
 from datastores.rocksdb.log.scan import find_sequence, read_record, scan_end
+from tests.support.present import present
 from tests.support.rocksdb_wal import DirectoryFiles, WalWriter, batch, place, put
 from wormhole.model.errors import DecodeError, PositionError, PositionPurged
 
@@ -84,8 +85,7 @@ def test_records_are_read_for_comparison(tmp_path: Path) -> None:
     view = files(tmp_path)
     end = scan_end(view, source_id="s", incarnation=1)
     assert end.anchor is not None
-    found = read_record(view, end.anchor.begin)
-    assert found is not None
+    found = present(read_record(view, end.anchor.begin))
     assert (found.sequence, found.checksum, found.end) == (9, end.anchor.checksum, end.order)
     assert read_record(view, place(4, 3)) is None
     assert read_record(view, place(5, 0)) is None
