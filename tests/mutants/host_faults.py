@@ -72,8 +72,8 @@ HOST_FAULTS: list[Fault] = [
     Fault(
         name="address-of-any-kind",
         file="wormhole/coordination/records.py",
-        old="            check_address(value)\n",
-        new="            str(value)\n",
+        old="_Address = Annotated[Host, AfterValidator(check_address)]\n",
+        new="_Address = Host\n",
         tests=("tests/hostile/test_zookeeper_content.py",),
         promise="a record cannot have a process dial the socket of another service",
     ),

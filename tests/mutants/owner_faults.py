@@ -200,7 +200,7 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="a-field-of-a-candidate-that-is-not-stored",
         file="wormhole/coordination/records.py",
-        old='        "promotable": info.promotable,\n',
+        old="    promotable: bool = False\n",
         new="",
         tests=("tests/compatibility/test_stored_forms.py",),
         promise="every field of a record is stored under its name",

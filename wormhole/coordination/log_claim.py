@@ -25,7 +25,6 @@ from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import Nodes, Watcher
 from wormhole.coordination.port import TERMS_KEPT, Contact, LogGroup, PublisherInfo, Term
 from wormhole.coordination.records import (
-    LARGEST_TERM,
     Paths,
     TermRecord,
     owner_from_json,
@@ -35,6 +34,7 @@ from wormhole.coordination.records import (
 )
 from wormhole.coordination.rules import REPLACED_WHEN_TAKEN, TAKEN_AGAIN, log_taken, who
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
+from wormhole.model.record import LARGEST_COUNT
 
 __all__ = ["ZooKeeperClaim", "ensure_below_logs", "withdraw"]
 
@@ -66,7 +66,7 @@ class _Found:
         """The number of the next term. Each taking writes the term's node once, so its version replaces a number that
         cannot be read.
         """
-        if self.record is not None and self.record.number < LARGEST_TERM:
+        if self.record is not None and self.record.number < LARGEST_COUNT:
             return self.record.number + 1
         return 1 if self.version is None else self.version + 2
 

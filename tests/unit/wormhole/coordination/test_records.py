@@ -97,6 +97,9 @@ WRONG: dict[str, list[dict[str, object]]] = {
         {"address": None},
         {"address": "127.0.0.1:7400"},
         {"address": "file:///etc/"},
+        {"address": "unix:///run/x"},
+        {"address": "http:///"},
+        {"address": "ftp://h:1/"},
         {"address": "http://h:1/x"},
         {"address": "http://h/"},
     ],
@@ -129,8 +132,7 @@ WRONG: dict[str, list[dict[str, object]]] = {
 def test_a_wrong_record_names_node_and_field(kind: str, change: dict[str, object]) -> None:
     right, parse = READERS[kind]
     parse(right)
-    with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
-        parse(json.dumps(json.loads(right) | change).encode())
+    assert refused(parse, json.loads(right) | change).startswith(f"/n: {next(iter(change))}")
 
 
 @pytest.mark.parametrize(
@@ -138,10 +140,17 @@ def test_a_wrong_record_names_node_and_field(kind: str, change: dict[str, object
     [{"number": None}, {"pid": True}, {"copy": 1}, {"host": None}, {"server": 7}, {"since": -1}, {"why": None}],
 )
 def test_a_wrong_term_names_node_and_field(change: dict[str, object]) -> None:
-    given = json.loads(term_to_json(TERM))
+    right, parse = READERS["term"]
+    given = json.loads(right)
     given["terms"][1] |= change
-    with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
-        term_from_json(json.dumps(given).encode(), "/n")
+    assert refused(parse, given).startswith(f"/n: terms.1.{next(iter(change))} must be")
+
+
+def refused(parse: Callable[[bytes], object], given: object) -> str:
+    with pytest.raises(ConfigError) as error:
+        parse(json.dumps(given).encode())
+    assert error.value.code == "record-invalid"
+    return str(error.value)
 
 
 def test_of_more_terms_than_are_kept_the_last_ones_are_read() -> None:
@@ -169,26 +178,14 @@ def test_what_is_too_long_to_be_read_is_cut_before_it_is_written() -> None:
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 10**400])
 def test_a_number_that_cannot_be_used_names_its_node(weight: float) -> None:
-    data = json.dumps({"address": "h:1", "weight": weight}).encode()
-    with pytest.raises(
-        ConfigError, match=r"^/n: no valid JSON: .{1,20} is no number that can be here \[record-invalid\]$"
-    ):
-        subscriber_from_json("cache", "a", data, "/n")
+    _, parse = READERS["subscriber"]
+    assert refused(parse, {"address": "h:1", "weight": weight}).startswith("/n: no valid JSON: ")
 
 
 @pytest.mark.parametrize("page", ["", "http://127.0.0.1:7480/", "https://db-7.internal:7480/", "http://[::1]:7480/"])
 def test_a_monitor_names_its_status_page(page: str) -> None:
     info = replace(MONITOR, address=page)
     assert monitor_from_json("host1", monitor_to_json(info), "/n") == info
-
-
-@pytest.mark.parametrize(
-    "page", ["127.0.0.1:7480", "unix:///run/x", "http:///", "http://h:1/x", "ftp://h:1/", "http://h/"]
-)
-def test_a_monitor_names_nothing_else(page: str) -> None:
-    data = monitor_to_json(replace(MONITOR, address=page))
-    with pytest.raises(ConfigError, match=r"^/n: address must be a page "):
-        monitor_from_json("host1", data, "/n")
 
 
 @given(st.binary(min_size=1, max_size=60))

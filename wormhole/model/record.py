@@ -1,0 +1,126 @@
+"""Small records as JSON objects: nodes of ZooKeeper and files of a state folder, each a pydantic model.
+
+The threat: whoever may write to ZooKeeper or to a state folder can write anything there. A record may hold other types,
+texts of megabytes, numbers beyond every type, nesting beyond the stack, and fields that this release does not know.
+
+What holds against it: a record has at most :attr:`Record.largest` bytes, its JSON is read by
+:func:`~wormhole.model.json_input.read_json`, a value is never converted to another type, and each kind of value has the
+bounds that stand here. What does not fit gives one error of one line: it names the record and the field, and quotes at
+most 40 characters. A field of a later release is ignored, so that releases can run side by side.
+
+A model's fields have the stored names; ``copy``, which pydantic has for itself, is an alias. What is stored comes from
+attributes of the same names: who renames an attribute converts it beside the model, and the stored form stays.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from annotated_types import MaxLen
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wormhole.model.errors import ConfigError
+from wormhole.model.json_input import read_json
+
+__all__ = [
+    "LARGEST_COUNT",
+    "Count",
+    "Host",
+    "Line",
+    "Paragraph",
+    "ProcessId",
+    "Record",
+    "Sentence",
+    "Text",
+    "Time",
+    "Word",
+    "complaint",
+    "dumped",
+]
+
+LARGEST_COUNT: Final = 1 << 62
+"""Counts go up in 64 bits on the wire: there is room for more."""
+_LAST_S: Final = 253_402_214_400
+"""The last day of the year 9999: a later time cannot be shown."""
+_QUOTED: Final = 40
+
+Word = Annotated[str, MaxLen(100)]
+Host = Annotated[str, MaxLen(300)]
+Sentence = Annotated[str, MaxLen(500)]
+Line = Annotated[str, MaxLen(1_000)]
+Paragraph = Annotated[str, MaxLen(2_000)]
+Text = Annotated[str, MaxLen(20_000)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+ProcessId = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
+Time = Annotated[float, Field(ge=0, le=_LAST_S)]
+"""Seconds since 1970."""
+
+
+class Record(BaseModel):
+    """A stored record; the fields of a subclass are its stored names."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
+    largest: ClassVar = 512 << 10
+    """Bytes: a change of the history whose texts are full, each character escaped, fits."""
+
+    @classmethod
+    def read(cls, data: str | bytes, where: str, hint: str = "") -> Self:
+        """The record in ``data``. Raises :class:`~wormhole.model.errors.ConfigError` that names ``where``."""
+        try:
+            if len(data) > cls.largest:
+                raise ValueError(f"has {len(data):,} bytes; such a record has at most {cls.largest:,}")
+            return cls.checked(_json_object(data))
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}", hint=hint, code="record-invalid") from error
+
+    @classmethod
+    def checked(cls, given: object) -> Self:
+        """The record of these fields. Raises ``ValueError`` of one line."""
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise ValueError(complaint(error)) from None
+
+    @classmethod
+    def fields_of(cls, value: object) -> dict[str, Any]:
+        """What is stored of ``value``: its attributes of the fields' names. A text that is too long is cut."""
+        stored = ((field.alias or name, field) for name, field in cls.model_fields.items())
+        return {name: _cut(getattr(value, name), field.metadata) for name, field in stored}
+
+    def fields(self) -> dict[str, Any]:
+        """The values by their stored names."""
+        return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+
+
+def dumped(fields: dict[str, Any]) -> bytes:
+    """The JSON of a record."""
+    return json.dumps(fields, sort_keys=True).encode()
+
+
+def complaint(error: ValidationError) -> str:
+    """The first thing that is wrong: field, bound, and the beginning of what stands there."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part)[:_QUOTED] for part in first["loc"])
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    _, should, bound = message.partition(" should ")
+    return f"{place} {f'must {bound}' if should else message}, not {str(first['input'])[:_QUOTED]!r}"
+
+
+def _json_object(data: str | bytes) -> dict[str, Any]:
+    try:
+        given = read_json(data)
+    except ValueError as error:
+        raise ValueError(f"no valid JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise ValueError("must hold a JSON object")
+    return given
+
+
+def _cut(value: Any, bounds: list[Any]) -> Any:
+    longest = next((bound.max_length for bound in bounds if isinstance(bound, MaxLen)), None)
+    if longest is None or not isinstance(value, str) or len(value) <= longest:
+        return value
+    return f"{value[: longest - 3]}..."
