@@ -20,6 +20,11 @@ from subscriber_sdk.testing import ScriptedPublisher, body_of, frames, marker_at
 from subscriber_sdk.work.shards import Shards
 
 
+class Idle(Subscriber):
+    async def on_update(self, update: Update) -> None:
+        pass
+
+
 class Recorder(Subscriber):
     """Notes every callback in one list; ``act`` may fail or wait."""
 

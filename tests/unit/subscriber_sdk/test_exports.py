@@ -62,8 +62,3 @@ def test_the_names_that_its_tests_need() -> None:
         "read",
         "update",
     ]
-
-
-def test_every_name_is_there() -> None:
-    for module in (subscriber_sdk, subscriber_sdk.testing):
-        assert all(hasattr(module, name) for name in module.__all__)

@@ -5,53 +5,34 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from subscriber_sdk import RetryPolicy, Subscriber, Update
+from subscriber_sdk import RetryPolicy
 from subscriber_sdk.metrics import samples
-from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.runner import Running
 from subscriber_sdk.server.push_server import PushServer
-from subscriber_sdk.testing import ScriptedPublisher, body_of, frames, marker_at, update
-from subscriber_sdk.work.shards import Shards
+from subscriber_sdk.testing import body_of, frames, update
+from tests.support.flows import NewWorld, Recorder, failing
 from wormhole.metrics import METRICS, Exporter
 from wormhole.metrics import catalogue as c
 
 
-class _Once(Subscriber):
-    """Fails the first time."""
-
-    def __init__(self) -> None:
-        self.failed = False
-
-    async def on_update(self, update: Update) -> None:
-        if not self.failed:
-            self.failed = True
-            raise ValueError("not yet")
-
-
-async def test_figures_of_a_flow_and_every_metric_of_the_list() -> None:
-    options = Options(
-        application="cache", id="one", listen="127.0.0.1:1", retry=RetryPolicy(attempts=3, first_wait=0.001)
-    )
-    shards = Shards(_Once(), options)
-    publisher = ScriptedPublisher(shards, options)
-    running = Running(options, shards, PushServer(shards, options))
-    changes = [update("t", key=number, after={"id": number}) for number in (1, 2)]
-    publisher.send(frames.hello("cache"), frames.assign(1, 1, "cache", "a", marker_at(0)))
-    await shards.settled()
+async def test_figures_of_a_flow_and_every_metric_of_the_list(new_world: NewWorld) -> None:
+    world, publisher = new_world(Recorder(failing(1)), retry=RetryPolicy(attempts=3, first_wait=0.001))
+    running = Running(world.options, world.shards, PushServer(world.shards, world.options))
+    await world.open(publisher)
+    changes = [update("t", key=number) for number in (1, 2)]
     publisher.teach(change.schema for change in changes)
     publisher.send(frames.batch(1, 1, 1, body_of(changes)))
-    await shards.settled()
+    await world.shards.settled()
     found = {(sample.metric.name, *sample.labels): sample.value for sample in samples(running)}
-    who = ("cache", "one")
-    assert found["wormhole_subscriber_updates_total", *who, "a"] == 2
-    assert found["wormhole_subscriber_handler_failures_total", *who, "a"] == 1
-    assert found["wormhole_subscriber_queued_bytes", *who, "a"] == 0
-    assert found["wormhole_subscriber_rollback_bytes", *who, "a"] > 0
+    who = ("app", "one")
+    assert found["wormhole_subscriber_updates_total", *who, "s"] == 2
+    assert found["wormhole_subscriber_handler_failures_total", *who, "s"] == 1
+    assert found["wormhole_subscriber_queued_bytes", *who, "s"] == 0
+    assert found["wormhole_subscriber_rollback_bytes", *who, "s"] > 0
     assert found["wormhole_subscriber_flows", *who, "resting"] == 1
     wanted = {metric.name for metric in METRICS if metric.exporter is Exporter.SUBSCRIBER}
     of_tls = {c.SUBSCRIBER_CERTIFICATE_ENDS.name, c.SUBSCRIBER_CERTIFICATE_RELOADS.name}
     assert {name for name, *_ in found} == wanted - of_tls
-    await shards.close()
 
 
 def test_no_metrics_library_is_needed() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from subscriber_sdk import RetryPolicy, Subscriber, Update, run, serve, updates
+from subscriber_sdk import RetryPolicy, Subscriber, run, serve, updates
+from tests.support.flows import Idle
 from tests.support.ports import free_port
 from wormhole.config import parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
@@ -27,16 +28,12 @@ dataset = "shop"
 start = "latest"
 retry = { attempts = 3, longest_wait = "5s" }
 """
-
-
-class Idle(Subscriber):
-    async def on_update(self, update: Update) -> None:
-        pass
+CONFIGURED = parse(CONFIG, "test.toml")
 
 
 @pytest.fixture
 async def coordinator() -> MemoryCoordinator:
-    coordinator = MemoryCoordinator(MemoryWorld(parse(CONFIG, "test.toml")))
+    coordinator = MemoryCoordinator(MemoryWorld(CONFIGURED))
     await coordinator.start()
     return coordinator
 
@@ -145,4 +142,4 @@ def test_a_signal_while_it_still_waits_to_join_leaves_at_once() -> None:
         await coordinator.start()
         return coordinator
 
-    run(Idle(), application="app", coordinator=asyncio.run(start(Away(MemoryWorld(parse(CONFIG, "test.toml"))))))
+    run(Idle(), application="app", coordinator=asyncio.run(start(Away(MemoryWorld(CONFIGURED)))))

@@ -10,21 +10,16 @@ from typing import Any
 
 import pytest
 
-from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.server import push_server as module
 from subscriber_sdk.server.push_server import PushServer
 from subscriber_sdk.testing import Change, body_of, frames, marker_at, update
 from subscriber_sdk.work.shards import Shards
 from tests.support.eventually import eventually, patience
+from tests.support.flows import Idle
 from wormhole.config import TlsFiles
 from wormhole.model.errors import ConfigError
 from wormhole.wire.v1 import push_pb2
-
-
-class Idle(Subscriber):
-    async def on_update(self, update: Update) -> None:
-        pass
 
 
 def server(**given: Any) -> PushServer:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.stream.counts import Counts
 from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.stream.flow_port import FlowPort
 from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at
 from subscriber_sdk.work.shards import Shards
+from tests.support.flows import Idle
 from tests.support.letters import letter
 from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
@@ -40,11 +40,6 @@ class Kept(Shards):
 
     def assign(self, port: FlowPort, assigned: Assigned) -> None:
         self.port = port
-
-
-class Idle(Subscriber):
-    async def on_update(self, update: Update) -> None:
-        pass
 
 
 def test_every_method_is_asked() -> None:

@@ -32,11 +32,6 @@ def taken(log: FlowLog) -> list[Item]:
     return items
 
 
-def test_items_come_in_order() -> None:
-    items: list[Item] = [batch(1), marker(1), batch(2)]
-    assert taken(filled(*items)) == items
-
-
 def test_the_ends_of_existing_rows_come_in_order_and_keep_what_follows_unfinished() -> None:
     ended = RangeItem(b"", Schema("t", (), ())), ScanEndItem("t", 1)
     log = filled(rows := batch(1), *ended, last := marker(1))

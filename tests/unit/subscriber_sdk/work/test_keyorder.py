@@ -66,30 +66,6 @@ def test_different_keys_are_ready_together(order: KeyOrder) -> None:
     assert list(order.ready) == [0, 1, 2, 3, 4]
 
 
-def test_one_key_runs_one_after_another(order: KeyOrder) -> None:
-    order.add(0, (("t", "k"),))
-    order.add(1, (("t", "k"),))
-    assert list(order.ready) == [0]
-    order.done(order.ready.popleft())
-    assert list(order.ready) == [1]
-
-
-def test_a_key_change_to_itself_does_not_wait_for_itself(order: KeyOrder) -> None:
-    order.add(0, (("t", "k"), ("t", "k")))
-    assert list(order.ready) == [0]
-
-
-def test_a_barrier_waits_for_all_and_all_wait_for_it(order: KeyOrder) -> None:
-    order.add(0, (("t", "a"),))
-    order.add(1, None)
-    order.add(2, (("t", "b"),))
-    assert list(order.ready) == [0]
-    order.done(order.ready.popleft())
-    assert list(order.ready) == [1]
-    order.done(order.ready.popleft())
-    assert list(order.ready) == [2]
-
-
 def test_an_update_without_a_key_waits_for_its_table_and_its_table_for_it(order: KeyOrder) -> None:
     order.add(0, (("t", 1),))
     order.add(1, (("t",),))

@@ -8,10 +8,9 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
-from subscriber_sdk.options.subscriber_options import Options
-from subscriber_sdk.testing import Change, Kit, ScriptedPublisher, body_of, frames, marker_at, update
-from subscriber_sdk.work.shards import Shards
+from subscriber_sdk.testing import Change, Kit, body_of, frames, update
 from subscriber_sdk.work.tracing import tracing
+from tests.support.flows import World
 from tests.support.otel import read, reader, spans
 from tests.support.ports import free_port
 from wormhole import __version__
@@ -46,23 +45,20 @@ def two_tables() -> list[Change]:
 async def push(subscriber: Subscriber, concurrency: int = 1) -> None:
     """One batch to one flow."""
     retry = RetryPolicy(attempts=3, first_wait=0.001)
-    settings = Options(application="cache", id="one", listen="127.0.0.1:1", retry=retry, concurrency=concurrency)
-    shards = Shards(subscriber, settings)
-    publisher = ScriptedPublisher(shards, settings)
-    changes = two_tables()
-    publisher.send(frames.hello("cache"), frames.assign(1, 4, "cache", "a", marker_at(0)))
-    await shards.settled()
+    world = World(subscriber, retry=retry, concurrency=concurrency)
+    publisher, changes = world.dial(), two_tables()
+    await world.open(publisher, 4)
     publisher.teach(change.schema for change in changes)
     publisher.send(frames.batch(1, 4, 1, body_of(changes, committed_at_us=1_000_000)))
-    await shards.settled()
-    await shards.close()
+    await world.shards.settled()
+    await world.shards.close()
 
 
 async def test_each_attempt_of_a_batch_is_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
     with spans(monkeypatch) as (exporter, tracer):
         await push(_Traced(tracer, failures=1))
     whole = [span for span in exporter.get_finished_spans() if span.name != "mine"]
-    assert [span.name for span in whole] == ["process cache/a"] * 2
+    assert [span.name for span in whole] == ["process app/s"] * 2
     assert [span.status.status_code for span in whole] == [StatusCode.ERROR, StatusCode.UNSET]
     assert [event.attributes["exception.message"] for event in whole[0].events if event.attributes] == ["not yet"]
     last = whole[-1]
@@ -75,8 +71,8 @@ async def test_each_attempt_of_a_batch_is_a_span(monkeypatch: pytest.MonkeyPatch
         "messaging.system": "wormhole",
         "messaging.operation.name": "process",
         "messaging.operation.type": "process",
-        "messaging.consumer.group.name": "cache",
-        "messaging.destination.name": "cache/a",
+        "messaging.consumer.group.name": "app",
+        "messaging.destination.name": "app/s",
         "messaging.batch.message_count": 2,
         "wormhole.epoch": 4,
         "wormhole.replayed": False,
