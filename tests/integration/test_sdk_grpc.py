@@ -35,7 +35,6 @@ from tests.support.dialled import dialled
 from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles
-from wormhole.model.errors import ConfigError
 from wormhole.wire.v1 import push_pb2
 
 ROOT = Path(__file__).parents[2]
@@ -152,13 +151,6 @@ async def test_an_oversized_message_names_the_limit(served: tuple[Recorder, Runn
         assert "max_frame_bytes" in (await publisher.next("goodbye")).goodbye.message
 
 
-async def test_a_wrong_address_is_reported(served: tuple[Recorder, Running]) -> None:
-    _, running = served
-    async with dialled(running.address) as publisher:
-        await publisher.send(frames.hello("other", "one"))
-        assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.WRONG_ADDRESS
-
-
 async def test_a_fixed_address_is_for_the_dataset_of_its_file_only(tmp_path: Path) -> None:
     port = free_port()
     file = tmp_path / "shop.toml"
@@ -231,19 +223,6 @@ async def test_leaving_releases_and_says_goodbye() -> None:
         assert await publisher.end() is grpc.StatusCode.OK
     await running
     assert recorder.heard[-1] is NoticeKind.REVOKED
-
-
-async def test_the_port_is_not_shared(served: tuple[Recorder, Running]) -> None:
-    _, running = served
-    with pytest.raises(ConfigError, match="cannot be taken"):
-        async with serve(Recorder(), application="app", id="two", listen=running.address):
-            pass
-
-
-async def test_beyond_loopback_needs_tls() -> None:
-    with pytest.raises(ConfigError, match="without TLS"):
-        async with serve(Recorder(), application="app", listen="0.0.0.0:7000", advertise="host:7000"):
-            pass
 
 
 # --- the other two ways in ---

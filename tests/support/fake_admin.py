@@ -54,6 +54,12 @@ class FakeAdmin:
     refusal: WormholeError | None = None
     keeps: bool = False
 
+    @property
+    def status(self) -> admin_pb2.PublisherStatus:
+        """Of the first publisher, as it is answered; a test may change it."""
+        assert self.answers[0].status is not None
+        return self.answers[0].status
+
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
         """Take the place of the client."""
         for name in ("ask", "change", "dead_letters"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import subprocess
 import sys
 import tarfile
@@ -103,11 +102,6 @@ class Shop:
         assert (found, err) == (code, ""), (words, out, err)
         return check(name, out)
 
-    def changed(self, *words: str) -> Any:
-        told = self.told("change", *words, "--yes")
-        assert told["changed"] is True
-        return told
-
     @property
     def admin(self) -> str:
         ready = read_ready(ready_path(self.state, "shop", "main", "db1"))
@@ -150,76 +144,6 @@ def test_every_noun_lists(shop: Shop) -> None:
     assert shop("caravans", "-p", shop.admin)[0] == 0
 
 
-def test_a_flow_is_paused_and_goes_on(shop: Shop) -> None:
-    before = shop.changed("flows", "pause", "cache/db1")
-    assert (before["before"]["state"], before["before"]["paused"]) == ("live", None)
-    shop.until(lambda: shop.flow()["state"] == "paused", "paused")
-    assert shop.told("why-lag", "why-lag", "cache/db1")["stage"] == "control"
-    code, out, err = shop("flows", "pause", "cache/db1", "--yes")
-    assert (code, out) == (1, "")
-    assert "paused already" in err
-    done = shop.changed("flows", "resume", "cache/db1")
-    assert (done["after"]["paused"], done["publisher"]) == (None, "shop/main/db1")
-    shop.caught_up()
-    assert shop.history()[:2] == ["resume", "pause"]
-
-
-def test_markers_are_moved_and_forgotten(shop: Shop) -> None:
-    shop.caught_up()
-    delivered = shop.flow()["updates"]
-    assert shop.changed("markers", "set", "cache/db1", "earliest")["notes"]
-    shop.until(lambda: shop.flow()["updates"] > delivered, "delivered again")
-    shop.caught_up()
-    assert shop.changed("markers", "rewind", "cache/db1", "--since", "1ms")["flow"] == "cache/db1"
-    code, out, err = shop("markers", "rewind", "cache/db1", "--since", "200d", "--yes")
-    assert (code, out) == (1, "")
-    assert "the log begins at" in err
-    assert "replay" in err
-    code, _, err = shop("markers", "forget", "cache/db1", "--yes")
-    assert (code, "c1" in err) == (1, True)  # a subscriber is there
-    assert shop.changed("markers", "forget", "search/db1")["after"]["flow"] == "search/db1"
-    shop.caught_up()
-
-
-def test_dead_letters_are_listed_retried_and_forgotten(shop: Shop) -> None:
-    shop.writer.put(b"bad1", b"{}")
-    shop.until(lambda: shop.flow()["dead_letters"] == 1, "parked")
-    (letter,) = shop.told("dead-letters", "flows", "dead-letters", "list", "cache/db1")["dead_letters"]
-    assert (letter["flow"], letter["op"], letter["retrying"]) == ("cache/db1", "upsert", False)
-    assert "cannot bear it" in letter["error"]
-    assert shop.told("dead-letters", "flows", "dead-letters", "--flow", "search/db1")["total"] == 0
-    shop.changed("flows", "dead-letters", "retry", "cache/db1", "--key", letter["key"])
-    code, _, err = shop("flows", "dead-letters", "discard", "cache/db1", "--key", "default:none", "--yes")
-    assert (code, letter["key"] in err) == (2, True)
-    shop.until(lambda: shop.flow()["dead_letters"] == 1 and shop.flow()["state"] == "live", "parked again")
-    assert shop.changed("flows", "dead-letters", "discard", "cache/db1", "--all")["before"]["dead_letters"] == 1
-    shop.until(lambda: shop.flow()["dead_letters"] == 0, "forgotten")
-
-
-def test_skip_and_accept_loss(shop: Shop) -> None:
-    _, out, err = run("tail", f"rocksdb://{shop.writer.path}", "--from", "earliest", "--no-follow", "--json", "-n", "1")
-    first = check("tail-update", out)["id"]
-    assert err.startswith("tailing") or not err
-    code, out, err = shop("flows", "skip", "cache/db1", "--update", first, "--yes")
-    assert (code, out) in {(1, ""), (2, "")}, (out, err)  # it is behind the marker: never delivered again anyway
-    code, out, err = shop("flows", "skip", "cache/db1", "--update", "what is this", "--yes")
-    assert (code, out) == (2, "")
-    assert "no id of an update" in err
-    code, out, err = shop("flows", "accept-loss", "cache/db1", "--yes")
-    assert (code, out) == (1, "")
-    assert "no loss of log" in err
-
-
-def test_the_probe_and_the_reason(shop: Shop) -> None:
-    shop.caught_up()
-    assert shop.told("lag", "lag", "cache", "--max", "10m")["verdict"] == "ok"
-    assert shop.told("why-lag", "why-lag", "cache/db1")["stage"] == "none"
-    code, out, err = run("lag", "cache", "-p", "127.0.0.1:1")
-    assert (code, out.count("\n"), err) == (3, 1, "")
-    code, out, err = shop("lag", "cash")
-    assert (code, out, "did you mean cache?" in err) == (2, "", True)
-
-
 def test_a_handler_that_hangs_is_named(shop: Shop) -> None:
     shop.caught_up()
     shop.writer.put(b"slow", b"{}")
@@ -244,27 +168,6 @@ def test_doctor_and_dump(shop: Shop, tmp_path: Path) -> None:
     assert "dump/publishers/shop.main.db1.json" in held
     assert any(name.startswith("dump/logs/") for name in held)
     assert not any(token in text for text in held.values())
-
-
-def test_a_screen_that_ends_with_q(shop: Shop) -> None:
-    leader, follower = pty.openpty()
-    command = [sys.executable, "-c", _MAIN, "top", "-c", str(shop.file)]
-    environment = {**os.environ, "COLUMNS": "120", "LINES": "30", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
-    child = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment)
-    os.close(follower)
-    try:
-        shown = b""
-        while b"cache/db1" not in shown:
-            shown += os.read(leader, 4096)
-        os.write(leader, b"q")
-        with contextlib.suppress(OSError):  # the other end is closed
-            while os.read(leader, 4096):
-                pass
-        assert child.wait() == 0
-    finally:
-        child.kill()
-        child.wait()
-        os.close(leader)
 
 
 CHANGES: Final = [

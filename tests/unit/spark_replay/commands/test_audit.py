@@ -50,8 +50,7 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
 def test_what_copies_served_that_the_archive_is_not_of_is_not_compared(
     admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = admin.answers[0].status
-    assert status is not None
+    status = admin.status
     asked: list[str] = []
 
     def archives(copy: str) -> bool:

@@ -237,14 +237,6 @@ def test_the_static_form_has_nowhere_to_apply_to_but_shows_itself(tmp_path: Path
     assert output("config", "history", "-c", str(path)) == "no change yet\n"
 
 
-@pytest.mark.parametrize("verb", ["show", "history"])
-def test_what_is_meant_must_be_said(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORMHOLE_COORDINATOR", raising=False)
-    code, _, err = run("config", verb)
-    assert code == 2
-    assert "WORMHOLE_COORDINATOR" in err
-
-
 def test_a_zookeeper_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "shop.toml"
     write(path, '127.0.0.1:1/root"\nconnect_timeout = "300ms', LOG)

@@ -30,13 +30,6 @@ def test_of_an_installation_that_does_not_answer() -> None:
     assert "PROBLEM  publishers [publisher-silent]: the publisher at 127.0.0.1:1 does not answer" in out
 
 
-def test_nothing_says_what_to_look_at() -> None:
-    code, out, err = run("doctor")
-    assert (code, out) == (2, "")
-    assert "-c FILE.toml" in err
-    assert "URL of a database" in err
-
-
 URL = "rocksdb:///store"
 
 
@@ -84,10 +77,6 @@ def test_what_is_said(found: list[Severity]) -> None:
     ]
     told = json.loads(doctor(URL, "--json")[1])
     assert (told["schema"], told["severity"], len(told["findings"])) == (1, "problem", 2)
-
-
-def test_other_sources_have_no_doctor() -> None:
-    assert doctor("oracle://h/")[0] == 2
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])

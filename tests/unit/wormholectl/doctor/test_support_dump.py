@@ -60,8 +60,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def planted(admin: FakeAdmin, file: Path) -> FakeAdmin:
-    told = admin.answers[0].status
-    assert told is not None
+    told = admin.status
     told.flows[1].cause = "mysql://root:qwerty-in-cause@db1 refused"
     return admin
 

@@ -16,12 +16,6 @@ from wormhole.host.ready_file import ReadyFile, process_started, ready_path, wri
 from wormhole.ports.datastore import Standing
 from wormholectl.shared.options import Where
 
-
-def test_a_coordinator_is_needed(tmp_path: Path) -> None:
-    code, _, err = run("hosts", "-p", "127.0.0.1:1")
-    assert (code, "needs a coordinator" in err) == (2, True)
-
-
 LOG = "[datasets.shop.copies.main.logs.{}]\nsource = 'rocksdb:///store'\nhost = '{}'\n"
 
 
@@ -83,12 +77,6 @@ def test_drain_and_back(file: Path) -> None:
         ("drain --undo", "alpha", "drained", "in use"),
         ("drain", "alpha", "in use", "drained"),
     ]
-
-
-def test_a_host_that_nobody_knows(file: Path) -> None:
-    ((code, out, err),) = with_monitor(file, ["drain", "alfa", "--yes"])
-    assert (code, out) == (2, "")
-    assert "did you mean alpha?" in err
 
 
 def test_a_drained_host_needs_no_monitor(file: Path) -> None:

@@ -94,11 +94,6 @@ def test_the_lag_behind_a_drained_host_is_not_known_and_only_of_its_applications
         judge("cahce", 30.0, [flows(a=1), away])
 
 
-def test_an_application_that_there_is_not() -> None:
-    with pytest.raises(UsageError, match=r"application 'cahce'.*did you mean cache\?"):
-        judge("cahce", 30.0, [flows(a=1)])
-
-
 def test_nobody_is_reached() -> None:
     code, out, err = run("lag", "cache", "-p", "127.0.0.1:1")
     assert out.startswith("UNREACHABLE cache: the publisher at 127.0.0.1:1 does not answer")

@@ -70,8 +70,7 @@ def applied(zookeeper: str, tmp_path: Path) -> str:
 def test_owners_with_their_term_and_below_them_who_stands_by(
     applied: str, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = admin.answers[0].status
-    assert status is not None
+    status = admin.status
     status.term = 1
     with contending(applied, GROUP, main_alpha=READY, main_beta=READY, west_gamma=LAGS):
         code, out, err = run("publishers", "-c", applied)

@@ -63,10 +63,6 @@ def test_what_a_publisher_reports(admin: FakeAdmin) -> None:
     assert out.startswith(f"{LOG}:\n  relay (hold): 9.0 GiB of log in 3.0 GiB of at most 8.0 GiB\n")
     (found,) = check("relay-show", run("relay", "show", LOG, "-p", "h:7", "--json")[1])["relays"]
     assert (found["log"], found["reported"], found["folder"]) == (LOG, True, None)
-    code, _, err = run("relay", "show", "shop/main/db2", "-p", "h:7")
-    assert (code, "shop/main/db2 has no relay" in err) == (2, True)
-    code, _, err = run("relay", "verify", "-p", "h:7")
-    assert (code, "in which folder" in err) == (2, True)
 
 
 def test_without_a_publisher_the_folder_is_read(file: Path) -> None:
@@ -125,19 +121,6 @@ def test_without_a_publisher_the_files_are_removed_here(file: Path) -> None:
     assert (code, "0 B are left" in out) == (0, True), err
     assert "no publisher says which flows need them" in err
     assert not [*folder.glob("*.wrf")]
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ([], "how much is to stay?"),
-        (["--all", "--keep", "1GiB"], "--all and --keep exclude each other"),
-        (["--keep", "much"], "--keep much"),
-    ],
-)
-def test_what_cannot_be_meant(admin: FakeAdmin, options: list[str], why: str) -> None:
-    code, _, err = run("relay", "trim", *options, "-p", "h:7")
-    assert (code, why in err) == (2, True), err
 
 
 def test_one_relay_at_a_time_is_trimmed(admin: FakeAdmin) -> None:

@@ -154,8 +154,7 @@ def test_headroom_that_is_not_known_comes_with_its_reason(capsys: pytest.Capture
 
 def test_flows_and_lag_show_the_same_words_and_figures(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     """Also for a lower bound, and for log whose age is not known."""
-    one = admin.answers[0].status
-    assert one is not None
+    one = admin.status
     for end_unknown, last in (("", "1m 15s / 20 B / 1,500 tx"), ("it is away", "at least 1m 15s / 20 B / 1,500 tx")):
         one.end_unknown = end_unknown
         assert f"  {last}  " in run("flows", "-p", "h:7")[1].splitlines()[1]
