@@ -22,6 +22,7 @@ from blockbuster import BlockBuster
 from scripts.prepare import PACKAGES, ROOT
 from tests.support import hot
 from tests.support.eventually import PATIENCE_S
+from wormhole.config import DatasetConfig
 from wormhole.config.datastores import schemes
 
 pytest_plugins = [
@@ -229,7 +230,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def detector() -> BlockBuster:
     """Finds blocking calls; made once, since it searches the library for what may block."""
-    schemes()  # one search per process: tests parse configurations on the loop, programs before it or in a thread
+    # One search per process: tests parse configurations on the loop, programs before it or in a thread.
+    schemes()
+    DatasetConfig.model_rebuild()
     # The test kit drives handlers from a plain test function: there, nobody else waits for the loop.
     found = BlockBuster(_our_packages(), excluded_modules=["subscriber_sdk.testing"])
     found.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", "lock_data")  # as it measures

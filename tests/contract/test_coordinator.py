@@ -218,12 +218,6 @@ class ZooKeeperForm:
         twin.close()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def parsed_before() -> None:
-    """The first configuration of a process makes its models, and reads files for it: not in an event loop."""
-    config(PLAIN)
-
-
 # Servers start in plain fixtures: starting one inside the event loop would block it.
 Place = tuple[EmbeddedZooKeeper | None, str] | None  # the server only where it may be ended
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wormhole.ports.entry_points import claims
+import pytest
 
 
 def put_package(
-    folder: Path, package: str, group: str, name: str, code: str, attribute: str, version: str = "1.2"
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    package: str,
+    group: str,
+    name: str,
+    code: str,
+    attribute: str,
+    version: str = "1.2",
 ) -> None:
-    """Into ``folder``, which is on the path: ``package`` is the distribution and its one module, with ``code``."""
+    """Into ``folder``, which is new and comes onto the path: ``package`` is the distribution and its one module, with
+    ``code``.
+    """
     module = package.replace("-", "_")
-    (folder / f"{module}.py").write_text(code)
     about = folder / f"{module}-{version}.dist-info"
-    about.mkdir()
+    about.mkdir(parents=True)
+    (folder / f"{module}.py").write_text(code)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
     (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {module}:{attribute}\n")
-    claims.cache_clear()
+    monkeypatch.syspath_prepend(str(folder))

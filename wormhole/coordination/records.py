@@ -225,7 +225,7 @@ _AddressUnlessHidden = Annotated[Host, AfterValidator(_address_unless_hidden)]
 _Page = Annotated[Host, AfterValidator(_page)]
 
 
-class _Subscriber(Record):
+class _SubscriberNode(Record):
     address: _Address
     weight: Annotated[float, Field(ge=WEIGHTS[0], le=WEIGHTS[1])] = 1.0
     started: Time = 0.0
@@ -233,7 +233,7 @@ class _Subscriber(Record):
     """A node of an earlier release has none."""
 
 
-class _Publisher(Record):
+class _PublisherNode(Record):
     host: Host
     pid: ProcessId
     address: _AddressUnlessHidden
@@ -242,11 +242,11 @@ class _Publisher(Record):
     """A node of an earlier release has none."""
 
 
-class _Owner(_Publisher):
+class _OwnerNode(_PublisherNode):
     copy_: Annotated[Word, Field(alias="copy")]
 
 
-class _Candidate(Record):
+class _CandidateNode(Record):
     pid: ProcessId
     address: _AddressUnlessHidden
     started: Time = 0.0
@@ -260,7 +260,7 @@ class _Candidate(Record):
     promotable: bool = False
 
 
-class _Term(Record):
+class _TermNode(Record):
     number: Count
     copy_: Annotated[Word, Field(alias="copy")]
     host: Host
@@ -270,39 +270,39 @@ class _Term(Record):
     why: Sentence
 
 
-class _Terms(Record):
+class _TermsNode(Record):
     number: Count
     claim: Word
-    terms: Annotated[list[_Term], BeforeValidator(_newest_terms)]
+    terms: Annotated[list[_TermNode], BeforeValidator(_newest_terms)]
 
 
-class _Move(Record):
+class _MoveNode(Record):
     to: Sentence
     by: Line
     at: Time = 0.0
 
 
-class _Flow(Record):
+class _FlowNode(Record):
     owner: Text
     subscriber: Annotated[str, MaxLen(200)]
     epoch: Count
     state: Word
 
 
-class _Monitor(Record):
+class _MonitorNode(Record):
     pid: ProcessId
     address: _Page
     started: Time = 0.0
     publishers: Annotated[dict[str, str], Field(max_length=_MOST_LOGS)]
 
 
-class _Host(Record):
+class _HostNode(Record):
     drained: bool
     by: Line
     at: Time = 0.0
 
 
-class _History(Record):
+class _HistoryNode(Record):
     at: Time = 0.0
     who: Text
     what: Text
@@ -313,7 +313,7 @@ class _History(Record):
 
 def subscriber_to_json(info: SubscriberInfo) -> bytes:
     """The node of a live subscriber; application and id are in its path."""
-    fields = _Subscriber.fields_of(info)
+    fields = _SubscriberNode.fields_of(info)
     if info.user is None:
         del fields["user"]
     return dumped(fields)
@@ -321,30 +321,30 @@ def subscriber_to_json(info: SubscriberInfo) -> bytes:
 
 def subscriber_from_json(application: str, name: str, data: bytes, where: str) -> SubscriberInfo:
     """Inverse of :func:`subscriber_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return SubscriberInfo(application, name, **_Subscriber.read(data, where).fields())
+    return SubscriberInfo(application, name, **_SubscriberNode.read(data, where).fields())
 
 
 def publisher_to_json(info: PublisherInfo) -> bytes:
     """The node of a live publisher; dataset, copy and log are in its path."""
-    return _publisher_to_json(_Publisher, info)
+    return _publisher_to_json(_PublisherNode, info)
 
 
 def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
     """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return PublisherInfo(dataset, copy, log, **_Publisher.read(data, where).fields())
+    return PublisherInfo(dataset, copy, log, **_PublisherNode.read(data, where).fields())
 
 
 def owner_to_json(info: PublisherInfo) -> bytes:
     """The node of a log's owner; dataset and log are in its path."""
-    return _publisher_to_json(_Owner, info)
+    return _publisher_to_json(_OwnerNode, info)
 
 
 def owner_from_json(group: LogGroup, data: bytes, where: str) -> PublisherInfo:
     """Inverse of :func:`owner_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return PublisherInfo(group.dataset, log=group.log, **_Owner.read(data, where).fields())
+    return PublisherInfo(group.dataset, log=group.log, **_OwnerNode.read(data, where).fields())
 
 
-def _publisher_to_json(form: type[_Publisher], info: PublisherInfo) -> bytes:
+def _publisher_to_json(form: type[_PublisherNode], info: PublisherInfo) -> bytes:
     fields = form.fields_of(info)
     if not info.owner:
         del fields["owner"]
@@ -353,7 +353,7 @@ def _publisher_to_json(form: type[_Publisher], info: PublisherInfo) -> bytes:
 
 def candidate_to_json(info: CandidateInfo) -> bytes:
     """The node of a candidate; copy and host are in its name."""
-    return dumped(_Candidate.fields_of(info))
+    return dumped(_CandidateNode.fields_of(info))
 
 
 def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
@@ -361,53 +361,53 @@ def candidate_from_json(name: str, data: bytes, where: str) -> CandidateInfo:
     copy, at, host = name.partition("@")
     if not at:
         raise ConfigError(f"{where}: a candidate is called COPY@HOST", code="record-invalid")
-    return CandidateInfo(copy, host, **_Candidate.read(data, where).fields())
+    return CandidateInfo(copy, host, **_CandidateNode.read(data, where).fields())
 
 
 def term_to_json(record: TermRecord) -> bytes:
     """The node of a log's terms."""
-    return dumped({**_Terms.fields_of(record), "terms": [_Term.fields_of(term) for term in record.terms]})
+    return dumped({**_TermsNode.fields_of(record), "terms": [_TermNode.fields_of(term) for term in record.terms]})
 
 
 def term_from_json(data: bytes, where: str) -> TermRecord:
     """Inverse of :func:`term_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    found = _Terms.read(data, where)
+    found = _TermsNode.read(data, where)
     return TermRecord(found.number, found.claim, tuple(Term(**term.fields()) for term in found.terms))
 
 
 def move_to_json(request: MoveRequest) -> bytes:
     """The node of what an operator requested of a log."""
-    return dumped(_Move.fields_of(request))
+    return dumped(_MoveNode.fields_of(request))
 
 
 def move_from_json(data: bytes, where: str) -> MoveRequest:
     """Inverse of :func:`move_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return MoveRequest(**_Move.read(data, where).fields())
+    return MoveRequest(**_MoveNode.read(data, where).fields())
 
 
 def flow_to_json(record: FlowRecord) -> bytes:
     """The node of a flow; application and shard are in its path."""
-    return dumped(_Flow.fields_of(record))
+    return dumped(_FlowNode.fields_of(record))
 
 
 def flow_from_json(data: bytes, where: str) -> FlowRecord:
     """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return FlowRecord(**_Flow.read(data, where).fields())
+    return FlowRecord(**_FlowNode.read(data, where).fields())
 
 
 def monitor_to_json(info: MonitorInfo) -> bytes:
     """The node of a live monitor; its host is in its path."""
-    return dumped({**_Monitor.fields_of(info), "publishers": dict(info.publishers)})
+    return dumped({**_MonitorNode.fields_of(info), "publishers": dict(info.publishers)})
 
 
 def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
     """Inverse of :func:`monitor_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return MonitorInfo(host, **_Monitor.read(data, where).fields())
+    return MonitorInfo(host, **_MonitorNode.read(data, where).fields())
 
 
 def host_to_json(request: HostRequest) -> bytes:
     """The node of what an operator requested of a host; the host is in its path."""
-    return dumped(_Host.fields_of(request))
+    return dumped(_HostNode.fields_of(request))
 
 
 def host_from_json(data: bytes, where: str) -> HostRequest:
@@ -415,7 +415,7 @@ def host_from_json(data: bytes, where: str) -> HostRequest:
 
     Raises :class:`~wormhole.model.errors.ConfigError` that names the node.
     """
-    return HostRequest(**_Host.read(data, where).fields()) if data else HostRequest()
+    return HostRequest(**_HostNode.read(data, where).fields()) if data else HostRequest()
 
 
 def history_to_json(entry: HistoryEntry) -> bytes:
@@ -425,9 +425,9 @@ def history_to_json(entry: HistoryEntry) -> bytes:
 
 def history_fields(entry: HistoryEntry) -> dict[str, Any]:
     """A change as JSON has it."""
-    return _History.fields_of(entry)
+    return _HistoryNode.fields_of(entry)
 
 
 def history_from_json(data: bytes, where: str) -> HistoryEntry:
     """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-    return HistoryEntry(**_History.read(data, where).fields())
+    return HistoryEntry(**_HistoryNode.read(data, where).fields())

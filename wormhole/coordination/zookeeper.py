@@ -123,7 +123,7 @@ class ZooKeeperCoordinator:
 
     async def start(self) -> None:
         self._stopped = False
-        await asyncio.to_thread(schemes)  # what is stored is parsed on the loop, and asks which packages are installed
+        await asyncio.to_thread(_prepare_parsing)
         await self._session.start()
         try:
             if self._session.makes_top:
@@ -330,7 +330,7 @@ class ZooKeeperCoordinator:
         await ensure_below_logs(self._nodes, self._paths, self._paths.candidates(group))
         data = self._candidate_data(info)
         entry = await self._announce(path, data, lambda by: candidate_taken(group, info, by), left_over)
-        return _Candidate(entry, self._candidate_data)
+        return _CandidateRegistration(entry, self._candidate_data)
 
     def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
         return self._watch(lambda changed: self._logs.read(group, changed))
@@ -441,7 +441,15 @@ class ZooKeeperCoordinator:
         return entry
 
 
-class _Candidate:
+def _prepare_parsing() -> None:
+    """Read the files that the first configuration of a process needs, since what is stored is parsed on the loop: those
+    of installed datastores, and of pydantic's plugins.
+    """
+    schemes()
+    DatasetConfig.model_rebuild()
+
+
+class _CandidateRegistration:
     """The entry of a candidate in its node. ``to_json``: what the node holds."""
 
     def __init__(self, node: EphemeralNode, to_json: Callable[[CandidateInfo], bytes]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -10,18 +11,28 @@ from typing import Any, Final
 
 from wormhole.model.errors import UsageError
 
-__all__ = ["claims", "load_only", "owner"]
+__all__ = ["CHECKOUT", "claims", "declared", "load_only", "merged", "owner"]
 
 _DISTRIBUTION: Final = "wormhole-pubsub"
-_CHECKOUT: Final = Path(__file__).parents[2] / "pyproject.toml"
+CHECKOUT: Final = Path(__file__).parents[2] / "pyproject.toml"
+"""The file that declares ours where this module runs from a checkout."""
+
+
+def claims(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Each name of ``group``, with every entry point that claims it. The first call in a process reads files."""
+    return _claims_on(tuple(sys.path), group)
 
 
 @cache
-def claims(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Each name of ``group``, with every entry point that claims it."""
-    ours = set(_of_checkout(group))
+def _claims_on(path: tuple[str, ...], group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """``path``: what is importable, so that another path is searched anew."""
+    return merged(entry_points(group=group), declared(CHECKOUT, group))
+
+
+def merged(installed: Iterable[EntryPoint], ours: Collection[EntryPoint]) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """What is installed, with those of the checkout in place of what is installed of it."""
     found: dict[str, list[EntryPoint]] = {}
-    for claim in sorted({*entry_points(group=group), *ours}):
+    for claim in sorted({*installed, *ours}):
         if ours and claim not in ours and claim.dist is not None and claim.dist.name == _DISTRIBUTION:
             continue  # what is installed of this checkout may be of an earlier commit
         found.setdefault(claim.name, []).append(claim)
@@ -62,16 +73,15 @@ def owner(claim: EntryPoint) -> str:
     return f"{claim.dist.name} {claim.dist.version}" if claim.dist else claim.value
 
 
-def _of_checkout(group: str) -> Iterator[EntryPoint]:
-    """Ours, as the checkout declares them that this module runs from."""
-    if not _CHECKOUT.is_file():
-        return
+def declared(file: Path, group: str) -> set[EntryPoint]:
+    """The entry points that ``file``, the pyproject.toml of a checkout of ours, declares; none in any other file."""
+    if not file.is_file():
+        return set()
     import tomllib
 
     try:
-        project = tomllib.loads(_CHECKOUT.read_text("utf-8")).get("project", {})
+        project = tomllib.loads(file.read_text("utf-8")).get("project", {})
     except ValueError:
-        return
-    if project.get("name") == _DISTRIBUTION:
-        for name, value in project.get("entry-points", {}).get(group, {}).items():
-            yield EntryPoint(name, value, group)
+        return set()
+    ours = project.get("entry-points", {}).get(group, {}) if project.get("name") == _DISTRIBUTION else {}
+    return {EntryPoint(name, value, group) for name, value in ours.items()}

@@ -199,15 +199,13 @@ def dance() -> None:
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Puts a package onto the path that claims the command ``name``."""
-    monkeypatch.syspath_prepend(str(tmp_path))
 
     def put(package: str, name: str, code: str, attribute: str = "app") -> None:
-        put_package(tmp_path, package, "wormhole.commands", name, code, attribute)
+        put_package(tmp_path / package, monkeypatch, package, "wormhole.commands", name, code, attribute)
 
-    yield put
-    claims.cache_clear()
+    return put
 
 
 def test_a_package_adds_a_command(install: Install) -> None:

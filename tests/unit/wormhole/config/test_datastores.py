@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from wormhole.config.datastores import capabilities_of, datastore, forms, is_one
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import UsageError
 from wormhole.model.sharding import Sharding
-from wormhole.ports.entry_points import claims
 
 GOOD = """
 from wormhole.ports.datastore import Datastore
@@ -35,15 +34,13 @@ Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Puts a package of one datastore onto the path."""
-    monkeypatch.syspath_prepend(str(tmp_path))
 
     def put(package: str, scheme: str, code: str, attribute: str = "DATASTORE") -> None:
-        put_package(tmp_path, package, "wormhole.sources", scheme, code, attribute)
+        put_package(tmp_path / package, monkeypatch, package, "wormhole.sources", scheme, code, attribute)
 
-    yield put
-    claims.cache_clear()
+    return put
 
 
 def ours_are_unaffected() -> None:
