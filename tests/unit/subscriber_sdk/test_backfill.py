@@ -10,7 +10,7 @@ import pytest
 
 from subscriber_sdk import KeyRange
 from subscriber_sdk.backfill import key_range
-from subscriber_sdk.stream.events import Closed, Event, RangeArrived, ScanEnded
+from subscriber_sdk.stream.events import Closed, RangeArrived, ScanEnded
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import body_of, frames, marker_at, read
 from tests.unit.subscriber_sdk.stream.test_session import Frame, new, refusal, said, tell
@@ -189,9 +189,3 @@ def test_single_keys_of_any_type() -> None:
 @pytest.mark.parametrize("fields", [{"narrowed": True}, {"portable": False, "after": None, "until": None}])
 def test_nothing_is_concluded_from_a_narrowed_backfill_or_an_order_of_the_database(fields: dict[str, Any]) -> None:
     assert ranged(end(**fields)) is None
-
-
-def test_events_of_one_stream() -> None:
-    """An end without keys is taken, for it tells an operator how many rows came."""
-    events: list[Event] = tell(opened(), end(portable=False, after=None, until=None, rows=5))
-    assert [type(event) for event in events] == [RangeArrived]

@@ -175,26 +175,20 @@ class Session:
     tags: tuple[str, ...] = ()
 
 
-def test_a_value_in_json_keeps_its_digits() -> None:
-    value = b'{"user": 7, "total": 0.12345678901234567890123, "tags": ["a"], "more": {}}'
-    assert decode(stored(value), Session, value_format="json") == Session(
-        7, Decimal("0.12345678901234567890123"), ("a",)
-    )
-
-
-def test_a_value_in_msgpack() -> None:
-    assert decode(stored(msgpack.packb({"user": 7, "total": "1.50"})), Session, value_format="msgpack") == Session(
-        7, Decimal("1.50")
-    )
-
-
-def test_a_value_of_a_ttl_db() -> None:
-    value = b'{"user": 7, "total": 1}' + (1_700_000_000).to_bytes(4, "little")
-    assert decode(stored(value), Session, value_format="ttl:json") == Session(7, Decimal(1))
-    with pytest.raises(ModelMismatch):
-        decode(stored(value), Session, value_format="json")
-    with pytest.raises(ModelMismatch, match="cannot end with the time"):
-        decode(stored(b"{}"), Session, value_format="ttl:json")
+@pytest.mark.parametrize(
+    ("value", "value_format", "session"),
+    [
+        (
+            b'{"user": 7, "total": 0.12345678901234567890123, "tags": ["a"], "more": {}}',
+            "json",
+            Session(7, Decimal("0.12345678901234567890123"), ("a",)),
+        ),
+        (msgpack.packb({"user": 7, "total": "1.50"}), "msgpack", Session(7, Decimal("1.50"))),
+        (b'{"user": 7, "total": 1}' + (1_700_000_000).to_bytes(4, "little"), "ttl:json", Session(7, Decimal(1))),
+    ],
+)
+def test_a_value_of_bytes_in_its_format(value: bytes, value_format: Any, session: Session) -> None:
+    assert decode(stored(value), Session, value_format=value_format) == session
 
 
 def test_a_deleted_key_has_no_value() -> None:
@@ -206,6 +200,7 @@ def test_a_deleted_key_has_no_value() -> None:
     ("value", "value_format", "reason"),
     [
         (b"{", "json", "no valid JSON"),
+        (b"{}", "ttl:json", ".*cannot end with the time"),
         (b"\xc1", "msgpack", "no valid MessagePack"),
         (b'{"user": "x", "total": 1}', "json", "field user: Input should be a valid integer"),
         (b'{"user": 1, "total": 1, "tags": [1]}', "json", r"field tags\.0: Input should be a valid string"),

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from subscriber_sdk import HandlerFailed, Op, RetryPolicy, Router, Update, UsageError, run
+from subscriber_sdk import Router, Update, UsageError, run
 from subscriber_sdk.testing import Kit, update
-from tests.support.eventually import eventually
 from tests.support.flows import NewWorld
 
 USERS, ORDERS = "shop.users", "shop.orders"
@@ -59,13 +58,6 @@ def test_an_exact_name_counts_before_patterns_and_these_in_their_order(wormhole_
     assert heard.calls == [(USERS, 1), ("shop.o*", 2), ("shop.o*", 3), ("shop.*", 4)]
 
 
-def test_truncate_is_an_update_of_its_table(wormhole_kit: Kit) -> None:
-    heard = Heard()
-    heard.on("shop.*")
-    wormhole_kit.attach(heard.router).commit(update(USERS, key=(), op=Op.TRUNCATE))
-    assert heard.calls == [("shop.*", Op.TRUNCATE)]
-
-
 def test_updates_without_a_handler_are_acknowledged_counted_and_named_once(
     wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,31 +103,6 @@ async def test_plain_functions_run_in_threads_and_the_order_stays(new_world: New
     assert [worker.updates for worker in world.shards.workers()] == [60]
 
 
-async def test_a_plain_function_over_its_time_is_never_joined_by_a_second(new_world: NewWorld) -> None:
-    router, release, calls = Router(), threading.Event(), []
-
-    @router.on(ORDERS)
-    async def asynchronous(update: Update) -> None:
-        calls.append("asynchronous")
-
-    @router.on(USERS)
-    def stuck(update: Update) -> None:
-        calls.append("begun")
-        if calls.count("begun") == 1:
-            release.wait()
-            calls.append("ended")
-
-    world, publisher = new_world(router, handler_timeout=0.2, retry=RetryPolicy(attempts=9, first_wait=0.0))
-    await world.open(publisher)
-    world.push(publisher, 1, 1, 2, tables=(ORDERS, USERS))
-    (worker,) = world.shards.workers()
-    await eventually(lambda: worker.figures[2], "the first failure")
-    release.set()
-    await world.shards.settled()
-    assert calls[:3] == ["asynchronous", "begun", "ended"]
-    assert calls[-2:] == ["asynchronous", "begun"]
-
-
 def failing(tables: tuple[str, ...], *, plain: bool) -> tuple[Router, list[Any]]:
     router = Router()
     keys: list[Any] = []
@@ -154,21 +121,6 @@ def failing(tables: tuple[str, ...], *, plain: bool) -> tuple[Router, list[Any]]
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_failure_rolls_back_retries_and_halts_as_in_a_class(wormhole_kit: Kit, plain: bool) -> None:
-    router, keys = failing((USERS, ORDERS), plain=plain)
-    flow = wormhole_kit.attach(router, retry=2)
-    flow.commit(users(1))
-    good = flow.datamarker
-    with pytest.raises(HandlerFailed, match="after 2 attempts") as failed:
-        flow.commit(users(2), orders(-3), users(4))
-    assert isinstance(failed.value.__cause__, ValueError)
-    assert keys == [1, 2, -3, 2, -3]
-    assert flow.halted is not None
-    assert flow.halted.update_id == "test:2:1"
-    assert flow.datamarker == good
-
-
-@pytest.mark.parametrize("plain", [True, False])
 def test_a_failing_update_is_parked_alone(wormhole_kit: Kit, plain: bool) -> None:
     router, keys = failing((USERS, ORDERS), plain=plain)
     flow = wormhole_kit.attach(router, retry=1, on_failure="park")
@@ -176,28 +128,6 @@ def test_a_failing_update_is_parked_alone(wormhole_kit: Kit, plain: bool) -> Non
     assert flow.parked == ["test:1:1"]
     assert keys == [1, -2, 1, 3]
     assert flow.datamarker == flow.end
-
-
-@pytest.mark.parametrize("plain", [True, False])
-def test_parallel_handlers_are_found_too(wormhole_kit: Kit, plain: bool) -> None:
-    router, keys = failing((USERS, ORDERS), plain=plain)
-    flow = wormhole_kit.attach(router, concurrency=4)
-    flow.commit(users(1), orders(2), users(3), orders(4))
-    assert sorted(keys) == [1, 2, 3, 4]
-    assert flow.datamarker == flow.end
-
-
-def test_a_subclass_has_the_other_callbacks(wormhole_kit: Kit) -> None:
-    class Counting(Router):
-        markers = 0
-
-        async def on_datamarker(self, marker: object) -> None:
-            self.markers += 1
-
-    router = Counting()
-    router.on("*")(lambda update: None)
-    wormhole_kit.attach(router).commit(users(1))
-    assert router.markers
 
 
 def test_wrong_registrations_are_refused_with_the_name() -> None:

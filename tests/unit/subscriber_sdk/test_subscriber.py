@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from subscriber_sdk import AckLater, DataLoss, FlowHalted, LossDecision, Subscriber
+from subscriber_sdk import AckLater, FlowHalted
 from subscriber_sdk.testing import marker_at
-from wormhole.model.loss import LossKind
-
-
-def test_a_loss_halts_by_default() -> None:
-    loss = DataLoss("s", 1, LossKind.PURGED, "1", "2", None, "gone")
-    assert Subscriber().on_data_loss(loss) is LossDecision.HALT
 
 
 def test_a_halted_flow_says_what_to_do() -> None:

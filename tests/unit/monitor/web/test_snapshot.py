@@ -13,6 +13,16 @@ from tests.support.publisher_status import relay
 from wormhole.wire.v1 import admin_pb2
 
 NOW = 1_700_000_000.0
+QuietHost = tuple[HostState, PublisherState, admin_pb2.PublisherStatus]
+
+
+@pytest.fixture
+def host() -> QuietHost:
+    """With one publisher, and what that reports."""
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    return state, shop, shop.status
 
 
 def test_a_host_without_anything_is_a_snapshot_too() -> None:
@@ -54,16 +64,14 @@ def test_everything_of_a_busy_host_is_there_and_the_worst_first() -> None:
     assert {event["level"] for event in told["events"] if event["kind"] == "crash_loop"} == {"problem"}
 
 
-def test_a_relay_says_how_full_it_is_and_whether_it_records() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
+def test_a_relay_says_how_full_it_is_and_whether_it_records(host: QuietHost) -> None:
+    state, _, status = host
 
     def shown() -> Any:
         return snapshot(state, NOW)["publishers"][0]["status"]["relay"]
 
     assert shown() is None
-    shop.status.relay.CopyFrom(relay())
+    status.relay.CopyFrom(relay())
     assert shown() == {
         "mode": "hold",
         "recording": True,
@@ -74,7 +82,7 @@ def test_a_relay_says_how_full_it_is_and_whether_it_records() -> None:
         "holes": 1,
         "readers": 2,
     }
-    shop.status.relay.CopyFrom(relay(problem=admin_pb2.Problem(text="the relay is full"), begin_committed_s=0.0))
+    status.relay.CopyFrom(relay(problem=admin_pb2.Problem(text="the relay is full"), begin_committed_s=0.0))
     assert (shown()["recording"], shown()["begins"]) == (False, None)
 
 
@@ -95,21 +103,17 @@ def test_caravans_stand_where_they_are_on_the_line() -> None:
     assert line["span_bytes"] >= line["oldest_bytes"] == 22 * (1 << 30)
 
 
-def test_the_end_of_a_log_is_shown_as_the_datastore_writes_it_too() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
+def test_the_end_of_a_log_is_shown_as_the_datastore_writes_it_too(host: QuietHost) -> None:
+    state, _, status = host
     assert snapshot(state, NOW)["publishers"][0]["status"]["native_log_end"] is None
-    shop.status.source, shop.status.log_base = "mariadb", "binlog"
-    shop.status.log_end.file, shop.status.log_end.offset = 3, 1892
+    status.source, status.log_base = "mariadb", "binlog"
+    status.log_end.file, status.log_end.offset = 3, 1892
     assert snapshot(state, NOW)["publishers"][0]["status"]["native_log_end"] == "binlog.000003:1892"
 
 
-def test_what_is_not_known_comes_with_its_reason() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    flow = shop.status.flows[0]
+def test_what_is_not_known_comes_with_its_reason(host: QuietHost) -> None:
+    state, _, status = host
+    flow = status.flows[0]
     flow.ClearField("headroom_s")
     flow.ClearField("lag_transactions")
     flow.headroom_unknown, flow.lag_s, flow.lag_bytes = "the log does not grow", 0.0, 310
@@ -128,22 +132,18 @@ def test_a_caravan_that_does_not_gain_never_arrives() -> None:
     assert line["caravans"][2]["arrives_s"] is None
 
 
-def test_a_log_whose_end_is_not_known_has_no_line() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    shop.status.ClearField("log_end")
+def test_a_log_whose_end_is_not_known_has_no_line(host: QuietHost) -> None:
+    state, _, status = host
+    status.ClearField("log_end")
     (told,) = snapshot(state, NOW)["publishers"]
     assert told["status"]["line"] is None
     assert told["status"]["log_end"] is None
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.BACKING_OFF, Phase.GIVEN_UP, Phase.DRAINED])
-def test_the_status_of_a_process_that_is_gone_is_not_shown_as_new(phase: Phase) -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    shop.status.flows[0].halted_at = "1:2:3"
+def test_the_status_of_a_process_that_is_gone_is_not_shown_as_new(phase: Phase, host: QuietHost) -> None:
+    state, shop, status = host
+    status.flows[0].halted_at = "1:2:3"
     shop.phase, shop.pid = phase, None
     told = snapshot(state, NOW)
     assert told["publishers"][0]["status"] is None
@@ -185,22 +185,18 @@ def test_what_concerns_many_in_the_same_words_is_shown_once() -> None:
     assert (concern["count"], concern["names"]) == (6, ["cache/0", "cache/1", "cache/2", "cache/3"])
 
 
-def test_numbers_that_json_does_not_have_are_not_reported() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    shop.status.flows[0].headroom_s = math.inf
-    shop.status.flows[0].lag_s = math.nan
+def test_numbers_that_json_does_not_have_are_not_reported(host: QuietHost) -> None:
+    state, _, status = host
+    status.flows[0].headroom_s = math.inf
+    status.flows[0].lag_s = math.nan
     told = snapshot(state, NOW)
     json.dumps(told, allow_nan=False)
     assert (told["flows"][0]["headroom_s"], told["flows"][0]["lag_s"]) == (None, None)
 
 
-def test_a_paused_flow_says_who_paused_it() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    shop.status.flows[0].paused = "alice@ops1 at 12:00"
+def test_a_paused_flow_says_who_paused_it(host: QuietHost) -> None:
+    state, _, status = host
+    status.flows[0].paused = "alice@ops1 at 12:00"
     flow = next(flow for flow in snapshot(state, NOW)["flows"] if flow["state"] == "paused")
     assert (flow["level"], flow["cause"]) == ("none", "paused by alice@ops1 at 12:00")
 
@@ -230,15 +226,13 @@ def test_caravans_that_come_and_go_by_the_dozen_are_one_event() -> None:
     assert told[3]["at"] == NOW - 61
 
 
-def test_one_that_stands_by_is_shown_with_the_owner_and_without_concern() -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    shop.status.term = 3
+def test_one_that_stands_by_is_shown_with_the_owner_and_without_concern(host: QuietHost) -> None:
+    state, _, status = host
+    status.term = 3
     [owner] = snapshot(state, NOW)["publishers"]
     assert (owner["status"]["term"], owner["status"]["standby"]) == (3, None)
     text = "stands by: main@alpha (process 7) owns the log, in term 3"
-    shop.status.CopyFrom(admin_pb2.PublisherStatus(owner="main@alpha", standby=admin_pb2.Problem(text=text)))
+    status.CopyFrom(admin_pb2.PublisherStatus(owner="main@alpha", standby=admin_pb2.Problem(text=text)))
     [shown] = snapshot(state, NOW)["publishers"]
     assert (shown["phase"], shown["level"], shown["problem"]) == ("running", "none", "")
     assert (shown["status"]["term"], shown["status"]["standby"]) == (None, {"owner": "main@alpha", "text": text})

@@ -14,51 +14,40 @@ def place(offset: int, index: int = 0) -> tuple[LogPosition, int]:
     return LogPosition(1, 1, offset), index
 
 
-def test_waits_double_up_to_the_longest() -> None:
-    policy = RetryPolicy(attempts=9, first_wait=0.5, longest_wait=3.0)
-    assert [policy.wait(n, 0.0) for n in range(1, 6)] == [0.5, 1.0, 2.0, 3.0, 3.0]
-
-
-def test_chance_takes_up_to_half_off() -> None:
-    policy = RetryPolicy(first_wait=1.0)
-    assert policy.wait(1, 1.0) == 0.5
-    assert policy.wait(1, 0.5) == 0.75
+@pytest.mark.parametrize(
+    ("policy", "chance", "waits"),
+    [
+        (RetryPolicy(attempts=9, first_wait=0.5, longest_wait=3.0), 0.0, [0.5, 1.0, 2.0, 3.0, 3.0]),
+        (RetryPolicy(first_wait=1.0), 1.0, [0.5]),
+        (RetryPolicy(first_wait=1.0), 0.5, [0.75]),
+    ],
+)
+def test_waits_double_up_to_the_longest_and_chance_takes_up_to_half_off(
+    policy: RetryPolicy, chance: float, waits: list[float]
+) -> None:
+    assert [policy.wait(number, chance) for number in range(1, len(waits) + 1)] == waits
 
 
 def test_a_million_failures_do_not_overflow() -> None:
     assert RetryPolicy(longest_wait=60.0).wait(1_000_000, 0.0) == 60.0
 
 
-@pytest.fixture
-def retry() -> Retry:
-    return Retry(RetryPolicy(attempts=3), lambda: 0.0)
-
-
-def test_attempts_count_the_first_try(retry: Retry) -> None:
-    assert [retry.failed(place(5)) for _ in range(3)] == [True, True, False]
-
-
-def test_a_single_attempt_is_never_repeated() -> None:
-    assert not Retry(RetryPolicy(attempts=1), lambda: 0.0).failed(None)
-
-
-def test_a_failure_further_on_begins_a_new_count(retry: Retry) -> None:
-    retry.failed(place(5))
-    retry.failed(place(5))
-    assert retry.failed(place(5, 1))
-    assert retry.failures == 1
-
-
-def test_a_failure_before_the_furthest_goes_on_counting(retry: Retry) -> None:
-    retry.failed(place(5))
-    retry.failed(place(4))
-    assert not retry.failed(place(3))
-
-
-def test_failures_without_a_place_count_too() -> None:
-    retry = Retry(RetryPolicy(attempts=2), lambda: 0.0)
-    assert retry.failed(None)
-    assert not retry.failed(place(1))
+@pytest.mark.parametrize(
+    ("attempts", "fails", "again"),
+    [
+        (3, [place(5), place(5), place(5)], [True, True, False]),
+        (1, [None], [False]),
+        (3, [place(5), place(5), place(5, 1), place(5, 1), place(5, 1)], [True, True, True, True, False]),
+        (3, [place(5), place(4), place(3)], [True, True, False]),
+        (2, [None, place(1)], [True, False]),
+    ],
+    ids=["the first try counts", "a single attempt", "further on a new count", "before the furthest", "no place"],
+)
+def test_attempts_are_counted_up_to_the_furthest_place(
+    attempts: int, fails: list[tuple[LogPosition, int] | None], again: list[bool]
+) -> None:
+    retry = Retry(RetryPolicy(attempts=attempts), lambda: 0.0)
+    assert [retry.failed(one) for one in fails] == again
 
 
 def test_a_reset_forgets() -> None:

@@ -31,32 +31,28 @@ def flow() -> SubscriberFlow:
     return opened()
 
 
-def test_batches_are_numbered_from_one_without_a_hole(flow: SubscriberFlow) -> None:
-    assert flow.batch(batch(1)) == bytes(10)
-    flow.batch(batch(2))
-    with pytest.raises(ProtocolError, match=r"batch.number of flow 1 epoch 1: 4 came where 3 was due"):
-        flow.batch(batch(4))
-
-
-def test_the_first_number_is_one() -> None:
-    with pytest.raises(ProtocolError, match=r"batch\.number"):
-        opened().batch(batch(0))
-
-
-def test_a_repeated_number_is_refused(flow: SubscriberFlow) -> None:
-    flow.batch(batch(1))
-    with pytest.raises(ProtocolError, match=r"batch\.number"):
-        flow.batch(batch(1))
+@pytest.mark.parametrize(
+    ("before", "wrong", "why"),
+    [
+        ([1, 2], batch(4), r"batch.number of flow 1 epoch 1: 4 came where 3 was due"),
+        ([], batch(0), r"batch\.number"),
+        ([1], batch(1), r"batch\.number"),
+        ([], batch(1, 0), "batch.body .*empty"),
+    ],
+    ids=["a hole", "from one on", "again", "empty"],
+)
+def test_batches_are_numbered_without_a_hole(
+    flow: SubscriberFlow, before: list[int], wrong: push_pb2.Batch, why: str
+) -> None:
+    for number in before:
+        assert flow.batch(batch(number)) == bytes(10)
+    with pytest.raises(ProtocolError, match=why):
+        flow.batch(wrong)
 
 
 def test_nothing_may_come_before_accepted() -> None:
     with pytest.raises(ProtocolError, match="before Accepted"):
         SubscriberFlow(1, 1, "s", 10).batch(batch(1))
-
-
-def test_an_empty_body_is_refused() -> None:
-    with pytest.raises(ProtocolError, match=r"batch.body .*empty"):
-        opened().batch(batch(1, 0))
 
 
 def test_credit_counts_bytes_until_progress() -> None:

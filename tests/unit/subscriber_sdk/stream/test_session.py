@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import get_args
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from subscriber_sdk.options.admission import Admission
+from subscriber_sdk.stream import events
 from subscriber_sdk.stream.events import (
     Assigned,
     BatchArrived,
@@ -428,9 +430,14 @@ def test_a_connection_that_never_says_hello_is_closed() -> None:
     assert "no Hello" in refusal(session).message
 
 
-def test_its_repr_tells_its_state() -> None:
-    assert "hello awaited" in repr(new())
-    assert "1 flows" in repr(opened())
+def test_the_union_has_every_event() -> None:
+    named = {getattr(events, name) for name in events.__all__ if name not in ("Event", "FlowEvent")}
+    assert set(get_args(events.Event)) == named
+
+
+def test_the_memory_that_an_assignment_takes_makes_it_no_other_one() -> None:
+    one = events.Assigned(1, 2, "shop", marker_at(1), replayed=False, size=10)
+    assert one == events.Assigned(1, 2, "shop", marker_at(1), replayed=False, size=20)
 
 
 # --- hostile ---

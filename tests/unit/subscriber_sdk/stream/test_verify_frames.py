@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from subscriber_sdk.options.admission import Admission
-from subscriber_sdk.stream.events import Assigned, Event
+from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import frames, marker_at
+from tests.unit.subscriber_sdk.stream.test_session import said, tell
 from wormhole.model.verification import VerifyMode
 from wormhole.wire.v1 import push_pb2
 
@@ -17,15 +18,6 @@ def greeted(*, verifies: bool = True, version: int = 3) -> tuple[Session, push_p
     tell(session, frames.hello("app", "one", max_version=version))
     (frame,) = said(session)
     return session, frame.welcome
-
-
-def tell(session: Session, *given: push_pb2.PublisherFrame) -> list[Event]:
-    return session.receive(push_pb2.PublisherMessage(frames=given).SerializeToString(), 0.0)
-
-
-def said(session: Session) -> list[push_pb2.SubscriberFrame]:
-    data = session.take_output(0.0)
-    return [] if data is None else list(push_pb2.SubscriberMessage.FromString(data).frames)
 
 
 def assign(verify: int, generation: int = 2) -> push_pb2.PublisherFrame:

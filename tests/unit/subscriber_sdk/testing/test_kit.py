@@ -53,18 +53,6 @@ def test_two_shards_are_independent(wormhole_kit: Kit) -> None:
     assert "1/1/1" in repr(first)
 
 
-def test_a_large_commit_waits_for_credit(wormhole_kit: Kit) -> None:
-    flow = wormhole_kit.attach(subscriber := Noting(), credit=1000)
-    flow.commit(*[update("t", key=n, after={"v": bytes(200)}) for n in range(50)], pieces=50)
-    assert len(subscriber.seen) == 50
-    assert flow.datamarker == flow.end
-
-
-def test_time_moves_by_hand(wormhole_kit: Kit) -> None:
-    wormhole_kit.advance(60)
-    assert wormhole_kit.now == pytest.approx(60)
-
-
 async def test_inside_a_running_loop_it_says_what_to_do(wormhole_kit: Kit) -> None:
     await asyncio.sleep(0)
     with pytest.raises(UsageError, match="plain def"):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from subscriber_sdk import HandlerFailed, KeyRange, Op, Router, ScanEnd, Subscriber, Update, UsageError, decode
+from subscriber_sdk import HandlerFailed, KeyRange, Op, Router, ScanEnd, Subscriber, Update, UsageError
 from subscriber_sdk.iteration import Transactions
 from subscriber_sdk.stream.counts import windows_in
 from subscriber_sdk.testing import Kit, KitFlow, body_of, frames, read, update
@@ -327,28 +325,6 @@ def test_a_router_takes_reads_by_table_and_may_take_ends(wormhole_kit: Kit) -> N
     assert ends == [ScanEnd(TABLE, "shop", 2, 1, frozenset(), 1)]
 
 
-def test_batches_hold_reads(wormhole_kit: Kit) -> None:
-    sizes: list[int] = []
-
-    class Batched(Subscriber):
-        async def on_updates(self, batch: Sequence[Update]) -> None:
-            sizes.append(len(batch))
-
-    attached(wormhole_kit, Batched()).backfill(TABLE, [row(number) for number in range(7)])
-    assert sizes == [7]
-
-
-def test_an_older_publisher_gives_no_generation(wormhole_kit: Kit) -> None:
-    seen: list[int] = []
-
-    class Handler(Subscriber):
-        async def on_update(self, update: Update) -> None:
-            seen.append(update.generation)
-
-    attached(wormhole_kit, Handler()).commit(update(TABLE, key=1, after={"name": "x"}))
-    assert seen == [0]
-
-
 def test_only_rows_that_read_built_are_existing_rows(wormhole_kit: Kit) -> None:
     flow = attached(wormhole_kit, Table())
     with pytest.raises(UsageError, match=r"insert of shop.users: build rows of shop.users with read\(...\)"):
@@ -375,19 +351,3 @@ def test_a_chunk_is_a_transaction_for_a_loop(wormhole_kit: Kit) -> None:
     assert flow.datamarker == flow.end
     task.cancel()
     wormhole_kit.run(asyncio.sleep(0))
-
-
-def test_an_existing_row_becomes_an_object(wormhole_kit: Kit) -> None:
-    @dataclass
-    class User:
-        id: int
-        name: str
-
-    users: list[User | None] = []
-
-    class Handler(Subscriber):
-        async def on_update(self, update: Update) -> None:
-            users.append(decode(update, User))
-
-    attached(wormhole_kit, Handler()).backfill(TABLE, [read(TABLE, key=7, after={"id": 7, "name": "ada"})])
-    assert users == [User(7, "ada")]

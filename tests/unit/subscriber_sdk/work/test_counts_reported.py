@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import Subscriber, Update
-from subscriber_sdk.calls.callbacks import Callbacks
 from subscriber_sdk.calls.epoch import Ending
 from subscriber_sdk.calls.handlers import Handlers
 from subscriber_sdk.calls.retry import Retry
@@ -145,17 +144,6 @@ async def test_what_is_passed_over_is_counted_apart_with_its_hash() -> None:
     assert figures(port.told[0]) == (5, 1)
     (one,) = port.told[0].windows.values()
     assert one.aside_hash == update_hash("test", 7, 2)
-
-
-async def test_a_callback_that_nobody_called_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    each = Callbacks._each
-
-    async def without_one(calls: Callbacks, updates: list[Update]) -> bool:
-        return await each(calls, updates[1:])
-
-    monkeypatch.setattr(Callbacks, "_each", without_one)
-    port = await told_by(Heard(), Counts())
-    assert figures(port.told[0]) == (5, 0)
 
 
 async def test_callbacks_before_a_revocation_are_reported_with_the_release() -> None:

@@ -101,16 +101,6 @@ def test_a_row_that_is_no_row_halts_the_flow_at_itself(wormhole_kit: Kit, kind: 
         flow.commit(row(1, table="shop.orders"), replace(bad, row=bad.row[:-2] + b"\x12\xff"))
 
 
-def test_existing_rows_and_their_end(wormhole_kit: Kit) -> None:
-    loader = Loader()
-    ends: list[str] = []
-    loader.on_scan_end = lambda end: ends.append(end.table)  # type: ignore[method-assign]
-    flow = wormhole_kit.attach(loader)
-    flow.backfill(TABLE, [read(TABLE, key={"id": key}, after={"id": key, "name": "x"}) for key in (1, 2, 3)])
-    assert loader.batches == [[1, 2, 3]]
-    assert ends == [TABLE]
-
-
 def test_rows_that_are_gone_are_named_between_batches(wormhole_kit: Kit) -> None:
     loader = Loader()
     loader.on_range = lambda keys: loader.calls.append(f"range of {keys.generation}: {(7,) in keys}")  # type: ignore[method-assign]

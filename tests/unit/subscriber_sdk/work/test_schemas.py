@@ -114,23 +114,6 @@ def test_after_a_rollback_it_comes_again_with_its_updates(concurrency: int, worm
     assert flow.datamarker == flow.end
 
 
-def test_it_is_repeated_when_a_later_update_fails(wormhole_kit: Kit) -> None:
-    class Failing(Watching):
-        async def on_update(self, update: Update) -> None:
-            await super().on_update(update)
-            if update.key == (3,) and self.failures:
-                self.failures -= 1
-                raise ValueError("flaky")
-
-        async def on_schema(self, change: SchemaChange) -> None:
-            self.heard.append(change.update_id)
-
-    flow = wormhole_kit.attach(subscriber := Failing(failures=1))
-    flow.commit(old(1), new(2), new(3))
-    once = ["test:1:0", 1, "test:1:1", 2, 3]
-    assert subscriber.heard == [*once, "rollback", *once]
-
-
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_one_that_keeps_failing_halts_the_flow_and_parks_nothing(concurrency: int, wormhole_kit: Kit) -> None:
     flow = wormhole_kit.attach(

@@ -14,7 +14,7 @@ from tests.unit.wormhole.config.test_check import DATASET, application, toml
 from wormhole.config import load, published
 from wormhole.coordination.connect import connect
 from wormhole.coordination.current_user import current_user
-from wormhole.coordination.port import FlowRecord, MonitorInfo, SubscriberInfo
+from wormhole.coordination.port import MonitorInfo, SubscriberInfo
 
 
 def test_checking_a_configuration(tmp_path: Path) -> None:
@@ -148,62 +148,6 @@ def test_what_the_file_lacks_stays_or_is_pruned(stored: Path, zookeeper: str) ->
     assert (code, out.splitlines()[0]) == (1, '- applications.cache.dataset = "shop"')
     output("config", "apply", str(stored), "--prune", "--yes")
     assert json.loads(output("config", "show", "-c", zookeeper, "--json"))["applications"] == {}
-
-
-def test_what_would_break_is_refused_and_nothing_is_written(stored: Path, zookeeper: str) -> None:
-    """An application that stays stored needs a copy of the dataset that the new file lacks."""
-    second = LOG.replace("copies.main", "copies.second")
-    write(stored, zookeeper, LOG, second, CACHE + 'copy = "main"')
-    output("config", "apply", str(stored), "--yes")
-    write(stored, zookeeper, second)
-    code, _, err = run("config", "apply", str(stored), "--yes")
-    assert code == 2
-    assert 'applications.cache.copy = "main": dataset shop has no such copy' in err
-    assert json.loads(output("config", "show", "-c", zookeeper, "--json"))["version"] == 2
-
-
-def test_datamarkers_are_of_one_dataset(stored: Path, zookeeper: str) -> None:
-    fleet(zookeeper)
-    other = LOG.replace("datasets.shop", "datasets.users")
-    write(stored, zookeeper, LOG, other, CACHE.replace('"shop"', '"users"'))
-    code, _, err = run("config", "apply", str(stored), "--yes")
-    assert code == 2
-    assert "applications.cache.dataset: has datamarkers of shop, which say nothing about users" in err
-
-
-def test_what_may_not_be_meant_is_reported(stored: Path, zookeeper: str) -> None:
-    fleet(zookeeper)
-    log = LOG.replace("rocksdb:///var/lib/shop", "other").replace(
-        "[datasets", '[sources.other]\nsource = "rocksdb:///other"\n[datasets'
-    )
-    loose = '[datasets.shop.copies.main.logs.db2]\nsource = "rocksdb:///var/lib/two"\n'
-    write(stored, zookeeper, log, loose, '[datasets.shop]\nshard_by = "table"', CACHE.replace("latest", "earliest"))
-    code, _, err = run("config", "diff", str(stored))
-    assert code == 1
-    warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
-    for number, part in enumerate(
-        (
-            "datasets.shop.shard_by changes, and cache have datamarkers",
-            "datasets.shop.copies.main.logs.db1.source changes",
-            "applications.cache.start changes nothing",
-            "no `host`: shop/main/db2",
-            "no monitor runs on host db-7, which should run shop/main/db1; hosts with a monitor: none",
-        )
-    ):
-        assert part in warnings[number]
-    assert told(stored)["warnings"] == [line.removeprefix("warning: ") for line in warnings]
-
-
-def fleet(zookeeper: str) -> None:
-    """One flow of `cache` was served once."""
-
-    async def come_and_go() -> None:
-        client = connect(zookeeper)
-        await client.start()
-        await client.write_flows({("cache", "db1"): FlowRecord("me", "a", 1, "live")})
-        await client.stop()
-
-    asyncio.run(come_and_go())
 
 
 def test_a_connected_subscriber_of_what_is_pruned_is_reported(stored: Path, zookeeper: str) -> None:

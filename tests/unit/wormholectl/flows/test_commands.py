@@ -35,9 +35,3 @@ def test_each_verb_asks_for_its_change(arguments: list[str], what: str, detail: 
     (request,) = admin.requests
     assert (request.flow, request.WhichOneof("what"), request.preview) == ("cache/db1", what, False)
     assert str(getattr(request, what)) == detail
-
-
-def test_no_terminal_and_no_yes(admin: FakeAdmin) -> None:
-    code, out, err = run("flows", "-p", "h:7", "pause", "cache/db1", answer="y\n")
-    assert (code, "would change" in out, "--yes" in err) == (2, True, True)
-    assert [one.preview for one in admin.requests] == [True]
