@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -237,10 +237,10 @@ class Beside:
 
 
 @asynccontextmanager
-async def attacked(**options: Any) -> AsyncIterator[tuple[Running, Dialler, Beside]]:
+async def attacked(recorder: Recorder | None = None, **options: Any) -> AsyncIterator[tuple[Running, Dialler, Beside]]:
     """A subscriber with 4 MiB for what publishers make it keep; a stranger that said hello; and an honest publisher
     beside it."""
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     async with serving(recorder, max_state=4 * MIB, **options) as running:
         async with dialled(running.address) as publisher, dialled(running.address) as thief:
             await publisher.open(heartbeat_ms=60_000)
@@ -257,12 +257,62 @@ async def others_are_not_affected(running: Running, beside: Beside) -> None:
     await beside.goes_on()
 
 
-async def test_invented_shards_cost_their_publisher_the_stream() -> None:
-    async with attacked() as (running, thief, beside):
-        why = await flood(thief, (frames.assign(i, 1, "app", f"invented-{i}", marker_at(0)) for i in range(1, 20_001)))
-        assert "does not fit: this publisher makes the subscriber keep" in why
+async def opened(thief: Dialler) -> None:
+    await thief.send(frames.assign(1, 1, "app", "theirs", marker_at(0)))
+    await thief.next("accepted")
+
+
+def assigned(**fields: Any) -> Iterable[push_pb2.PublisherFrame]:
+    return [frames.assign(1, 1, "app", fields.pop("shard", "t"), marker_at(0), **fields)]
+
+
+WIDE = Schema("t", tuple(Column("c", "int") for _ in range(50_000)), ())
+LOSS = push_pb2.DataLoss(flow=1, epoch=1, kind=push_pb2.DataLoss.PURGED, message="x" * 1000)
+EMPTY_UPDATES = b"\x0a\x00" * (4 * MIB)
+"""A body of 8 MiB: 64 MiB when it is parsed, 500 MiB as updates."""
+# What is sent, how many frames at once, whether a flow is open before, and why the stream ends.
+FLOODS: dict[str, tuple[Callable[[], Iterable[push_pb2.PublisherFrame]], int, bool, str]] = {
+    "invented shards": (
+        lambda: (frames.assign(i, 1, "app", f"invented-{i}", marker_at(0)) for i in range(1, 20_001)),
+        200, False, "does not fit: this publisher makes the subscriber keep",
+    ),
+    # Each epoch waits until the one before has ended; flow numbers of a stream are not reused.
+    "one shard assigned again and again": (
+        lambda: (frames.assign(i, i, "app", "again", marker_at(0)) for i in range(1, 20_001)),
+        200, False, "does not fit",
+    ),
+    "many columns of few bytes": (lambda: [frames.schema(WIDE)], 1, False, "schema of t does not fit"),
+    "a second data loss before the decision": (
+        lambda: [push_pb2.PublisherFrame(data_loss=LOSS)] * 2,
+        2, True, "data_loss.flow: another one is not decided yet",
+    ),
+    "batches of a byte": (
+        lambda: (frames.batch(1, 1, i, b"\n") for i in range(1, 60_000)),
+        2000, True, "1024 batches are in flight, with 1024 bytes",
+    ),
+    "a body of empty updates": (
+        lambda: frames.parts(1, 1, 1, EMPTY_UPDATES, 64 << 10),
+        16, True, "batch body: more than 524288 fields in 8388608 bytes",
+    ),
+    "a long shard": (lambda: assigned(shard="s" * 5000), 1, False, "assign.shard: longer than 4096"),
+    "a long reason": (
+        lambda: assigned(rolled_back="x" * 1001), 1, False, "assign.rolled_back: longer than 1000",
+    ),
+    "a long list": (lambda: assigned(skip=[f"a:{i}:0" for i in range(100_000)]), 1, False, "shard t does not fit"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FLOODS)
+async def test_a_flood_costs_its_publisher_the_stream_and_leaves_nothing(what: str) -> None:
+    given, at_once, is_open, ends = FLOODS[what]
+    async with attacked(credit=64 << 10, buffer=MIB) as (running, thief, beside):
+        if is_open:
+            await opened(thief)
+        assert ends in await flood(thief, given(), at_once)
         await others_are_not_affected(running, beside)
-        assert len(running._shards._shards) < 4 * MIB // FLOW_BYTES + 2
+        most = 4 * MIB // FLOW_BYTES + 2
+        assert len(running._shards._shards) < most
+        assert len(running._shards.workers()) < most
 
 
 async def test_invented_schemas_cost_their_publisher_the_stream() -> None:
@@ -278,28 +328,6 @@ async def test_invented_schemas_cost_their_publisher_the_stream() -> None:
         gc.collect()
         kept = [one for one in gc.get_objects() if type(one) is Schema and len(one.canonical) > 100_000]
         assert not kept  # also not by the shards that were assigned on that stream
-
-
-async def test_many_columns_count_more_than_their_bytes() -> None:
-    async with attacked() as (running, thief, beside):
-        columns = tuple(Column("c", "int") for _ in range(50_000))
-        why = await flood(thief, [frames.schema(Schema("t", columns, ()))])
-        assert "schema of t does not fit" in why
-        await others_are_not_affected(running, beside)
-
-
-async def test_one_shard_assigned_again_and_again_is_no_way_around() -> None:
-    """Each epoch waits until the one before has ended; flow numbers of a stream are not reused."""
-    async with attacked() as (running, thief, beside):
-        why = await flood(thief, (frames.assign(i, i, "app", "again", marker_at(0)) for i in range(1, 20_001)))
-        assert "does not fit" in why
-        await others_are_not_affected(running, beside)
-        assert len(running._shards.workers()) < 4 * MIB // FLOW_BYTES + 2
-
-
-async def opened(thief: Dialler) -> None:
-    await thief.send(frames.assign(1, 1, "app", "theirs", marker_at(0)))
-    await thief.next("accepted")
 
 
 @pytest.mark.parametrize("kind", ["notices", "datamarkers", "datamarkers with long texts"])
@@ -319,43 +347,12 @@ async def test_frames_that_use_no_credit_are_counted(kind: str) -> None:
         text = "x" * (10_000 if "long" in kind else 0)
         return frames.datamarker(1, 1, replace(marker_at(number), delivered=f"{number}{text}"))
 
-    recorder = Hung()
-    async with serving(recorder, max_state=4 * MIB, handler_timeout=600) as running:
-        async with dialled(running.address) as publisher, dialled(running.address) as thief:
-            await publisher.open(heartbeat_ms=60_000)
-            beside = Beside(publisher, recorder)
-            await thief.send(frames.hello("app", "one", publisher="thief", heartbeat_ms=60_000))
-            await opened(thief)
-            await thief.push(1, 1)
-            why = await flood(thief, map(given, range(1, 100_000)))
-            hang.set()
-            assert "what waits for shard theirs does not fit" in why
-            await others_are_not_affected(running, beside)
-
-
-async def test_a_second_data_loss_before_the_decision_breaks_the_protocol() -> None:
-    async with attacked() as (running, thief, beside):
+    async with attacked(Hung(), handler_timeout=600) as (running, thief, beside):
         await opened(thief)
-        loss = push_pb2.DataLoss(flow=1, epoch=1, kind=push_pb2.DataLoss.PURGED, message="x" * 1000)
-        why = await flood(thief, (push_pb2.PublisherFrame(data_loss=loss) for _ in range(2)), at_once=2)
-        assert "data_loss.flow: another one is not decided yet" in why
-        await others_are_not_affected(running, beside)
-
-
-async def test_batches_of_a_byte_are_counted_as_batches() -> None:
-    async with attacked(credit=64 << 10, buffer=MIB) as (running, thief, beside):
-        await opened(thief)
-        why = await flood(thief, (frames.batch(1, 1, i, b"\n") for i in range(1, 60_000)), at_once=2000)
-        assert "1024 batches are in flight, with 1024 bytes" in why
-        await others_are_not_affected(running, beside)
-
-
-async def test_a_body_of_empty_updates_is_not_unfolded() -> None:
-    async with attacked() as (running, thief, beside):
-        await opened(thief)
-        body = b"\x0a\x00" * (4 * MIB)  # 64 MiB when it is parsed, 500 MiB as updates
-        why = await flood(thief, frames.parts(1, 1, 1, body, 64 << 10), at_once=16)
-        assert "batch body: more than 524288 fields in 8388608 bytes" in why
+        await thief.push(1, 1)
+        why = await flood(thief, map(given, range(1, 100_000)))
+        hang.set()
+        assert "what waits for shard theirs does not fit" in why
         await others_are_not_affected(running, beside)
 
 
@@ -378,30 +375,10 @@ async def test_half_sent_batches_over_their_credit_share_one_bound() -> None:
         await beside.goes_on()
 
 
-@pytest.mark.parametrize(
-    ("frame", "why"),
-    [
-        (frames.assign(1, 1, "app", "s" * 5000, marker_at(0)), "assign.shard: longer than 4096"),
-        (frames.assign(1, 1, "app", "t", marker_at(0), rolled_back="x" * 1001), "assign.rolled_back: longer than 1000"),
-    ],
-)
-async def test_names_have_a_length(frame: push_pb2.PublisherFrame, why: str) -> None:
-    async with attacked() as (running, thief, beside):
-        assert why in await flood(thief, [frame])
-        await others_are_not_affected(running, beside)
-
-
 async def test_a_long_name_of_the_publisher_is_refused() -> None:
     async with serving(Recorder()) as running, dialled(running.address) as thief:
         await thief.send(frames.hello("app", "one", publisher="x" * MIB))
         assert "hello.publisher: longer than 1000 characters" in (await parting(thief)).message
-
-
-async def test_lists_of_an_assignment_are_counted() -> None:
-    async with attacked() as (running, thief, beside):
-        skip = [f"a:{i}:0" for i in range(100_000)]
-        assert "shard t does not fit" in await flood(thief, [frames.assign(1, 1, "app", "t", marker_at(0), skip=skip)])
-        await others_are_not_affected(running, beside)
 
 
 async def test_a_compressed_message_does_not_inflate() -> None:

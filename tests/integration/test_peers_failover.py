@@ -8,7 +8,7 @@ what they hold.
   ``shouldStartWithEmptyGtidSet``): `test_maxwell_failover_of_a_reader_that_lags`.
 - A server whose id is another one, by which Maxwell keeps its positions (``MysqlPositionStoreTest``,
   ``testMultiplePositionRecovery``): `test_maxwell_a_server_whose_id_changes`.
-- A server without GTIDs (``testBasicRecovery``): ``tests/system/test_failover_refused.py: test_copies_without_gtids``,
+- A server without GTIDs (``testBasicRecovery``): ``tests/unit/datastores/mysql/test_standing.py``,
   and one that is switched to them: `test_maxwell_gtids_that_are_switched_on`.
 - Transactions with tags (Debezium, ``MySqlGtidTagsIT.shouldRestartFromTaggedGtid``): `test_dbz_1200_tags`.
 - A set of GTIDs that has holes (python-mysql-replication, ``GtidTests``; Canal, ``MysqlGTIDSetTest.testUpdate``):

@@ -73,7 +73,7 @@ PUSH_FAULTS: list[Fault] = [
         file="subscriber_sdk/work/shards.py",
         old="        released = port.hold(assigned.size, ",
         new="        released = port.hold(0, ",
-        tests=(f"{_HOSTILE}::test_one_shard_assigned_again_and_again_is_no_way_around",),
+        tests=(f"{_HOSTILE}::test_a_flood_costs_its_publisher_the_stream_and_leaves_nothing",),
         promise="what a publisher makes a subscriber keep is bounded",
     ),
     Fault(
@@ -97,7 +97,7 @@ PUSH_FAULTS: list[Fault] = [
         file="wormhole/wire/body.py",
         old="    check_shape(data)\n",
         new="",
-        tests=(f"{_HOSTILE}::test_a_body_of_empty_updates_is_not_unfolded",),
+        tests=(f"{_HOSTILE}::test_a_flood_costs_its_publisher_the_stream_and_leaves_nothing",),
         promise="a batch takes no multiple of its bytes",
     ),
 ]

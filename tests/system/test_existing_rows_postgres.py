@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.command_line import run
 from tests.support.eventually import until
-from tests.support.ports import free_port
 from tests.support.postgres_harness import prepare_database
 from tests.support.postgres_server import NewPostgres, PostgresServer
-from tests.support.publisher_process import PublisherProcess
 from tests.support.seed import SEED
-from tests.system.harness.copying import copied, opened, reads
-from tests.system.harness.processes import Process
-from wormhole.model.errors import StreamBroken
-from wormhole.wire.v1 import admin_pb2
+from tests.system.harness.copied_table import CopiedTable, changing
+from tests.system.harness.copying import reads
 
 ROWS = 3_000
-_TABLE = "public.users"
 _OF_A_RELAY_FILE = 8 << 20  # an eighth of the smallest budget
 _PUBLISHED = "ALTER PUBLICATION wormhole_db1 SET (publish = '{}')"
 
 
-class Scene:
-    """A table ``value`` by text keys, its publisher, and a program that keeps a copy."""
+class Scene(CopiedTable):
+    """A table of a PostgreSQL server, and the application ``app``."""
 
     def __init__(self, server: PostgresServer, folder: Path, relay: str = "", read_rate: str = "1MiB/s") -> None:
         self.server = server
-        self.copy = folder / "copy.sqlite"
         prepare_database(
             server,
             "shop",
@@ -43,68 +35,33 @@ class Scene:
             f"INSERT INTO users SELECT 'Kéy-' || n, repeat('v', 80) FROM generate_series(1, {ROWS}) n",
             name="wormhole_db1",
         )
-        application = f"""[applications.app]
-dataset = "shop"
-start = "existing"
-tables = ["{_TABLE}"]
-subscribers = {{ app-1 = "127.0.0.1:{free_port()}" }}"""
         source = f'source = "{server.url("shop")}"\npassword_file = "{server.password_file}"\n{relay}'
         caravans = f'caravans = {{ max_total_read_rate = "{read_rate}" }}'
         dataset = f'shard_by = "log"\n{caravans}\nexisting_rows = {{ memory = "4MiB" }}'
-        settings = 'heartbeat = "500ms"\ngrace_period = "300ms"\nhandler_timeout = "5s"'
-        self.publisher = PublisherProcess(folder, source, application, publisher=settings, dataset=dataset)
-        given = {
-            "application": "app",
-            "copy": str(self.copy),
-            "options": {"id": "app-1", "coordinator": str(self.publisher.config)},
-        }
-        self.subscriber = Process("app", ["-m", "tests.system.harness.comparing", json.dumps(given)], folder)
+        super().__init__(folder, "public.users", source, dataset, {"app": "existing"}, "comparing")
+        self.subscriber = self.subscribers["app"]
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         return self.server.sql(*statements, database="shop")
 
-    def is_equal(self) -> bool:
-        there: dict[str, str] = dict(self.sql("SELECT id, value FROM users"))
-        return copied(self.copy, _TABLE) == there
+    def rows(self) -> dict[str, str]:
+        return dict(self.sql("SELECT id, value FROM users"))
 
-    def backfill(self) -> admin_pb2.BackfillStatus:
-        try:
-            flow = self.publisher.flow("app")
-        except StreamBroken:
-            flow = None  # it was killed a moment ago
-        return admin_pb2.BackfillStatus() if flow is None else flow.backfill
-
-    def damage(self, sql: str) -> None:
-        """Write to the copy behind the application's back."""
-        database = opened(self.copy)
-        database.execute(sql)
-        database.close()
+    def changing(self) -> AbstractContextManager[None]:
+        chance = random.Random(SEED)
+        connection, key = self.server.connect("shop"), lambda: f"Kéy-{chance.randrange(ROWS + 300)}"
+        return changing(connection, "postgres", "users", chance, key)
 
     def verify(self, *options: str) -> tuple[int, dict[str, int]]:
-        code, out, err = run("verify", "app", *options, "--yes", "--json", "-c", str(self.publisher.config))
+        code, out, err = self.ctl("verify", "app", *options, "--yes", "--json")
         assert out, err
         (flow,) = json.loads(out.splitlines()[-1])["flows"]
         (table,) = flow["backfill"]["verified"]
         return code, table
 
-    def becomes(self, state: str) -> None:
-        def so() -> bool:
-            flow = self.publisher.flow("app")
-            return flow is not None and flow.state == state
-
-        until(so, lambda: f"it is {state}: {self.publisher.flow('app')} {self.publisher.tail()}")
-
     def noted(self) -> list[Path]:
         """Files that name rows which log changed that is no more."""
         return list(self.publisher.state.rglob("*.lost"))
-
-    def ctl(self, *words: str) -> tuple[int, str]:
-        code, out, err = run(*words, "-c", str(self.publisher.config))
-        return code, out + err
-
-    def close(self) -> None:
-        self.publisher.kill()
-        self.subscriber.kill()
 
 
 @pytest.fixture
@@ -116,52 +73,18 @@ def scene(new_postgres: NewPostgres, tmp_path: Path) -> Iterator[Scene]:
         made.close()
 
 
-class Writes:
-    """Changes of random rows for as long as the block lasts: each kind of change, and one long transaction."""
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene, self._chance = scene, random.Random(SEED)
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        with self._scene.server.connect("shop") as connection:
-            while not self._ends.wait(0.005):
-                number += 1
-                one, other = (f"Kéy-{self._chance.randrange(ROWS + 300)}" for _ in range(2))
-                match self._chance.randrange(4):
-                    case 0:
-                        connection.execute("DELETE FROM users WHERE id = %s", (one,))
-                    case 1:
-                        free = "NOT EXISTS (SELECT FROM users WHERE id = %s)"
-                        connection.execute(f"UPDATE users SET id = %s WHERE id = %s AND {free}", (other, one, other))
-                    case 2:
-                        connection.execute("UPDATE users SET value = %s WHERE id = %s", (f"u{number}", one))
-                    case _:
-                        put = "INSERT INTO users VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET value = excluded.value"
-                        connection.execute(put, (one, f"r{number}"))
-
-
 def test_the_copy_equals_the_table_whatever_was_killed_and_lost(scene: Scene) -> None:
     scene.publisher.start()
     scene.subscriber.start()
-    with Writes(scene):
+    with scene.changing():
         for victim in (scene.publisher, scene.subscriber):
-            before = reads(scene.copy)
-            until(lambda before=before: reads(scene.copy) > before, lambda: f"rows come: {scene.publisher.tail()}")  # type: ignore[misc]
+            before = reads(scene.copy())
+            until(lambda before=before: reads(scene.copy()) > before, lambda: f"rows come: {scene.publisher.tail()}")  # type: ignore[misc]
             victim.kill()
             victim.start()
-        until(lambda: scene.backfill().state == "done", lambda: f"done: {scene.backfill()} {scene.publisher.tail()}")
+        scene.await_done()
     until(scene.is_equal, f"the copy equals the table, seed {SEED}")
-    assert reads(scene.copy) > 0.5 * ROWS
+    assert reads(scene.copy()) > 0.5 * ROWS
 
     # Deletes that the log does not have.
     scene.sql(
@@ -170,13 +93,13 @@ def test_the_copy_equals_the_table_whatever_was_killed_and_lost(scene: Scene) ->
         _PUBLISHED.format("insert, update, delete, truncate"),
     )
     scene.publisher.change("app", "backfill_start")
-    until(lambda: scene.backfill().generation == 2 and scene.backfill().state == "done", "done again")
+    scene.await_done(generation=2)
     until(scene.is_equal, "the deleted rows are gone")
 
     keys = [key for (key,) in scene.sql("SELECT id FROM users LIMIT 2")]
-    scene.damage(f"UPDATE rows SET value = 'flipped' WHERE key = '{keys[0]}'")
-    scene.damage(f"DELETE FROM rows WHERE key = '{keys[1]}'")
-    scene.damage(f"INSERT INTO rows VALUES ('{_TABLE}', 'added', 0, 'added')")
+    scene.damage("UPDATE rows SET value = 'flipped' WHERE key = ?", keys[0])
+    scene.damage("DELETE FROM rows WHERE key = ?", keys[1])
+    scene.damage("INSERT INTO rows VALUES (?, 'added', 0, 'added')", scene.table)
     code, found = scene.verify()
     assert (code, found["differs"], found["missing"], found["extra"]) == (1, 1, 1, 1), found
     code, found = scene.verify("--repair")
@@ -195,7 +118,7 @@ def test_of_what_a_relay_gave_up_only_the_rows_that_changed_are_read_again(
         scene.sql("CREATE TABLE noise (v text)")
         scene.publisher.start()
         scene.subscriber.start()
-        until(lambda: scene.backfill().state == "done", lambda: f"done: {scene.publisher.tail()}")
+        scene.await_done()
         until(scene.is_equal, "the copy is made")
         scene.subscriber.stop()
         scene.sql(
@@ -217,14 +140,14 @@ def test_of_what_a_relay_gave_up_only_the_rows_that_changed_are_read_again(
         scene.publisher.start()  # nothing is in the change buffer of the next one
         scene.subscriber.start()
         scene.becomes("held")
-        before = reads(scene.copy)
+        before = reads(scene.copy())
 
-        code, told = scene.ctl("repair", "app/db1", "--yes")
+        code, out, err = scene.ctl("repair", "app/db1", "--yes")
 
-        assert code == 0, told
-        assert "21 keys of 1 table, from the relay" in told
+        assert code == 0, out + err
+        assert "21 keys of 1 table, from the relay" in out + err
         until(scene.is_equal, "the copy equals the table")
-        assert reads(scene.copy) - before == 11, "those that are there"
+        assert reads(scene.copy()) - before == 11, "those that are there"
         scene.sql("INSERT INTO users VALUES ('later', 'later')")
         until(scene.is_equal, "changes go on")
         until(lambda: not scene.noted(), "what is noted goes when every flow has passed it")

@@ -13,8 +13,7 @@ import re
 import signal
 import sqlite3
 import zlib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ from tests.support.databases import DatabaseServer
 from tests.support.eventually import until
 from tests.support.replicas import promote
 from tests.system.harness.candidates import Candidates, Host
-from tests.system.harness.copies import MAIN, WEST, Copies
+from tests.system.harness.copies import MAIN, WEST
 from tests.system.harness.ensemble import Application, Plan
 from tests.system.harness.logs import Loss
 from tests.system.harness.processes import Process
@@ -67,7 +66,7 @@ class Scene:
         plan = Plan(applications, datastore=flavour, shard_by="{ hash = 1 }", tables=("orders",))
         self.flavour, self.folder = flavour, folder
         self._uuid = ""
-        self.ensemble = Candidates(plan, folder, _PLACES, copies=Copies(flavour), patience="2s")
+        self.ensemble = Candidates(plan, folder, _PLACES, patience="2s")
         self.programs = {
             name: Process(name, ["-c", _COPY, name, str(folder / name), str(self.ensemble.config)], folder)
             for name in (COMPARED, SENT)
@@ -180,18 +179,9 @@ class Scene:
         return re.findall(r"^U\t.*\tshop\.\w+\t(\w+)\t", text, re.MULTILINE)
 
 
-@contextmanager
-def scene_of(flavour: str, folder: Path) -> Iterator[Scene]:
-    scene = Scene(flavour, folder)
-    try:
-        yield scene
-    finally:
-        scene.close()
-
-
 @pytest.mark.parametrize("flavour", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def test_a_copy_without_what_was_delivered(flavour: str, tmp_path: Path) -> None:
-    with scene_of(flavour, tmp_path) as scene:
+    with closing(Scene(flavour, tmp_path)) as scene:
         _, other = scene.start()
         marked = scene.write(40)
         scene.await_equal(MAIN)

@@ -6,9 +6,7 @@ The checker looks at every delivery: an epoch has one process, accepted epochs n
 
 from __future__ import annotations
 
-import asyncio
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -18,8 +16,6 @@ from tests.support import command_line
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.logs import Assigned
 from tests.system.harness.processes import Process
-from wormhole.config import load
-from wormhole.coordination.connect import publish_config
 from wormhole.host.ready_file import read_ready, ready_path
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
@@ -102,18 +98,6 @@ def test_a_second_publisher_serves_nothing_until_the_first_is_gone(running: Runn
         assert second.stop() == 0, second.tail()
 
 
-@pytest.mark.soak
-def test_a_publisher_that_was_killed_passes_its_own_entry(running: Running) -> None:
-    """Its session lasts a minute: without its lock's proof the next process would wait for that."""
-    with running(plan(session_timeout="60s")) as ensemble:
-        ensemble.tell("go")
-        ensemble.await_all()
-        for _ in range(2):
-            ensemble.publisher.kill()
-            ensemble.publisher.start()
-            ensemble.await_all()
-
-
 def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(running: Running, beside: Beside) -> None:
     """Nothing but the subscriber sees both: the one that was there stays, the other one says who it is and takes
     over at its end."""
@@ -150,60 +134,3 @@ def test_two_publishers_with_the_same_replication_ids(running: Running, beside: 
         ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], "the second one serves")
         ensemble.await_all()
         assert second.stop() == 0, second.tail()
-
-
-@pytest.mark.parametrize("zookeeper", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["static", "zookeeper"])
-def test_an_older_marker_store_goes_on_above_the_epochs_that_were_seen(running: Running, zookeeper: bool) -> None:
-    with running(plan(zookeeper=zookeeper)) as ensemble:
-        ensemble.tell("go")
-        ensemble.await_all()
-        assert ensemble.publisher.stop() == 0
-        store = ensemble.folder / "state/shop/main/db1/markers.sqlite"
-        shutil.copy(store, ensemble.folder / "backup")
-        for _ in range(2):  # two epochs more than the backup knows
-            ensemble.publisher.start()
-            ensemble.await_all()
-            ensemble.publisher.kill()
-        for path in store.parent.glob("markers.sqlite-*"):
-            path.unlink()
-        shutil.copy(ensemble.folder / "backup", store)
-        ensemble.publisher.start()
-        ensemble.publisher.await_output("it was served in later epochs than epoch")
-        assert "comes again" in ensemble.publisher.output.read_text()
-        ensemble.await_all()
-        ensemble.gather()
-        ensemble.check()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("markers", ["local", "zookeeper"])
-def test_a_zookeeper_that_comes_back_empty_is_joined_and_not_obeyed(running: Running, markers: str) -> None:
-    """Same address, no data: it refuses clients that have seen later transactions than it has."""
-    with running(plan(markers=markers)) as ensemble:
-        ensemble.tell("go")
-        ensemble.await_all()
-        zookeeper, subscriber = ensemble.zookeeper, ensemble.members["app-1"].process
-        assert zookeeper is not None
-        zookeeper.kill()
-        shutil.rmtree(zookeeper.folder / "data")
-        zookeeper.start()
-        for process in (ensemble.publisher, subscriber):
-            process.await_output("connecting as a new client, in case its data was lost")
-        ensemble.publisher.await_output("ZooKeeper holds no configuration at all")
-
-        def registered() -> bool:
-            outs = [
-                command_line.run(what, "-c", str(ensemble.config), "--json") for what in ("publishers", "subscribers")
-            ]
-            return all(code == 0 and name in out for (code, out, _), name in zip(outs, ("db1", "app-1"), strict=True))
-
-        ensemble.await_true(registered, "publisher and subscriber are registered again")
-        asyncio.run(publish_config(load(ensemble.config)))
-        if markers == "local":
-            ensemble.await_all()
-        subscriber.kill()
-        ensemble.start_subscriber("app-1")
-        if markers == "local":
-            ensemble.await_all()
-        else:  # nobody knows where it was: it does not begin anew in silence
-            ensemble.publisher.await_output("app/db1.orders is held: its datamarker is missing")

@@ -27,9 +27,6 @@ from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 _ROOT: Final = "/wormhole"
 
-Line = tuple[float, float]
-"""When an update came first (``time.monotonic()``), and how long after its commit was begun, seconds."""
-
 
 @dataclass(slots=True)
 class Host:
@@ -53,7 +50,7 @@ class Host:
 
 class Candidates(Ensemble):
     """``places``: host to the copy that its publisher serves and the subscribers that run there. ``quorum``: three
-    ZooKeeper servers. ``copies``: the servers, where they are not the usual ones. ``patience``: of the failover.
+    ZooKeeper servers. ``patience``: of the failover.
     ``before``: per host, Python that its publisher runs first.
 
     The first host is the preferred one. ``fronts``: by subscriber, the link at which every publisher reaches it.
@@ -67,12 +64,11 @@ class Candidates(Ensemble):
         places: Mapping[str, tuple[str, tuple[str, ...]]],
         *,
         quorum: bool = False,
-        copies: Server | None = None,
         patience: str = "30s",
         before: Mapping[str, str] | None = None,
     ) -> None:
         self._several = {copy for copy, _ in places.values()} == {MAIN, WEST}
-        self._quorum, self._copies, self._patience = quorum, copies, patience
+        self._quorum, self._patience = quorum, patience
         self.hosts = {
             name: Host(name, copy, subscribers, _publisher(folder, name, copy, (before or {}).get(name, "")))
             for name, (copy, subscribers) in places.items()
@@ -124,11 +120,6 @@ class Candidates(Ensemble):
         host.publisher.start()
         for name in host.subscribers:
             self.start_subscriber(name)
-
-    def restart(self, host: Host) -> None:
-        """Stop its publisher in order, and start it."""
-        assert host.publisher.stop() == 0, host.publisher.tail()
-        host.publisher.start()
 
     def add(self, name: str, application: str, settings: dict[str, Any]) -> None:
         port = free_port()
@@ -227,17 +218,6 @@ class Candidates(Ensemble):
         assert firsts, f"{host.name} delivered nothing"
         return max(firsts.values()) - since
 
-    def delays(self) -> list[Line]:
-        """The delay of each update, in the order of arrival."""
-        began = {commit.sequence: commit.at for commit in self.journal.commits}
-        firsts: dict[tuple[str, str, int, int], float] = {}
-        for name, member in self.members.items():
-            for entry in self.entries(name):
-                if isinstance(entry, Received):
-                    key = (member.application, entry.shard, entry.sequence, entry.index)
-                    firsts[key] = min(entry.at, firsts.get(key, entry.at))
-        return sorted((at, at - began[sequence]) for (_, _, sequence, _), at in firsts.items() if sequence in began)
-
     def unmarked(self) -> list[str]:
         """Flows whose datamarker in ZooKeeper does not cover everything that was committed for them."""
         found = []
@@ -260,7 +240,7 @@ class Candidates(Ensemble):
         return Quorum(self.folder / "zookeeper") if self._quorum else super()._new_zookeeper()
 
     def _new_datastore(self) -> Datastore:
-        return (self._copies or Copies()) if self._several else super()._new_datastore()
+        return Copies(self.plan.datastore) if self._several else super()._new_datastore()
 
     def _write_config(self) -> None:
         """Everything that is known once ZooKeeper and the database run."""

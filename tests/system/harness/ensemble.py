@@ -13,7 +13,7 @@ from scripts.prepare import ROOT
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
-from tests.system.harness.datastores import Datastore, Rocks, Server, datastore
+from tests.system.harness.datastores import Datastore, Server, datastore
 from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
@@ -150,12 +150,6 @@ class Ensemble:
         if self.zookeeper is not None:
             self.zookeeper.close()
         self.datastore.close()
-
-    @property
-    def store(self) -> Path:
-        """The folder of the RocksDB."""
-        assert isinstance(self.datastore, Rocks)
-        return self.datastore.path
 
     @property
     def server(self) -> Server:

@@ -3,11 +3,8 @@ hold at every moment."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import uuid
@@ -17,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from scripts.prepare import ROOT
-from tests.support import command_line
 from tests.support.eventually import until
 from tests.support.marked import MARK, marked
 from tests.system.harness.checker import Checker, owners_in_turn
@@ -58,9 +54,9 @@ restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = 
         self.arguments = ["-c", WORMHOLECTL, "monitor", "run", "-c", str(self.file)]
         self.monitor = Process(f"monitor-{name}", self.arguments, folder, environment={MARK: mark})
 
-    def start(self, *options: str) -> None:
+    def start(self) -> None:
         """Start its monitor."""
-        self.monitor.arguments = [*self.arguments, *options]
+        self.monitor.arguments = self.arguments
         self.monitor.start()
 
 
@@ -172,38 +168,16 @@ class Fleet:
                 log.checkers[name] = Checker(name, by_table(log.name), application.wanted, base)
             log.tell("go")
 
-    def apply(self, **logs: str) -> None:
-        """Write the file and ``config apply`` it; ``logs``: as :meth:`write_file` has them."""
-        self.write_file(**logs)
-        code, out, err = command_line.run("config", "apply", str(self.file), "--yes")
-        assert code == 0, out + err
-
-    def write_file(self, **logs: str) -> None:
-        """Write what is to be applied; ``logs``: TOML lines of a log instead of where its store is."""
+    def write_file(self) -> None:
+        """Write what is to be applied."""
         parts = ["version = 1", "[coordinator]", f'zookeeper = "{self.zookeeper.hosts}/wormhole"']
         parts += ['session_timeout = "2s"', "[datasets.shop]", 'shard_by = "table"']
         for name, log in self.logs.items():
             parts += [f"[datasets.shop.copies.main.logs.{name}]", f'host = "{log.host.name}"']
-            parts.append(logs.get(name, f'source = "rocksdb://{log.store}"'))
+            parts.append(f'source = "rocksdb://{log.store}"')
         for name, application in self.applications.items():
             parts += [f"[applications.{name}]", 'dataset = "shop"', 'start = "earliest"', application.settings]
         self.file.write_text("\n".join(parts) + "\n")
-
-    def start(self, host: Host, *options: str) -> None:
-        """Start what runs on the host: its monitor (with ``options``), and its subscribers."""
-        host.start(*options)
-        for member in self.members.values():
-            if member.host is host:
-                member.start()
-
-    def kill(self, host: Host) -> None:
-        """``kill -9`` of everything that :meth:`start` started on the host, and of what that started."""
-        for process in (host.monitor, *(member.process for member in self.members.values() if member.host is host)):
-            process.kill()
-        while left := [pid for pid, command in marked(self.mark).items() if f"{host.folder}/" in command]:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Kill what still runs."""
@@ -243,16 +217,6 @@ class Fleet:
         self.await_true(so, lambda: f"{wanted} are not served, but {found}")
         return found
 
-    def await_said(self, host: Host, text: str) -> None:
-        """Wait until the present run of the host's monitor said it."""
-
-        def said() -> bool:
-            self.publishers()
-            self.check()
-            return text in host.monitor.output.read_text(errors="replace")
-
-        self.await_true(said, lambda: f"{host.monitor.name} did not say {text!r}")
-
     def gather(self) -> None:
         """Read what was journalled since the last time. The writers must be alive."""
         fresh = [
@@ -281,10 +245,9 @@ class Fleet:
             found += owners_in_turn(flow, owners)
         assert not found, "\n".join([*found, "", self.told()])
 
-    def await_all(self, logs: Iterable[str] | None = None) -> None:
+    def await_all(self) -> None:
         """Wait until everything was received that is committed now."""
-        chosen = [self.logs[name] for name in (self.logs if logs is None else logs)]
-        targets = [(log, int(log.tell("sequence"))) for log in chosen]
+        targets = [(log, int(log.tell("sequence"))) for log in self.logs.values()]
 
         def arrived() -> bool:
             self.gather()
@@ -295,7 +258,7 @@ class Fleet:
         def behind() -> str:
             return (
                 "not received: "
-                f"{ {(log.name, n): dict(c.behind()) for log in chosen for n, c in log.checkers.items()} }"
+                f"{ {(log.name, n): dict(c.behind()) for log, _ in targets for n, c in log.checkers.items()} }"
             )
 
         self.await_true(arrived, behind)
