@@ -20,7 +20,7 @@ from tests.support.relay_scene import RelayScene, keys_of, scene_with
 from tests.support.relayed_harness import HOLD
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
-from wormhole.ports.log_source import LogReader, PurgedInside
+from wormhole.ports.log_source import LogReader
 
 LOG = LogMap([(1, 10_000)])
 
@@ -112,18 +112,6 @@ def test_only_what_is_synced_is_released(scene: RelayScene) -> None:
     assert scene.relay.held is None
 
 
-@scene_with(replace(HOLD, slot_budget=1 << 20), by_hand=True)
-def test_a_budget_of_the_datastore_is_used_first(scene: RelayScene) -> None:
-    lead = scene.lead(5)
-    scene.synced()
-    scene.source.release(scene.start.order)
-    assert scene.memory.earliest() == scene.start
-    scene.recorded(lead, 1, 2 << 20)
-    scene.synced()
-    scene.source.release(scene.start.order)
-    assert scene.memory.earliest() == scene.relay.tip
-
-
 @scene_with(HOLD, by_hand=True)
 def test_nothing_is_released_while_nobody_shows_that_the_log_is_the_same(scene: RelayScene) -> None:
     lead = scene.lead(5)
@@ -160,25 +148,6 @@ def test_what_cannot_be_synced_is_not_released_and_read_again(scene: RelayScene)
     scene.recorded(lead, 1)
     scene.wait_for(scene.catches_up, "it is not read again")
     assert len(scene.read(scene.open()).updates) == 11
-
-
-@scene_with(replace(HOLD, budget=64 << 10, slot_budget=10_000, compress=False), by_hand=True)
-def test_a_full_relay_loses_the_oldest_and_the_datastore_keeps_no_more_than_its_budget(scene: RelayScene) -> None:
-    scene.source.release(scene.start.order)
-    lead = scene.open()
-    for _ in range(100):
-        scene.recorded(lead, 1, 1000)
-        scene.time.now += 2
-        scene.source.release(scene.start.order)
-        status = scene.source.status()
-        assert status.pinned_bytes <= 10_000 + 3000
-    assert scene.relay.bytes <= (64 << 10) + 9000
-    assert not scene.relay.problem
-    with pytest.raises(PurgedInside) as caught:
-        scene.open()
-    assert caught.value.first_missing == "1"
-    assert caught.value.resume == scene.relay.begin
-    assert int(caught.value.last_missing) == 101 - len(scene.read(scene.open(caught.value.resume)).updates) - 1
 
 
 @scene_with(replace(HOLD, budget=64 << 10, on_full="keep_slot", compress=False), by_hand=True)

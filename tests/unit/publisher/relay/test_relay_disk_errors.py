@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -116,14 +117,6 @@ def test_a_file_that_cannot_be_synced_when_it_is_completed_is_given_up(scene: Fi
     scene.recorded(4)
     assert scene.ends() == []
     assert disk.names(FOLDER) == []
-
-
-def test_a_file_without_an_index_is_read_at_the_next_start(scene: FilesScene, disk: FakeDisk) -> None:
-    scene.recorded(1)
-    disk.capacity = disk.used() + 10
-    scene.reopen()
-    assert scene.ends() == [scene.log.latest()]
-    assert scene.ids(scene.start) == scene.expected(scene.start)
 
 
 def test_damage_in_one_file_leaves_the_others(scene: FilesScene, disk: FakeDisk) -> None:
@@ -249,6 +242,8 @@ def test_the_real_disk(tmp_path: Path) -> None:
         DISK.create(folder / "f")
     with closing(DISK.lock(folder / "l")), pytest.raises(BlockingIOError):
         DISK.lock(folder / "l")
+    with pytest.raises(OSError, match="File exists"):
+        DISK.make_folder(folder / "f")
     DISK.sync_folder(folder)
     DISK.unlink(folder / "f")
     assert DISK.names(folder) == ["l"]
@@ -260,3 +255,15 @@ def test_a_folder_of_another_user_is_no_relay(tmp_path: Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(OSError, match="every user may write to it"):
         DISK.make_folder(folder)
+
+
+def test_a_limit_of_the_operating_system_is_an_error(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(DISK.create(tmp_path / "f")) as file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                file.write(0, bytes(100))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert file.size() == 50

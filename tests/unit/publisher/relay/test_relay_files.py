@@ -28,15 +28,6 @@ def scene(tmp_path: Path) -> Iterator[FilesScene]:
     scene.files.close()
 
 
-def test_what_is_written_is_read_from_every_transactions_end_on(scene: FilesScene) -> None:
-    markers = [scene.start, *(scene.commit() for _ in range(6))]
-    scene.files.begin(scene.start)
-    scene.record(markers[0])
-    for marker in markers:
-        assert scene.ids(marker) == scene.expected(marker)
-    assert scene.ids(markers[-1]) == []
-
-
 def test_small_segments_are_written_together_and_their_markers_are_found(scene: FilesScene) -> None:
     markers, segments = [scene.start], list[Segment]()
     for _ in range(5):
@@ -61,30 +52,6 @@ def test_a_large_transaction_is_there_when_its_last_piece_is(scene: FilesScene) 
     scene.files.append(pieces[-1])
     assert scene.ids(scene.start) == scene.expected(scene.start)
     assert scene.ids(before) == scene.expected(before)
-
-
-def test_a_piece_may_hold_whole_transactions_too(scene: FilesScene) -> None:
-    before = scene.commit()
-    scene.commit(rows=50)
-    scene.files.begin(scene.start)
-    scene.record(scene.start, 300)
-    assert scene.ids(before) == scene.expected(before)
-    assert scene.ids(scene.start) == scene.expected(scene.start)
-
-
-def test_an_unfinished_transaction_is_forgotten(scene: FilesScene) -> None:
-    before = scene.begin()
-    scene.commit(rows=50)
-    pieces = list(scene.segments(before, 300))
-    size = scene.files.size
-    scene.files.append(*pieces[:-2])
-    assert scene.files.size > size
-    scene.files.abandon()
-    assert scene.files.stretches[0].end == before
-    with pytest.raises(NotAdjoiningError):
-        scene.files.append(replace(pieces[-1], begin=LogPosition(1, 1, 1)))
-    scene.record(before)
-    assert scene.ids(scene.start) == scene.expected(scene.start)
 
 
 def test_a_marker_of_another_log_is_not_found(scene: FilesScene) -> None:
@@ -227,18 +194,6 @@ def test_everything_goes(scene: FilesScene) -> None:
     scene.files.begin(scene.start)
     scene.record(scene.start)
     assert scene.ids(scene.start) == scene.expected(scene.start)
-
-
-def test_a_torn_tail_is_dropped(scene: FilesScene) -> None:
-    first = scene.begin()
-    scene.recorded()
-    path = next(scene.folder.glob("*.wrf"))
-    data = path.read_bytes()
-    for size in range(len(data)):
-        scene.files.close()
-        path.write_bytes(data[:size])
-        scene.files = scene.opened()
-        assert scene.ends() in ([], [first], [scene.log.latest()])
 
 
 def test_damage_is_not_served(scene: FilesScene) -> None:

@@ -164,49 +164,6 @@ def test_only_in_hold_the_lead_begins_at_the_end_of_a_relay_that_is_far_behind(s
 # --- transactions in pieces -------------------------------------------------------------------------------------------
 
 
-@both()
-def test_pieces_whose_reader_ends_are_forgotten(scene: RelayScene) -> None:
-    lead = scene.open()
-    tip = scene.recorded(lead, 1)
-    scene.put_large(100, 100)
-    assert present(lead.read(1000, 0.0)).marker is None
-    lead.close()
-    scene.flush()
-    assert scene.relay.tip == tip
-    other = scene.open()
-    read = scene.read(other, max_bytes=1000)
-    assert len(read.updates) == 101
-    scene.flush()
-    assert scene.read(scene.open()).ids() == read.ids(), "from the relay the transaction comes once"
-    assert scene.relay.tip == scene.memory.latest()
-
-
-@scene_with(queue_bytes=20_000)
-def test_a_reader_that_gave_up_inside_a_transaction_does_not_go_on_there(scene: RelayScene) -> None:
-    lead = scene.lead(1)
-    opens = scene.gate()
-    end = scene.put_large(100, 1000)
-    for _ in range(60):
-        assert lead.read(1000, 0.0) is not None
-    opens.set()
-    scene.flush()
-    scene.read(lead, end, max_bytes=1000)
-    scene.recorded(lead, 1)
-    assert len(scene.relay.stretches) == 2
-    assert len(scene.read(scene.open()).updates) == 102
-
-
-@scene_with(replace(CACHE, budget=LITTLE))
-def test_a_transaction_larger_than_a_part_of_the_budget_is_a_hole(scene: RelayScene) -> None:
-    lead = scene.lead(1)
-    end = scene.put_large(100, 100)
-    scene.read(lead, max_bytes=1000)
-    scene.recorded(lead, 1)
-    assert scene.relay.stretches[-1][0] == end.order
-    assert len(scene.relay.stretches) == 2
-    assert len(scene.read(scene.open()).updates) == 102
-
-
 # --- holes ------------------------------------------------------------------------------------------------------------
 
 
@@ -355,22 +312,6 @@ def test_a_datastore_that_cannot_be_read_where_it_says_that_it_begins_is_not_ask
     assert behind.read(1 << 20, 0.0) is not None
     with pytest.raises(PositionPurged):
         behind.read(1 << 20, 0.0)
-
-
-def test_a_gap_in_the_log_is_recorded(scene: RelayScene) -> None:
-    lead = scene.open()
-    scene.put(1)
-    scene.memory.skip(3)
-    scene.put(1)
-    read = Read()
-    while len(read.updates) < 2:
-        if (segment := lead.read(1 << 20, 0.1)) is not None:
-            read.add(segment)
-    scene.flush()
-    again = scene.read(scene.open())
-    assert [gap.kind for gap in again.gaps] == [LossKind.NOT_LOGGED]
-    assert again.ids() == read.ids()
-    assert len(scene.relay.stretches) == 1
 
 
 # --- the history ------------------------------------------------------------------------------------------------------
@@ -754,15 +695,6 @@ def test_a_place_is_located_though_a_file_goes_meanwhile(scene: RelayScene) -> N
     trim_while_read(0)
     with pytest.raises(PositionPurged):
         scene.source.locate(str(fifth.order))
-
-
-def test_trimming_removes_all_and_recording_goes_on(scene: RelayScene) -> None:
-    lead = scene.lead(5)
-    scene.source.trim(0)
-    assert not scene.relay.stretches
-    scene.recorded(lead, 5)
-    assert scene.relay.tip == scene.memory.latest()
-    assert scene.read(scene.open()).keys() == keys_of(0, 10)
 
 
 def test_trimming_that_the_disk_refuses_is_told(scene: RelayScene) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from datastores.memory.source import MemorySource
 from publisher.relay.tip import ABANDON, CLEAR, Begin, Order, Proof, Tip
 from tests.support.present import present
@@ -84,34 +86,46 @@ def begins(order: Order) -> Datamarker:
     return order.marker
 
 
-def test_the_first_at_the_tip_records_and_no_other() -> None:
-    tip = tip_at(0)
-    (order,) = offer(tip, A, 0, 2)
-    assert isinstance(order, Segment)
-    assert tip.marker == LOG.markers[2]
-    assert offer(tip, B, 2, 4) == []
-    assert tip.recorder == A
+def shown(orders: list[Order]) -> list[object]:
+    """A stretch that begins by its marker's number, a segment by those that it lies between, the rest as it is."""
+    numbers = {marker.order: number for number, marker in enumerate(LOG.markers)}
+    return [
+        (numbers[one.begin], numbers[one.end])
+        if isinstance(one, Segment)
+        else numbers[one.marker.order]
+        if isinstance(one, Begin)
+        else one
+        for one in orders
+    ]
 
 
-def test_what_lies_across_the_tip_is_cut() -> None:
-    tip = tip_at(2)
-    (order,) = offer(tip, A, 0, 5)
-    assert isinstance(order, Segment)
-    assert (order.begin, order.end, order.updates) == (LOG.markers[2].order, LOG.markers[5].order, 3)
-    assert tip.marker == LOG.markers[5]
-
-
-def test_who_comes_to_the_tip_records_from_there() -> None:
-    tip = tip_at(2)
-    assert offer(tip, A, 0, 2) == []
-    assert tip.recorder == A
-    assert len(offer(tip, A, 2, 3)) == 1
-
-
-def test_who_is_behind_the_tip_does_not_record() -> None:
-    tip = tip_at(5)
-    assert offer(tip, A, 0, 2) == []
-    assert tip.recorder is None
+@pytest.mark.parametrize(
+    ("tip", "proof", "read", "orders", "records"),
+    [
+        (0, Proof.ONE, (0, 2), [(0, 2)], True),
+        (2, Proof.ONE, (0, 5), [(2, 5)], True),
+        (2, Proof.ONE, (0, 2), [], True),
+        (5, Proof.ONE, (0, 2), [], False),
+        (0, Proof.ONE, (3, 4), [3, (3, 4)], True),
+        (3, Proof.PURGED, (3, 4), [3, (3, 4)], True),
+        (3, Proof.PURGED, (2, 4), [], False),
+        (5, Proof.DIVERGED, (3, 4), [CLEAR, 3, (3, 4)], True),
+        (4, Proof.UNKNOWN, (2, 6), [(4, 6)], True),
+        (4, Proof.UNKNOWN, (4, 6), [(4, 6)], True),
+    ],
+    ids=["at the tip", "across it", "comes to it", "behind it", "behind a hole", "the log does not reach the tip",
+         "nor a reader before it", "the relay of another log", "across an unproven tip", "at an unproven tip"],
+)  # fmt: skip
+def test_a_reader_records_what_lies_behind_the_tip(
+    tip: int, proof: Proof, read: tuple[int, int], orders: list[object], records: bool
+) -> None:
+    made = tip_at(tip, proof=proof)
+    assert shown(offer(made, A, *read)) == orders
+    assert made.recorder == (A if records else None)
+    assert made.marker == LOG.markers[read[1] if orders else tip]
+    assert made.proof is (Proof.ONE if records else proof)
+    assert made.holes == ((tip == 0 and read == (3, 4)) or (proof is Proof.PURGED and bool(orders)))
+    assert not records or offer(made, B, 6, 7) == [], "no other records"
 
 
 def test_what_lies_across_the_tip_and_cannot_be_cut_is_left() -> None:
@@ -126,31 +140,6 @@ def test_a_closed_reader_does_not_record() -> None:
     tip.leave(A)
     assert offer(tip, A, 0, 2) == []
     assert tip.marker == LOG.markers[0]
-
-
-def test_behind_a_hole_a_stretch_begins() -> None:
-    tip = tip_at(0)
-    first, second = offer(tip, A, 3, 4)
-    assert begins(first) == LOG.markers[3]
-    assert isinstance(second, Segment)
-    assert tip.holes == 1
-
-
-def test_a_tip_that_the_log_does_not_reach_is_not_extended() -> None:
-    tip = tip_at(3, proof=Proof.PURGED)
-    first, _ = offer(tip, A, 3, 4)
-    assert begins(first) == LOG.markers[3]
-    tip = tip_at(3, proof=Proof.PURGED)
-    assert offer(tip, A, 2, 4) == []
-
-
-def test_the_relay_of_another_log_is_cleared_first() -> None:
-    tip = tip_at(5, proof=Proof.DIVERGED)
-    first, second, _ = offer(tip, A, 3, 4)
-    assert first is CLEAR
-    assert begins(second) == LOG.markers[3]
-    assert tip.proof is Proof.ONE
-    assert tip.holes == 0
 
 
 def test_pieces_count_when_the_last_one_is_there() -> None:
@@ -198,14 +187,6 @@ def test_another_incarnation_begins_a_stretch_at_its_first_datamarker() -> None:
     moved = replace(segment, begin=replace(segment.begin, incarnation=2))
     (order,) = tip.offer(A, moved, LOG.markers[0], room=True)
     assert begins(order) == LOG.markers[2]
-
-
-def test_a_reader_at_an_unproven_tip_records_if_it_read_what_the_tip_is_of() -> None:
-    for first in (2, 4):  # across the tip, and at it
-        tip = tip_at(4, proof=Proof.UNKNOWN)
-        (order,) = offer(tip, A, first, 6)
-        assert isinstance(order, Segment)
-        assert (order.begin, tip.recorder, tip.proof) == (LOG.markers[4].order, A, Proof.ONE)
 
 
 def test_a_reader_of_another_log_records_nothing_at_an_unproven_tip() -> None:
