@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import pytest
 
-from caravan import caravan as module
 from caravan.caravan import Caravan
 from caravan.flow import CaravanFlow, CaravanFlowState
 from caravan.rate import RateCap
@@ -410,38 +409,6 @@ def drain(flow: CaravanFlow, caravan: Caravan) -> None:
 # --- the end
 
 
-@pytest.fixture
-def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing ends by itself while the test looks."""
-    monkeypatch.setattr(module, "_WAIT_S", 100.0)
-    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 100.0)
-
-
-async def ends(task: asyncio.Task[None]) -> None:
-    async with patience():
-        await asyncio.shield(task)
-
-
-@pytest.mark.usefixtures("long_waits")
-async def test_a_stop_ends_a_read_that_waits_at_the_live_end(road: Road) -> None:
-    async with road.caravan() as (caravan, reader, task):
-        await until(lambda: reader.waits)
-        caravan.stop()
-        await ends(task)
-
-
-@pytest.mark.usefixtures("long_waits")
-async def test_a_stop_ends_a_pause_that_a_cap_asked_for(road: Road) -> None:
-    road.write(10)
-    async with road.caravan(1.0) as (caravan, reader, task):
-        await until(lambda: reader.reads)
-        await asyncio.sleep(0)
-        caravan.stop()
-        await ends(task)
-        assert len(reader.reads) == 1
-
-
-@pytest.mark.usefixtures("long_waits")
 async def test_a_stop_ends_the_waiting_for_room(road: Road) -> None:
     road.settings.most = 100 * KIB
     road.write(1000)
@@ -451,7 +418,8 @@ async def test_a_stop_ends_the_waiting_for_room(road: Road) -> None:
         await asyncio.sleep(0)
         read = reader.waits
         caravan.stop()
-        await ends(task)
+        async with patience():
+            await asyncio.shield(task)
         assert reader.waits == read
 
 

@@ -164,6 +164,16 @@ class Yard:
     def rider(self, name: str, marker: Datamarker | None = None) -> Rider:
         return Rider(self.fleet, name, marker or self.start)
 
+    async def travels(self, name: str) -> Rider:
+        """A rider, once a caravan carries it."""
+        rider = self.rider(name)
+        await travelling(rider)
+        return rider
+
+
+async def travelling(*riders: Rider) -> None:
+    await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
+
 
 @asynccontextmanager
 async def running(yard: Yard) -> AsyncIterator[Yard]:
@@ -196,15 +206,6 @@ def small(caravans: int = 4) -> Limits:
 
 def expected(count: int) -> list[str]:
     return [f"mem:{number}" for number in range(1, count + 1)]
-
-
-async def test_flows_at_one_place_share_one_reader() -> None:
-    async with running(Yard(Limits())) as yard:
-        riders = [yard.rider(name) for name in "abc"]
-        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
-        yard.source.write(5)
-        await until(lambda: all(rider.ids == expected(5) for rider in riders))
-        assert len(yard.fleet.caravans) == 1
 
 
 async def test_flows_at_the_place_of_a_new_caravan_do_not_ask_whether_the_log_is_theirs() -> None:
@@ -256,7 +257,7 @@ async def test_the_lead_reads_without_any_flow() -> None:
 async def test_a_slow_flow_is_left_behind_and_misses_nothing() -> None:
     async with running(Yard(small())) as yard:
         quick_one, slow = yard.rider("quick"), yard.rider("slow")
-        await until(lambda: slow.flow.state is CaravanFlowState.TRAVELLING)
+        await travelling(slow)
         slow.paused = True
         yard.source.write(200)
         await until(lambda: quick_one.ids == expected(200))
@@ -269,29 +270,10 @@ async def test_a_slow_flow_is_left_behind_and_misses_nothing() -> None:
         await until(lambda: len(yard.fleet.caravans) == 1 and slow.flow.state is CaravanFlowState.TRAVELLING)
 
 
-async def test_memory_stays_bounded_while_everybody_is_slow_and_then_all_goes_on() -> None:
-    async with running(Yard(small())) as yard:
-        riders = [yard.rider(name) for name in "ab"]
-        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
-        for rider in riders:
-            rider.paused = True
-        yard.source.write(200)
-        lead = present(yard.fleet.lead)
-        await until(lambda: lead.buffer.size > yard.fleet.budget(lead))
-        number = lead.buffer.end
-        await asyncio.sleep(0.05)  # nothing tells that it does nothing
-        assert lead.buffer.end == number
-        assert lead.buffer.size < yard.fleet.budget(lead) + 3 * yard.fleet.read_bytes
-        assert all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders)
-        for rider in riders:
-            rider.go_on()
-        await until(lambda: all(rider.ids == expected(200) for rider in riders))
-
-
 async def test_with_one_caravan_it_waits_for_its_slowest_flow() -> None:
     async with running(Yard(small(caravans=1))) as yard:
         quick_one, slow = yard.rider("quick"), yard.rider("slow")
-        await until(lambda: slow.flow.state is CaravanFlowState.TRAVELLING)
+        await travelling(slow)
         slow.paused = True
         yard.source.write(200)
         lead = present(yard.fleet.lead)
@@ -314,7 +296,7 @@ async def test_after_a_change_of_servers_each_flow_gets_what_it_lacks_and_no_mor
     yard.source.reading.clear()
     async with running(yard):
         riders = [yard.rider(f"r{marker.delivered}", of_the_former_server(marker)) for marker in markers]
-        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in riders))
+        await travelling(*riders)
         yard.source.reading.set()
         await until(lambda: all(rider.ids[-1:] == ["mem:40"] for rider in riders))
         assert [rider.ids for rider in riders] == [expected(40)[10 * number :] for number in (1, 2, 3)]
@@ -330,18 +312,6 @@ async def test_a_place_that_is_not_found_in_the_log_of_another_server_is_read_fr
     async with running(yard):
         rider = yard.rider("app", of_the_former_server(marker))
         await until(lambda: rider.ids == expected(20)[10:])
-
-
-async def test_one_caravan_goes_back_for_a_flow_behind_it_and_the_others_skip() -> None:
-    async with running(Yard(small(caravans=1))) as yard:
-        first = yard.rider("first")
-        yard.source.write(200)
-        await until(lambda: first.ids == expected(200))
-        late = yard.rider("late", yard.start)
-        await until(lambda: late.ids == expected(200))
-        yard.source.write(1)
-        await until(lambda: late.ids == first.ids == expected(201))
-        assert yard.fleet.most == 1
 
 
 async def test_with_one_caravan_flows_far_apart_are_served_in_turns() -> None:
@@ -362,9 +332,9 @@ async def test_who_is_live_finds_the_lead_at_the_end_however_many_catch_up() -> 
     yard.begin = markers[-1]
     late = [yard.rider(str(i), marker) for i, marker in enumerate([yard.start, *markers[:-1]])]
     async with running(yard):
-        await until(lambda: all(rider.flow.state is CaravanFlowState.TRAVELLING for rider in late))
+        await travelling(*late)
         live = yard.rider("live", yard.begin)
-        await until(lambda: live.flow.state is CaravanFlowState.TRAVELLING)
+        await travelling(live)
         yard.source.write(1)
         await until(lambda: live.ids)
         assert yard.fleet.caravan_of(live.flow) is yard.fleet.lead
@@ -396,8 +366,7 @@ async def test_caravans_that_meet_merge_and_say_why() -> None:
 async def test_a_caravan_takes_what_no_other_uses_and_gives_it_back() -> None:
     yard = Yard(Limits(caravans=2, buffer_bytes=400_000, read_bytes=4_000))
     async with running(yard):
-        quick_one = yard.rider("quick")
-        await until(lambda: quick_one.flow.state is CaravanFlowState.TRAVELLING)
+        quick_one = await yard.travels("quick")
         yard.source.write(500)
         await until(lambda: quick_one.ids == expected(500))
         lead = present(yard.fleet.lead)
@@ -417,7 +386,7 @@ async def test_over_the_one_budget_the_furthest_behind_is_evicted_to_its_own_pla
     yard.begin = yard.source.write(300)
     async with running(yard):
         lead = yard.rider("lead", yard.begin)
-        await until(lambda: lead.flow.state is CaravanFlowState.TRAVELLING)
+        await travelling(lead)
         slow = yard.rider("slow", yard.start)
         slow.paused = True
         await until(lambda: (c := yard.fleet.caravan_of(slow.flow)) is not None and c.buffer.size > 150_000)
@@ -522,25 +491,14 @@ async def test_while_a_log_stays_away_it_is_said_once_and_the_flow_tells_why(
     ]
 
 
-async def test_a_log_that_cannot_be_decoded_holds_its_flows() -> None:
-    async with running(Yard(Limits())) as yard:
-        rider = yard.rider("a")
-        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
-        yard.source.broken = DecodeError("record 7: bad length")
-        yard.source.write(1)
-        await until(lambda: yard.held)
-        assert yard.held == [(rider.flow, yard.source.broken)]
-        assert rider.flow.state is CaravanFlowState.HELD
-        assert rider.flow.cause == "record 7: bad length"
-
-
 async def test_a_lead_that_nobody_needs_rests_longer_and_longer_at_log_that_cannot_be_decoded() -> None:
     async with running(Yard(Limits())) as yard:
-        rider = yard.rider("a")
-        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
+        rider = await yard.travels("a")
         yard.source.broken = DecodeError("record 7: bad length")
         first = yard.source.openings
         await until(lambda: yard.source.openings > first + 2)
+        assert yard.held == [(rider.flow, yard.source.broken)]
+        assert (rider.flow.state, rider.flow.cause) == (CaravanFlowState.HELD, "record 7: bad length")
         assert yard.fleet._lead_rest_s >= 4 * 0.02
         yard.source.broken = None
         yard.source.write(1)
@@ -567,8 +525,7 @@ async def test_a_flow_does_not_wait_for_a_lead_that_rests() -> None:
 @pytest.mark.allow_error_log("the fleet logs what it does not know")
 async def test_an_error_of_our_own_is_logged_and_the_log_is_opened_again() -> None:
     async with running(Yard(Limits())) as yard:
-        rider = yard.rider("a")
-        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
+        rider = await yard.travels("a")
         yard.source.broken = ZeroDivisionError("a bug")
         await until(lambda: rider.flow.state is CaravanFlowState.WAITING)
         yard.source.broken = None
@@ -580,8 +537,7 @@ async def test_a_log_that_breaks_while_its_caravan_is_closed_leaves_no_unretriev
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with running(Yard(Limits())) as yard:
-        rider = yard.rider("a")
-        await until(lambda: rider.flow.state is CaravanFlowState.TRAVELLING)
+        rider = await yard.travels("a")
         yard.source.broken_when_closed = SourceUnavailable("the server closed the stream")
         (closed,) = yard.fleet._tasks
         yard.fleet._close(closed, "the plan has no use for it")
@@ -657,10 +613,8 @@ async def test_flows_removed_while_the_log_is_opened_do_not_board() -> None:
 
 async def test_a_new_flow_of_the_same_name_replaces_the_former() -> None:
     async with running(Yard(Limits())) as yard:
-        former = yard.rider("a")
-        await until(lambda: former.flow.state is CaravanFlowState.TRAVELLING)
-        present = yard.rider("a")
-        await until(lambda: present.flow.state is CaravanFlowState.TRAVELLING)
+        former = await yard.travels("a")
+        present = await yard.travels("a")
         yard.fleet.remove(former.flow)  # late news
         assert former.flow.state is CaravanFlowState.CLOSED
         yard.source.write(1)
@@ -686,6 +640,7 @@ async def test_a_stop_ends_a_waiting_read_and_a_capped_one_and_leaves_no_thread(
     rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caravan_module, "_WAIT_S", 30.0)
+    monkeypatch.setattr(caravan_module, "_LONGEST_PAUSE_S", 30.0)
     yard = Yard(Limits(read_rate=rate))
     yard.source.write(5)
     async with running(yard):
@@ -737,4 +692,4 @@ async def test_while_every_flow_is_live_a_plan_looks_at_none() -> None:
         one.fleet.hold(live.flow, "the test said so")
         one.fleet.resume(away.flow)
         assert list(one.fleet._wanting(one.fleet.lead)) == [away.flow]
-        await until(lambda: away.flow.state is CaravanFlowState.TRAVELLING)
+        await travelling(away)

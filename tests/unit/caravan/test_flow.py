@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from caravan.buffer import ChangeBuffer, Entry
-from caravan.flow import CaravanFlow, CaravanFlowState
+from caravan.flow import CaravanFlow, CaravanFlowState, Piece
 from datastores.memory.source import MemorySource
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
@@ -39,13 +39,22 @@ class Journey:
     def commit(self, key: str = "k") -> Datamarker:
         return self.source.commit([(Op.UPSERT, "t", key.encode(), {"value": b"v"})])
 
+    def segment(self) -> Segment:
+        """The next one of the log; it is not in the buffer."""
+        return present(self._reader.read(1 << 20, 0))
+
     def read(self) -> None:
-        segment = present(self._reader.read(1 << 20, 0))
-        self.buffer.append(segment)
+        self.buffer.append(self.segment())
 
     def board(self) -> None:
-        cursor = present(self.buffer.join(self.flow.place))
-        self.flow.board(self.buffer, cursor)
+        self.flow.board(self.buffer, present(self.buffer.join(self.flow.place)))
+
+    def piece(self) -> Piece:
+        return present(self.flow.peek())
+
+    def take(self) -> None:
+        self.piece()
+        self.flow.take()
 
 
 def test_a_new_flow_waits_at_its_marker() -> None:
@@ -62,7 +71,7 @@ def test_peeking_does_not_move_and_taking_does() -> None:
     assert journey.flow.peek() is None
     marker = journey.commit()
     journey.read()
-    piece = present(journey.flow.peek())
+    piece = journey.piece()
     assert journey.flow.peek() is piece
     assert (journey.flow.place, piece.marker) == (journey.start.order, marker)
     journey.flow.take()
@@ -79,13 +88,12 @@ def test_log_is_kept_for_datamarkers_that_are_not_stored_yet() -> None:
     taken: list[Datamarker] = []
     for read_from in (early, None):
         journey.commit()
-        segment = present(journey._reader.read(1 << 20, 0))
+        segment = journey.segment()
         assert segment.marker is not None
         marker = segment.marker if read_from is None else replace(segment.marker, read_from=read_from)
         journey.buffer.append(replace(segment, marker=marker))
         assert journey.flow.keeps(journey.start) == (early if taken else journey.start.read_from)
-        assert journey.flow.peek() is not None
-        journey.flow.take()
+        journey.take()
         taken.append(journey.flow.marker)
     first, second = taken
     assert first.read_from < journey.start.read_from < second.read_from
@@ -108,8 +116,7 @@ def test_rows_that_changed_without_a_trace_at_its_place_are_met_by_a_flow_that_b
     first = journey.commit()
     journey.read()
     journey.flow.board(journey.buffer, 0)
-    assert journey.flow.peek() is not None
-    journey.flow.take()
+    journey.take()
     without_length = Segment(first.order, first.order, {}, first, 0, replaced={"t": first.order})
     other = ChangeBuffer(first.order)
     for _ in range(2):
@@ -119,8 +126,7 @@ def test_rows_that_changed_without_a_trace_at_its_place_are_met_by_a_flow_that_b
     journey.commit()
     journey.read()
     journey.flow.board(journey.buffer, 1)
-    assert journey.flow.peek() is not None
-    journey.flow.take()
+    journey.take()
     journey.flow.board(other, 2)  # the flow is behind what they are about
     assert journey.flow.replaced() == []
 
@@ -145,10 +151,9 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
     after = journey.commit()
     journey.board()
     journey.read()
-    journey.flow.peek()
-    journey.flow.take()
+    journey.take()
     journey.read()
-    piece = present(journey.flow.peek())
+    piece = journey.piece()
     assert piece.gap is not None
     assert (piece.body, piece.marker) == (None, None)
     assert (piece.gap.kind, piece.gap.first_missing, piece.gap.last_missing) == (LossKind.NOT_LOGGED, "2", "3")
@@ -157,7 +162,7 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
     journey.flow.leave(CaravanFlowState.HELD, "asked")
     journey.flow.pass_gap(Datamarker(before.order, piece.gap.last_missing, before.order))
     journey.board()
-    passed = present(journey.flow.peek())
+    passed = journey.piece()
     assert (passed.gap, passed.marker) == (None, after)
 
 
@@ -171,11 +176,10 @@ def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
     journey.flow.marker = Datamarker(before.order, "3", before.order)
     journey.board()
     journey.read()
-    journey.flow.peek()
-    journey.flow.take()
+    journey.take()
     journey.flow.marker = Datamarker(before.order, "3", before.order)
     journey.read()
-    piece = present(journey.flow.peek())
+    piece = journey.piece()
     assert (piece.gap, piece.marker) == (None, after)
 
 
@@ -189,7 +193,7 @@ def test_a_gap_that_was_passed_before_a_restart_is_not_reported_again() -> None:
     journey.read()
     journey.read()
     journey.board()
-    assert present(journey.flow.peek()).gap is None
+    assert journey.piece().gap is None
 
 
 def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_read_again() -> None:
@@ -204,7 +208,7 @@ def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_r
         for _ in range(pieces):
             segment = present(reader.read(1, 0))
             journey.buffer.append(segment)
-            piece = present(journey.flow.peek())
+            piece = journey.piece()
             if piece.body is not None:
                 body = parse_body(piece.body.data)
                 handed_on += [body.index_of(ordinal) for ordinal in range(len(body.updates))]
@@ -221,17 +225,16 @@ def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> 
     journey.commit()
     journey.read()
     journey.commit()
-    segment = present(journey._reader.read(1 << 20, 0))
+    segment = journey.segment()
     segment.broken = {"other": DecodeError("not mine")}
     journey.buffer.append(segment)
-    journey.flow.peek()
-    journey.flow.take()
-    assert present(journey.flow.peek()).broken is None
+    journey.take()
+    assert journey.piece().broken is None
     journey.flow.leave(CaravanFlowState.WAITING, "moved")
     segment.broken = {"log": DecodeError("mine")}
     journey.board()
     for _ in range(2):  # and however often it comes again
-        piece = present(journey.flow.peek())
+        piece = journey.piece()
         assert (piece.body, piece.marker, str(piece.broken)) == (None, None, "mine [log-undecodable]")
     journey.flow.leave(CaravanFlowState.HELD, "mine")
     journey.flow.pass_gap(journey.source.latest())
@@ -243,15 +246,15 @@ def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
     journey = Journey()
     journey.flow.filter = Filter.parse(None, ["shop.*"])
     journey.commit()
-    segment = present(journey._reader.read(1 << 20, 0))
+    segment = journey.segment()
     segment.broken = {"log": DecodeError("mine", tables=("junk.a", "junk.b"))}
     journey.buffer.append(segment)
     journey.board()
-    assert present(journey.flow.peek()).broken is None
+    assert journey.piece().broken is None
     journey.flow.leave(CaravanFlowState.WAITING, "moved")
     segment.broken = {"log": DecodeError("mine", tables=("junk.a", "shop.b"))}
     journey.board()
-    assert present(journey.flow.peek()).broken is segment.broken["log"]
+    assert journey.piece().broken is segment.broken["log"]
 
 
 def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
@@ -261,29 +264,29 @@ def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
     journey.commit()
     journey.read()
     journey.board()
-    piece = present(journey.flow.peek())
+    piece = journey.piece()
     assert (piece.body, piece.marker) == (None, None)
     assert "mask: key names key, a column of the key of t" in str(piece.broken)
     journey.flow.leave(CaravanFlowState.WAITING, "moved")
     journey.flow.filter = Filter.parse(None, projection=Projection.parse(["other"], {}))
     journey.board()
-    assert present(journey.flow.peek()).body is not None
+    assert journey.piece().body is not None
 
 
 def test_what_an_operator_skips_is_passed_and_nothing_else() -> None:
     journey = Journey()
     for number in range(2):
         journey.commit()
-        segment = present(journey._reader.read(1 << 20, 0))
+        segment = journey.segment()
         segment.broken = {"log": DecodeError("mine", update_id=f"db1:{number}:0")}
         journey.buffer.append(segment)
     journey.board()
-    piece = present(journey.flow.peek())
+    piece = journey.piece()
     assert piece.broken is not None
     journey.flow.pass_broken(piece.broken.update_id)
-    assert present(journey.flow.peek()).broken is None
+    assert journey.piece().broken is None
     journey.flow.take()
-    piece = present(journey.flow.peek())
+    piece = journey.piece()
     assert piece.broken is not None
     assert piece.broken.update_id == "db1:1:0"
 
@@ -292,7 +295,7 @@ def test_the_places_of_another_history_are_all_ahead() -> None:
     """After a failover file numbers begin at any other value: by number alone what is new could look delivered."""
     journey = Journey()
     journey.commit("old")
-    segment = present(journey._reader.read(1 << 20, 0))
+    segment = journey.segment()
     order = segment.end
     flow = CaravanFlow("app", "log", Filter.parse(None), journey.start, 3, lambda: None)
     flow.place = flow.marker.order = LogPosition(order.incarnation, order.file + 7, 0)

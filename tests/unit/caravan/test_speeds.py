@@ -11,34 +11,27 @@ from caravan.speeds import Pace, shares, speeds
 MIB = 1 << 20
 
 
-def test_without_caps_the_lead_is_free_and_the_others_read_a_multiple_of_its_rate() -> None:
-    told = speeds(100 * MIB, {2: 0, 3: None, 4: 128 * MIB}, read_rate=0, total_read_rate=0, pace=4 * MIB)
-    assert told.lead == math.inf
-    assert told.others == {2: 125 * MIB, 3: 200 * MIB, 4: pytest.approx(162.5 * MIB)}
-
-
-def test_behind_an_idle_lead_they_read_at_the_pace() -> None:
-    assert speeds(0, {2: 10 * MIB}, read_rate=0, total_read_rate=0, pace=64 * MIB).others == {2: 64 * MIB}
-
-
-def test_one_reader_never_exceeds_its_cap() -> None:
-    told = speeds(100 * MIB, {2: None}, read_rate=40 * MIB, total_read_rate=0, pace=64 * MIB)
-    assert (told.lead, told.others[2]) == (40 * MIB, 40 * MIB)
-
-
-def test_the_lead_comes_first_and_the_others_share_what_is_left() -> None:
-    told = speeds(40 * MIB, {2: None, 3: None}, read_rate=0, total_read_rate=80 * MIB, pace=4 * MIB)
-    assert told.lead == pytest.approx(72 * MIB)
-    assert told.others == {2: pytest.approx(15 * MIB), 3: pytest.approx(15 * MIB)}
-
-
-def test_a_lead_that_needs_everything_leaves_a_tenth() -> None:
-    told = speeds(80 * MIB, {2: None}, read_rate=0, total_read_rate=80 * MIB, pace=4 * MIB)
-    assert told.others[2] == pytest.approx(8 * MIB)
-
-
-def test_a_lone_lead_has_all() -> None:
-    assert speeds(5, {}, read_rate=0, total_read_rate=80, pace=1).lead == 80
+@pytest.mark.parametrize(
+    ("lead", "behind", "caps", "pace", "expected"),
+    [
+        (100, {2: 0, 3: None, 4: 128 * MIB}, (0, 0), 4, (math.inf, {2: 125, 3: 200, 4: 162.5})),
+        (0, {2: 10 * MIB}, (0, 0), 64, (math.inf, {2: 64})),
+        (100, {2: None}, (40, 0), 64, (40, {2: 40})),
+        (40, {2: None, 3: None}, (0, 80), 4, (72, {2: 15, 3: 15})),
+        (80, {2: None}, (0, 80), 4, (72, {2: 8})),
+        (5, {}, (0, 80), 1, (80, {})),
+    ],
+    ids=["without caps the lead is free, the others read a multiple of its rate", "behind an idle lead, at the pace",
+         "one reader's cap", "the lead first, the others share the rest", "a busy lead leaves a tenth", "a lone lead"],
+)  # fmt: skip
+def test_rates_in_mebibytes(
+    lead: float, behind: dict[int, int | None], caps: tuple[float, float], pace: float,
+    expected: tuple[float, dict[int, float]],
+) -> None:  # fmt: skip
+    read, total = caps
+    told = speeds(lead * MIB, behind, read_rate=read * MIB, total_read_rate=total * MIB, pace=pace * MIB)
+    assert told.lead / MIB == pytest.approx(expected[0])
+    assert {number: rate / MIB for number, rate in told.others.items()} == pytest.approx(expected[1])
 
 
 def test_what_one_does_not_want_goes_to_the_others() -> None:

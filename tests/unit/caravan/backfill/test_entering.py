@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from caravan.backfill.boundaries import END, START
 from caravan.backfill.entering import EnteringChunk
 from caravan.backfill.window import Window
@@ -77,16 +79,10 @@ def test_what_came_during_the_last_look_is_looked_at_first() -> None:
     assert values(present(look(chunk, window, 3))) == {1: (20,), 2: (30,)}
 
 
-def test_of_single_keys_nothing_else_is_left_out() -> None:
-    chunk, window = entering(alone=(encode_key((1,)), encode_key((2,)))), Window("t", marker(0), 10_000)
+@pytest.mark.parametrize("alone", [(), (encode_key((1,)), encode_key((2,)))], ids=["a range", "single keys"])
+def test_of_single_keys_nothing_else_is_left_out(alone: tuple[bytes, ...]) -> None:
+    chunk, window = entering(alone), Window("t", marker(0), 10_000)
     window.note(change(1, 9, 10))
     window.note(change(2, 8, 10))
-    segment = present(look(chunk, window, 2))
-    assert segment.chunk is not None
-    assert segment.chunk.left_out == segment.chunk.again == ()
-    chunk, window = entering(), Window("t", marker(0), 10_000)
-    window.note(change(1, 9, 10))
-    window.note(change(2, 8, 10))
-    segment = present(look(chunk, window, 2))
-    assert segment.chunk is not None
-    assert segment.chunk.left_out == (encode_key((9,)), encode_key((8,)))
+    entered = present(present(look(chunk, window, 2)).chunk)
+    assert (entered.left_out, entered.again) == (() if alone else (encode_key((9,)), encode_key((8,))), ())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill, Renewal
 from caravan.backfill.window import Window
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
+from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
@@ -36,6 +39,16 @@ def runs(at: int, op: Op, *ids: int, source: str = "mem", ends: bool = True) -> 
     if ends:
         builder.end(place(at))
     return builder.take()
+
+
+def transaction(begin: int, *updates: tuple[Schema, bytes]) -> Segment:
+    """The one behind ``begin``."""
+    builder = RunsBuilder()
+    builder.begin("mem", begin + 1, 0, place(begin))
+    for schema, update in updates:
+        builder.add(("s",), schema, update)
+    builder.end(place(begin + 1))
+    return Segment(place(begin), place(begin + 1), builder.take(), marker(begin + 1), 10)
 
 
 def log(begin: int, end: int, *ids: int) -> Segment:
@@ -70,6 +83,10 @@ def delivered(of: CaravanFlow, buffer: ChangeBuffer, cursor: int = 0) -> list[ob
     return found
 
 
+def progress(of: CaravanFlow) -> FlowBackfill:
+    return present(of.backfill)
+
+
 def buffer_of(*segments: Segment) -> ChangeBuffer:
     buffer = ChangeBuffer(place(0))
     for segment in segments:
@@ -87,8 +104,7 @@ def test_rows_come_at_their_place_and_are_in_no_delivery_count() -> None:
         (True, 0, 0),
         FinishedTable("t", 2),
     ]
-    assert mine.backfill is not None
-    assert mine.backfill.finished
+    assert progress(mine).finished
     assert mine.place == place(2)
 
 
@@ -100,23 +116,19 @@ def test_a_flow_without_a_backfill_steps_over_rows() -> None:
     assert mine.cursor == buffer.end
 
 
-def test_rows_asked_for_before_the_flow_began_are_not_taken() -> None:
-    buffer = buffer_of(log(0, 1, 1), log(1, 2, 2), rows(2, START, END, 0, 7))
-    mine = flow(at=1)
-    assert delivered(mine, buffer, 1) == [(False, 1, 1)]
-    assert mine.backfill is not None
-    assert not mine.backfill.finished
-
-
-def test_a_flow_ahead_of_the_rows_does_not_take_them() -> None:
-    behind = buffer_of(rows(0, START, END, 0, 7), log(0, 1, 1))
-    mine = flow()
-    delivered(mine, buffer_of(log(0, 1, 1)))
-    assert delivered(mine, behind) == []
-
-
-def test_a_flow_behind_the_rows_does_not_take_them() -> None:
-    assert delivered(flow(), buffer_of(rows(5, START, END, 0, 7))) == []
+@pytest.mark.parametrize(
+    ("at", "cursor", "segments", "expected"),
+    [
+        (1, 1, [log(0, 1, 1), log(1, 2, 2), rows(2, START, END, 0, 7)], [(False, 1, 1)]),
+        (1, 0, [rows(0, START, END, 0, 7), log(0, 1, 1)], []),
+        (0, 0, [rows(5, START, END, 0, 7)], []),
+    ],
+    ids=["asked for before the flow began", "the flow is ahead of them", "the flow is behind them"],
+)
+def test_rows_that_are_not_taken(at: int, cursor: int, segments: list[Segment], expected: list[object]) -> None:
+    mine = flow(at)
+    assert delivered(mine, buffer_of(*segments), cursor) == expected
+    assert not progress(mine).finished
 
 
 def test_a_flow_inside_the_next_transaction_does_not_take_rows_before_it() -> None:
@@ -128,20 +140,17 @@ def test_a_flow_inside_the_next_transaction_does_not_take_rows_before_it() -> No
 
 
 def test_a_row_that_the_log_moved_in_part_is_read_again() -> None:
-    builder = RunsBuilder()
-    builder.begin("mem", 1, 1_000_000, place(0))
-    builder.add(("s",), SCHEMA, encode_row(Op.UPDATE, (1,), after=(UNAVAILABLE,), old_key=(9,)))
-    builder.add(("s",), SCHEMA, encode_row(Op.UPDATE, (2,), after=(5,), old_key=(8,)))
-    builder.add(("s",), SCHEMA, encode_row(Op.UPDATE, (3,), after=(UNAVAILABLE,)))
-    builder.end(place(1))
-    moved = Segment(place(0), place(1), builder.take(), marker(1), 10)
+    moved = transaction(
+        0,
+        (SCHEMA, encode_row(Op.UPDATE, (1,), after=(UNAVAILABLE,), old_key=(9,))),
+        (SCHEMA, encode_row(Op.UPDATE, (2,), after=(5,), old_key=(8,))),
+        (SCHEMA, encode_row(Op.UPDATE, (3,), after=(UNAVAILABLE,))),
+    )
     mine = flow()
     delivered(mine, buffer_of(rows(0, START, 5, 0, 7), moved))
-    assert mine.backfill is not None
-    assert list(mine.backfill.again("t")) == [encode_key((1,))]
+    assert list(progress(mine).again("t")) == [encode_key((1,))]
     again = flow(1, stored=mine.marker.backfill)
-    assert again.backfill is not None
-    assert list(again.backfill.again("t")) == [encode_key((1,))]
+    assert list(progress(again).again("t")) == [encode_key((1,))]
 
 
 def test_after_a_gap_rows_from_before_it_are_not_taken() -> None:
@@ -168,8 +177,7 @@ def test_every_marker_holds_the_progress_and_a_restart_goes_on_there() -> None:
 def test_a_narrowed_request_ends_without_a_finished_table() -> None:
     mine = flow(request=BackfillRequest(1, where=Filter.parse("id == 3")))
     assert not any(isinstance(one, FinishedTable) for one in delivered(mine, buffer_of(rows(0, START, END, 0, 3))))
-    assert mine.backfill is not None
-    assert mine.backfill.finished
+    assert progress(mine).finished
 
 
 def test_what_is_not_taken_is_not_counted() -> None:
@@ -177,41 +185,28 @@ def test_what_is_not_taken_is_not_counted() -> None:
     mine.board(buffer_of(rows(0, START, 5, 0, 7)), 0)
     assert mine.peek() is not None
     mine.leave(CaravanFlowState.WAITING, "the test said so")
-    assert mine.backfill is not None
-    assert mine.backfill.rows == 0
-    assert mine.backfill.needs(ChunkRange("t", SCHEMA, None, None, START, 5, place(0)))
+    assert progress(mine).rows == 0
+    assert progress(mine).needs(ChunkRange("t", SCHEMA, None, None, START, 5, place(0)))
 
 
 def test_rows_are_sent_again_behind_a_truncate_that_may_be_of_a_partition() -> None:
     """The application removed all that it held of the table, and the log does not say which rows are left."""
-    builder = RunsBuilder()
-    builder.begin("mem", 2, 0, place(1))
-    builder.add(("s",), Schema("t", (), ()), encode_row(Op.TRUNCATE, ()))
-    builder.end(place(2))
-    truncate = Segment(place(1), place(2), builder.take(), marker(2), 10)
+    truncate = transaction(1, (Schema("t", (), ()), encode_row(Op.TRUNCATE, ())))
     for taken in (END, 5):
         mine = flow()
-        assert mine.backfill is not None
         lists = [("t", Boundaries(1, "", {5: b"5"})), ("u", Boundaries(2, ""))]
-        mine.backfill.offer(lists)
+        progress(mine).offer(lists)
         delivered(mine, buffer_of(log(0, 1, 1), rows(1, START, taken, 0, 7), truncate))
-        mine.backfill.offer(lists)
-        assert mine.backfill.ranges("t") == [(START, END)]
+        progress(mine).offer(lists)
+        assert progress(mine).ranges("t") == [(START, END)]
 
 
 def test_a_finished_table_stays_so_when_rows_of_another_one_were_removed() -> None:
-    builder = RunsBuilder()
-    builder.begin("mem", 2, 0, place(1))
-    builder.add(("s",), Schema("u", (), ()), encode_row(Op.TRUNCATE, ()))
-    builder.add(("s",), SCHEMA, encode_row(Op.INSERT, (3,), after=(1,)))
-    builder.end(place(2))
+    truncate = Schema("u", (), ()), encode_row(Op.TRUNCATE, ())
+    insert = SCHEMA, encode_row(Op.INSERT, (3,), after=(1,))
     mine = flow()
-    delivered(
-        mine,
-        buffer_of(log(0, 1, 1), rows(1, START, 5, 0, 7), Segment(place(1), place(2), builder.take(), marker(2), 10)),
-    )
-    assert mine.backfill is not None
-    assert mine.backfill.ranges("t") == [(5, END)]
+    delivered(mine, buffer_of(log(0, 1, 1), rows(1, START, 5, 0, 7), transaction(1, truncate, insert)))
+    assert progress(mine).ranges("t") == [(5, END)]
 
 
 def renamed(begin: int, end: int, at: int) -> Segment:
@@ -223,8 +218,7 @@ def renamed(begin: int, end: int, at: int) -> Segment:
 def test_a_renamed_table_asks_for_another_generation_in_the_datamarker() -> None:
     mine = flow()
     delivered(mine, buffer_of(log(0, 1, 1), renamed(1, 4, 3)))
-    assert mine.backfill is not None
-    assert mine.backfill.renewal == Renewal("rows of t changed, and the log does not have them", place(3))
+    assert progress(mine).renewal == Renewal("rows of t changed, and the log does not have them", place(3))
     assert FlowBackfill.resume(REQUEST, mine.marker.backfill, mine.filter.hash).renewal is not None
 
 
@@ -234,8 +228,7 @@ def test_a_renaming_that_the_flow_passed_before_asks_for_nothing() -> None:
     buffer.append(renamed(2, 5, 3))
     delivered(mine, buffer)
     assert mine.place == place(5)
-    assert mine.backfill is not None
-    assert mine.backfill.renewal is None
+    assert progress(mine).renewal is None
 
 
 def test_a_renaming_is_reported_once_when_no_rows_are_wanted() -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -22,12 +23,12 @@ from tests.support.eventually import patience, until
 from tests.support.rows_received import Copy, Receiver
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
-from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UnsupportedLog, WormholeError
+from wormhole.model.errors import SourceUnavailable, UnreadableTable, UnsupportedLog, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.segment import ChunkRange
 from wormhole.model.sharding import Sharding
-from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.model.values import Op, Value
 from wormhole.ports.table_source import Chunk, ChunkLimits
 from wormhole.wire.rows import decode_key, encode_key
 
@@ -37,6 +38,43 @@ NO_LIMITS = Limits()
 MIB = 1 << 20
 
 
+class Tables(MemoryTables):
+    """``asked``: the limits of each chunk. ``before``: called before a chunk is read, which may fail by it;
+    ``changes``: what becomes of a chunk.
+    """
+
+    def __init__(self, source: MemorySource) -> None:
+        super().__init__(source)
+        self.asked: list[ChunkLimits] = []
+        self.before: Callable[[], object] = lambda: None
+        self.changes: Callable[[Chunk], Chunk] = lambda chunk: chunk
+
+    def chunk(
+        self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
+    ) -> Chunk:
+        self.asked.append(limits)
+        self.before()
+        return super().chunk(table, after, until, limits, not_before)
+
+    def rows(self, table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
+        return self.changes(super().rows(table, keys, not_before))
+
+
+def times(count: int, act: Callable[[], object]) -> Callable[[], None]:
+    """Does it so many times."""
+    left = iter(range(count))
+
+    def acted() -> None:
+        if next(left, None) is not None:
+            act()
+
+    return acted
+
+
+def fail(error: Exception) -> NoReturn:
+    raise error
+
+
 class World:
     """A source, its tables, and a fleet with a scanner."""
 
@@ -44,7 +82,7 @@ class World:
         self, sharding: Sharding = BY_LOG, settings: ScanSettings = SETTINGS, limits: Limits = NO_LIMITS
     ) -> None:
         self.source = MemorySource(log="log", sharding=sharding)
-        self.tables = MemoryTables(self.source)
+        self.tables = Tables(self.source)
         self.boundaries = MemoryBoundaries()
         self.fleet = Fleet(self.source, limits, FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0)
         self.scanner = Scanner(self.fleet, self.tables, self.boundaries, settings)
@@ -55,6 +93,21 @@ class World:
     def put(self, *keys: int, op: Op = Op.INSERT, table: str = "t", **more: Value) -> Datamarker:
         self.version += 1
         return self.source.commit([(op, table, key, {"v": self.version, **more}) for key in keys])
+
+    def put_and_read(self, *keys: int, **more: Value) -> None:
+        """Update them, and wait until the lead has read that."""
+        self.read(self.put(*keys, op=Op.UPDATE, **more))  # type: ignore[arg-type]
+
+    def read(self, marker: Datamarker) -> None:
+        """Wait until the lead has read up to there."""
+        until(lambda: self.fleet.lead is not None and self.fleet.lead.marker == marker, "the lead reads the log")
+
+    async def copied(self, **request: object) -> Receiver:
+        """The copy of an application that joins now, once it is made."""
+        receiver = self.join(**request)  # type: ignore[arg-type]
+        await self.finished()
+        assert self.matches(receiver)
+        return receiver
 
     def join(self, marker: Datamarker | None = None, text: str = "", **request: object) -> Receiver:
         receiver = Receiver(
@@ -112,16 +165,12 @@ async def test_existing_rows_then_changes() -> None:
     world.put(*range(10))
     world.put(3, op=Op.UPDATE)
     async with running(world):
-        receiver = world.join()
-        await world.finished()
-        assert world.matches(receiver)
-        assert receiver.copy.finished == ["t"]
-        assert len(receiver.copy.reads) == 10
+        receiver = await world.copied()
+        assert (receiver.copy.finished, len(receiver.copy.reads)) == (["t"], 10)
         world.put(3, op=Op.UPDATE)
         await world.wait(lambda: world.matches(receiver))
-    assert world.scanner.status.rows == 10
-    assert world.scanner.status.chunks == 4
-    assert world.scanner.status.estimates == {"t": 10}
+    status = world.scanner.status
+    assert (status.rows, status.chunks, status.estimates) == (10, 4, {"t": 10})
 
 
 async def test_ids_of_rows_rise_with_the_scan() -> None:
@@ -147,25 +196,6 @@ async def test_applications_share_one_scan_and_a_late_one_gets_what_it_missed() 
         await world.finished()
         assert all(world.matches(one) for one in (first, second, late))
     assert world.scanner.status.rows <= 30 + 30
-
-
-async def test_changes_made_while_a_chunk_is_read_are_in_its_rows() -> None:
-    world = World()
-    world.put(*range(6), name="a")
-    left = [5]
-
-    def change() -> None:
-        if left[0]:
-            left[0] -= 1
-            world.put(0, op=Op.UPDATE, name=UNAVAILABLE)
-            world.source.commit([(Op.DELETE, "t", 5 - left[0])])
-            world.put(100 + left[0], name="new")
-
-    world.tables.on_snapshot = change
-    async with running(world):
-        receiver = world.join()
-        await world.finished()
-        assert world.matches(receiver)
 
 
 async def test_waits_until_what_the_log_shows_is_visible() -> None:
@@ -200,55 +230,29 @@ async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on() -> 
         assert len(receiver.copy.reads) == 2
 
 
-async def test_a_table_dropped_in_the_middle_is_refused() -> None:
-    world = World()
-    world.put(*range(10))
-    async with running(world):
-        receiver = world.join()
-        await world.wait(lambda: receiver.backfill.rows > 0)
-        receiver.has_room = False
-        world.tables.drop("t")
-        receiver.has_room = True
-        world.scanner.moved()
-        await world.wait(lambda: receiver.backfill.finished)
-    assert "t" in receiver.backfill.refused or receiver.copy.finished == ["t"]
-
-
 async def test_goes_on_after_the_datastore_was_away() -> None:
     world = World()
     world.put(*range(10))
-    failures = [3]
-    chunk = world.tables.chunk
-
-    def fails(*arguments: object) -> object:
-        if failures[0]:
-            failures[0] -= 1
-            raise SourceUnavailable("killed", hint="it is tried again")
-        return chunk(*arguments)  # type: ignore[arg-type]
-
-    world.tables.chunk = fails  # type: ignore[method-assign,assignment]
+    world.tables.before = times(3, lambda: fail(SourceUnavailable("killed", hint="it is tried again")))
     async with running(world):
-        receiver = world.join()
+        world.join()
         await world.wait(lambda: world.scanner.status.waits.text == "killed")
         await world.finished()
-        assert world.matches(receiver)
+        assert world.matches(world.receivers[0])
 
 
 async def test_a_table_that_is_truncated_all_the_time_holds_up_no_other() -> None:
     world = World()
     world.put(*range(10))
     world.put(*range(10), table="u")
-    chunk, done = world.tables.chunk, threading.Event()
+    done = threading.Event()
 
-    def truncated(table: str, *arguments: object) -> object:
-        found = chunk(table, *arguments)  # type: ignore[arg-type]
-        if table == "t" and not done.is_set():
-            marker = world.source.commit([(Op.TRUNCATE, "t", ())])
-            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
+    def truncate() -> None:
+        if not done.is_set():
+            world.read(world.source.commit([(Op.TRUNCATE, "t", ())]))
             world.put(*range(10))
-        return found
 
-    world.tables.chunk = truncated  # type: ignore[method-assign,assignment]
+    world.tables.on_snapshot = truncate
     async with running(world):
         receiver = world.join()
         await world.wait(lambda: "u" in receiver.copy.finished)
@@ -258,90 +262,13 @@ async def test_a_table_that_is_truncated_all_the_time_holds_up_no_other() -> Non
         assert world.matches(receiver)
 
 
-@pytest.mark.parametrize(("error", "smaller"), [(SourceUnavailable("away"), False), (ChunkUnavailable("killed"), True)])
-async def test_only_what_has_to_do_with_its_size_makes_a_chunk_smaller(error: SourceUnavailable, smaller: bool) -> None:
-    world = World(settings=replace(SETTINGS, limits=ChunkLimits(rows=8)))
-    world.put(*range(10))
-    asked: list[int] = []
-    chunk = world.tables.chunk
-
-    def fails(table: str, after: object, until: object, limits: ChunkLimits, *rest: object) -> object:
-        asked.append(limits.rows)
-        if len(asked) == 1:
-            raise error
-        return chunk(table, after, until, limits, *rest)  # type: ignore[arg-type]
-
-    world.tables.chunk = fails  # type: ignore[method-assign,assignment]
-    async with running(world):
-        world.join()
-        await world.finished()
-    assert asked[:2] == [8, 4 if smaller else 8]
-
-
-async def test_a_rate_of_zero_pauses_and_says_so() -> None:
-    world = World(settings=replace(SETTINGS, rate=0.0))
-    world.put(1)
-    async with running(world):
-        receiver = world.join()
-        await world.wait(
-            lambda: world.scanner.status.waits == Problem("the rate is 0", "set a rate to go on", "backfill-waiting")
-        )
-        world.scanner.change(SETTINGS)
-        await world.finished()
-        assert world.matches(receiver)
-
-
-async def test_nothing_is_read_for_flows_that_cannot_take_it() -> None:
-    world = World()
-    world.put(*range(10))
-    async with running(world):
-        receiver = world.join()
-        receiver.has_room = False
-        await world.wait(lambda: "no flow can take rows now" in world.scanner.status.waits.text)
-        assert world.scanner.status.rows == 0
-        receiver.has_room = True
-        world.scanner.moved()
-        await world.finished()
-        assert world.matches(receiver)
-
-
 async def test_a_chunk_whose_window_does_not_fit_is_read_again_behind_it() -> None:
     world = World(settings=replace(SETTINGS, memory=1000))
     world.put(*range(3))
-    left = [2]
-
-    def change() -> None:
-        if left[0]:
-            left[0] -= 1
-            marker = world.put(1, op=Op.UPDATE, name="x" * 1000)
-            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
-
-    world.tables.on_snapshot = change
+    world.tables.on_snapshot = times(2, lambda: world.put_and_read(1, name="x" * 1000))
     async with running(world):
-        receiver = world.join()
-        await world.finished()
-        assert world.matches(receiver)
+        await world.copied()
     assert world.scanner.status.discards >= 1
-
-
-async def test_keys_that_cannot_be_brought_forward_are_read_again() -> None:
-    world = World()
-    world.put(*range(3), name=b"a")
-    once = [1]
-
-    def change() -> None:
-        if once[0]:
-            once[0] = 0
-            marker = world.source.commit([(Op.MERGE, "t", 1, {"name": b"b"})])
-            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
-
-    world.tables.on_snapshot = change
-    async with running(world):
-        receiver = world.join()
-        await world.finished()
-        assert world.matches(receiver)
-        assert receiver.copy.reads.count(("t", (1,))) == 1
-        assert receiver.copy.finished == ["t"]
 
 
 async def test_a_key_read_alone_concerns_the_flow_of_its_shard_only() -> None:
@@ -356,11 +283,6 @@ async def test_a_key_read_alone_concerns_the_flow_of_its_shard_only() -> None:
     touched = {shard: next(key for key in shards if shards[key] == shard) for shard in names}
     left = list(touched.values())
 
-    def change() -> None:
-        if left:
-            marker = world.source.commit([(Op.MERGE, "t", left.pop(), {"name": b"b"})])
-            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
-
     told: dict[str, set[bytes]] = {shard: set() for shard in names}
 
     def take(piece: Piece, shard: str) -> None:
@@ -368,7 +290,9 @@ async def test_a_key_read_alone_concerns_the_flow_of_its_shard_only() -> None:
             told[shard] |= {*piece.chunk.alone} - {*piece.chunk.left_out}
         Copy.take(copy, piece, shard)
 
-    world.tables.on_snapshot = change
+    world.tables.on_snapshot = times(
+        len(names), lambda: world.read(world.source.commit([(Op.MERGE, "t", left.pop(), {"name": b"b"})]))
+    )
     copy = Copy(key_order, 1)
     copy.take = take  # type: ignore[method-assign]
     async with running(world):
@@ -434,61 +358,12 @@ async def test_keys_that_a_subscriber_named_cost_no_flow_its_table(error: type[W
         assert (receiver.copy.finished, receiver.backfill.refused, other.backfill.refused) == (["t", "t"], {}, {})
 
 
-@pytest.mark.parametrize("name", ["can_ask", "shard_of"])
-@pytest.mark.parametrize("error", [SourceUnavailable, UnsupportedLog, MemoryError])
-async def test_a_key_that_cannot_be_looked_at_stops_no_other_rows(name: str, error: type[Exception]) -> None:
-    world = World()
-    world.put(*range(3))
-    whole, bad = getattr(world.tables, name), encode_key((99,))
-
-    def fails(table: str, key: bytes) -> object:
-        if key == bad:
-            raise error("the server has gone away")
-        return whole(table, key)
-
-    setattr(world.tables, name, fails)
-    async with running(world):
-        receiver = world.join(verify=True)
-        await world.finished()
-        receiver.backfill.confirm("t", [bad])
-        other = world.join()
-        await world.finished()
-        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
-        assert (receiver.copy.finished, other.copy.finished) == (["t", "t"], ["t"])
-
-
-async def test_another_spelling_of_a_key_that_is_there_is_not_gone() -> None:
-    world = World()
-    world.put(1)
-    read, spelled = world.tables.rows, encode_key((99,))
-
-    def rows(table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
-        return replace(read(table, keys, not_before), unclear=[spelled])
-
-    world.tables.rows = rows  # type: ignore[method-assign]
-    async with running(world):
-        receiver = world.join(verify=True)
-        await world.finished()
-        receiver.backfill.confirm("t", [spelled])
-        await world.finished()
-        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
-
-
 async def test_a_key_that_changes_while_it_is_read_is_left_to_the_log() -> None:
     world = World()
     world.put(1)
-    once: list[int] = []
-
-    def change() -> None:
-        if once.pop():
-            marker = world.put(2)
-            until(lambda: world.fleet.lead is not None and world.fleet.lead.marker == marker, "the lead reads the log")
-
     async with running(world):
-        receiver = world.join(verify=True)
-        await world.finished()
-        once.append(1)
-        world.tables.on_snapshot = change
+        receiver = await world.copied(verify=True)
+        world.tables.on_snapshot = times(1, lambda: world.read(world.put(2)))
         receiver.backfill.confirm("t", [encode_key((2,))])
         await world.finished()
         assert receiver.backfill.unconfirmed("t") == Unconfirmed(changed=1)
@@ -541,59 +416,16 @@ async def test_rows_enter_however_fast_the_lead_reads() -> None:
     assert looks[0] < 1000
 
 
-async def test_a_total_cap_is_kept_and_does_not_stop_rows() -> None:
-    world = World(limits=Limits(total_read_rate=100_000.0))
-    world.put(*range(30))
-    async with running(world):
-        receiver = world.join()
-        await world.finished()
-        assert world.matches(receiver)
-
-
-@pytest.mark.parametrize("sharding", [Sharding("table"), Sharding("hash", 3)], ids=lambda one: one.by)
-async def test_each_shard_gets_its_rows(sharding: Sharding) -> None:
-    world = World(sharding)
-    world.put(*range(20))
-    world.put(*range(20), table="u")
-    async with running(world):
-        receivers = []
-        for shard in sorted(world.source.shards()):
-            receiver = world.join()
-            world.fleet.remove(receiver.flow)
-            world.receivers.pop()
-            receiver.shard = shard
-            receiver.restart()
-            world.add(receiver)
-            receivers.append(receiver)
-        await world.finished()
-        found: dict[tuple[str, object], object] = {}
-        for receiver in receivers:
-            assert not found.keys() & receiver.copy.rows.keys()
-            found |= {name: row for name, (row, _) in receiver.copy.rows.items()}
-        assert found == {(t, key): row for t, rows in world.tables.all_rows().items() for key, row in rows.items()}
-
-
 @pytest.mark.parametrize(
     ("rate", "most"), [(16 * MIB, int(0.008 * 16 * MIB)), (MIB, 64 << 10), (math.inf, ChunkLimits().bytes)]
 )
 async def test_at_a_rate_chunks_are_small(rate: float, most: int) -> None:
     """What came while a chunk is read, sent and taken waits for it."""
     world = World(settings=ScanSettings(rate))
-    asked: list[int] = []
-    read = world.tables.chunk
-
-    def chunk(
-        table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
-    ) -> Chunk:
-        asked.append(limits.bytes)
-        return read(table, after, until, limits, not_before)
-
-    world.tables.chunk = chunk  # type: ignore[method-assign]
     world.put(*range(10))
     async with running(world):
-        world.join()
-        await world.finished()
-    assert asked == [most]
+        await world.copied()
+    assert [limits.bytes for limits in world.tables.asked] == [most]
 
 
 async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take() -> None:
@@ -602,7 +434,6 @@ async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take() ->
     world.scanner = Scanner(world.fleet, world.tables, world.boundaries, settings, clock=Clock(monotonic=lambda: 1.0))
     world.put(*range(10))
     async with running(world):
-        world.join()
-        await world.finished()
+        await world.copied()
         rows = world.tables.chunk("t", None, None, ChunkLimits(), world.start).rows.values()
     assert world.scanner.status.rate * 5 == sum(map(len, rows))
