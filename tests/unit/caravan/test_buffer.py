@@ -79,13 +79,6 @@ def test_each_place_is_found_at_the_segment_after_it(log: Log) -> None:
     assert log.buffer.end == 3
 
 
-def test_a_place_inside_a_segment_is_found(log: Log) -> None:
-    first, second = log.commit("a").order, log.commit("b").order
-    log.read()
-    assert log.buffer.find(first) == 0
-    assert log.buffer.find(second) == 1
-
-
 def test_another_incarnation_is_never_joined(log: Log) -> None:
     log.commit("a")
     log.read()
@@ -122,16 +115,6 @@ def test_a_transaction_whose_first_piece_is_gone_is_not_joined(log: Log, kept: i
     assert log.buffer.place == log.start.order
     assert log.buffer.find(log.start.order) is None
     assert log.buffer.join(log.start.order) is None
-
-
-def test_a_transaction_in_pieces_is_joined_at_its_first_piece(log: Log) -> None:
-    log.commit("z")
-    log.read()
-    begin = log.buffer.place
-    log.commit("a", "b", "c")
-    pieces = [log.read(1) for _ in range(3)]
-    assert [piece.marker is None for piece in pieces] == [True, True, False]
-    assert log.buffer.find(begin) == 1
 
 
 def test_the_place_before_a_segment_that_ends_inside_a_transaction(log: Log) -> None:
@@ -323,17 +306,14 @@ def after_a_torn_piece(number: int, file: int, *, shard: str = "s") -> Segment:
     return Segment(TORN_AT, end, {shard: run}, Datamarker(end, "", end), 1)
 
 
-def test_the_end_of_the_transaction_is_no_rollback() -> None:
-    assert not undone(after_a_torn_piece(4, 3), "s", TORN_AT, Begun("0-1:4", 3))
-
-
-def test_another_transaction_in_its_place_is_one() -> None:
-    assert undone(after_a_torn_piece(5, 3), "s", TORN_AT, Begun("0-1:4", 3))
-    assert undone(after_a_torn_piece(5, 3, shard="other"), "s", TORN_AT, Begun("0-1:4", 3))
-
-
-def test_the_same_number_in_the_next_file_is_another_transaction() -> None:
-    assert undone(after_a_torn_piece(4, 4), "s", TORN_AT, Begun("0-1:4", 3))
+@pytest.mark.parametrize(
+    ("number", "file", "shard", "rolled_back"),
+    [(4, 3, "s", False), (5, 3, "s", True), (5, 3, "other", True), (4, 4, "s", True)],
+)
+def test_only_the_end_of_the_transaction_in_its_file_is_no_rollback(
+    number: int, file: int, shard: str, rolled_back: bool
+) -> None:
+    assert undone(after_a_torn_piece(number, file, shard=shard), "s", TORN_AT, Begun("0-1:4", 3)) is rolled_back
 
 
 def shards_log(*shards: tuple[str, ...] | None) -> ChangeBuffer:
@@ -369,14 +349,3 @@ def test_the_numbers_of_dropped_segments_are_forgotten() -> None:
         buffer.drop_oldest()
     buffer._forget()
     assert (buffer._of_shard, buffer._of_all) == ({"b": [600]}, [])
-
-
-def test_the_last_marked_segment_is_the_last_that_ends_between_transactions(log: Log) -> None:
-    log.commit("a")
-    log.commit(*"bcdefghijk")
-    whole = log.read(1)
-    pieces = [log.read(1) for _ in range(3)]
-    assert whole.marker is not None
-    assert all(piece.marker is None for piece in pieces)
-    assert log.buffer.last_marked(0, 4) is whole
-    assert log.buffer.last_marked(1, 4) is None

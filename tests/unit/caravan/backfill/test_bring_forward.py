@@ -60,27 +60,44 @@ def keys(found: Iterable[bytes]) -> list[Value]:
     return sorted(decode_key(key)[0] for key in found)  # type: ignore[type-var]
 
 
-def test_a_whole_image_replaces_the_row_and_a_partial_one_lies_over_it() -> None:
-    found = forward(change(Op.UPDATE, 1, 1, 2), change(Op.UPDATE, 2, UNAVAILABLE, 3), change(Op.UPSERT, 3, 5, None))
-    assert rows(found) == {1: (1, 2), 2: (20, 3), 3: (5, None)}
-    assert not found.left_out()
+@pytest.mark.parametrize(
+    ("changes", "sent", "left_out", "again"),
+    [
+        (
+            [change(Op.UPDATE, 1, 1, 2), change(Op.UPDATE, 2, UNAVAILABLE, 3), change(Op.UPSERT, 3, 5, None)],
+            {1: (1, 2), 2: (20, 3), 3: (5, None)},
+            [],
+            [],
+        ),
+        ([change(Op.DELETE, 1), change(Op.INSERT, 9, 1, 1), change(Op.DELETE, 9)], {1: None}, [], []),
+        ([change(Op.INSERT, 9, 1, 1), change(Op.UPDATE, 8, UNAVAILABLE, 1)], {}, [8, 9], []),
+        ([change(Op.UPDATE, 9, 1, 2, old=1)], {1: None}, [9], []),
+        ([change(Op.UPDATE, 9, UNAVAILABLE, 2, old=1)], {1: None}, [9], [9]),
+        ([change(Op.UPDATE, 9, UNAVAILABLE, 2, old=8)], {}, [9], [9]),
+        (
+            [change(Op.UPDATE, 9, UNAVAILABLE, 2, old=1), change(Op.UPDATE, 7, UNAVAILABLE, 2, old=9)],
+            {1: None},
+            [7],
+            [7],
+        ),
+        ([change(Op.UPDATE, 2, UNAVAILABLE, 21, old=9)], {2: (20, 21)}, [], []),
+    ],
+    ids=["a whole image replaces the row, a partial one lies over it", "what is gone is not sent and may be deleted",
+         "touched keys that are not sent are left out", "a key that moved whole comes by the log",
+         "a key that moved in part is read again", "also from outside of the chunk", "however often it moved",
+         "a moved row that the chunk shows already stays"],
+)  # fmt: skip
+def test_what_becomes_of_the_rows(
+    changes: list[bytes], sent: dict[int, tuple[Value, ...] | None], left_out: list[int], again: list[int]
+) -> None:
+    found = forward(*changes)
+    assert rows(found) == {key: row for key, row in (ROWS | sent).items() if row is not None}
+    assert (keys(found.left_out()), keys(found.again())) == (left_out, again)
 
 
 def test_bytes_of_a_row_are_those_of_the_log() -> None:
     found = forward(change(Op.UPDATE, 1, 1, 2))
     assert next(iter(found.rows()["s"])) == encode_row(Op.READ, (1,), after=(1, 2))
-
-
-def test_what_is_gone_is_not_sent_and_may_be_deleted() -> None:
-    found = forward(change(Op.DELETE, 1), change(Op.INSERT, 9, 1, 1), change(Op.DELETE, 9))
-    assert sorted(rows(found)) == [2, 3]  # type: ignore[type-var]
-    assert found.left_out() == ()
-
-
-def test_touched_keys_that_are_not_sent_are_left_out() -> None:
-    found = forward(change(Op.INSERT, 9, 1, 1), change(Op.UPDATE, 8, UNAVAILABLE, 1))
-    assert keys(found.left_out()) == [8, 9]
-    assert found.again() == ()
 
 
 def test_after_a_truncate_the_rows_are_read_again() -> None:
@@ -117,25 +134,6 @@ def test_a_row_without_values_cannot_be_overlaid() -> None:
     too_large = encode_row(Op.READ, (1,), too_large=True)
     assert keys(forward(change(Op.UPDATE, 1, UNAVAILABLE, 1), row=too_large).again()) == [1]
     assert rows(forward(change(Op.UPDATE, 1, 4, 5), row=too_large))[1] == (4, 5)
-
-
-def test_a_key_that_moved_whole_comes_by_the_log() -> None:
-    found = forward(change(Op.UPDATE, 9, 1, 2, old=1))
-    assert sorted(rows(found)) == [2, 3]  # type: ignore[type-var]
-    assert keys(found.left_out()) == [9]
-    assert found.again() == ()
-
-
-def test_a_key_that_moved_in_part_is_read_again_wherever_it_was() -> None:
-    assert keys(forward(change(Op.UPDATE, 9, UNAVAILABLE, 2, old=1)).again()) == [9]
-    assert keys(forward(change(Op.UPDATE, 9, UNAVAILABLE, 2, old=8)).again()) == [9]
-    chain = forward(change(Op.UPDATE, 9, UNAVAILABLE, 2, old=1), change(Op.UPDATE, 7, UNAVAILABLE, 2, old=9))
-    assert keys(chain.again()) == [7]
-    assert keys(chain.left_out()) == [7]
-
-
-def test_a_moved_row_that_the_chunk_shows_already_stays() -> None:
-    assert rows(forward(change(Op.UPDATE, 2, UNAVAILABLE, 21, old=9)))[2] == (20, 21)
 
 
 def test_a_range_of_bytes_is_deleted() -> None:

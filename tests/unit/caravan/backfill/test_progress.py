@@ -65,16 +65,6 @@ def test_the_tables_that_somebody_wrote_out() -> None:
     assert set(BackfillRequest(1, ("e", "f?"), where).named(own)) == {"a", "b", "d", "e", "shop.users"}
 
 
-def test_nothing_is_finished_before_the_tables_are_known() -> None:
-    assert not FlowBackfill(REQUEST, "f").finished
-
-
-def test_without_tables_it_is_finished_at_once() -> None:
-    progress = FlowBackfill(REQUEST, "f")
-    progress.offer(())
-    assert progress.finished
-
-
 def test_goes_on_from_its_bytes() -> None:
     progress = offered("s", "t")
     progress.took(chunk(START, 10), 3)
@@ -121,13 +111,6 @@ def test_starts_again_for_another_generation_filter_or_bytes(
     assert again.rows == 0
 
 
-def test_a_table_starts_again_when_its_list_has_another_id() -> None:
-    progress = offered()
-    progress.took(chunk(START, 10), 3)
-    progress.offer([("t", boundaries((10, b"other"), list_id=8))])
-    assert progress.ranges("t") == [(START, END)]
-
-
 def test_a_table_starts_again_when_its_list_is_an_older_copy() -> None:
     """A folder that was restored: other keys come behind those that the older list has."""
     newer = boundaries((10, b"10"))
@@ -159,13 +142,6 @@ def test_another_type_of_key_asks_for_another_generation() -> None:
         assert again.renewal.at is None
         assert not again.needs(chunk(10, 20))
         assert not again.finished
-
-
-def test_another_list_of_the_same_key_asks_for_none() -> None:
-    progress = offered()
-    progress.took(chunk(START, 10), 3)
-    progress.offer([("t", boundaries(list_id=8)), ("u", boundaries())])
-    assert progress.renewal is None
 
 
 def test_that_it_has_to_begin_anew_survives() -> None:

@@ -23,7 +23,7 @@ from tests.support.eventually import patience, until
 from tests.support.rows_received import Copy, Receiver
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
-from wormhole.model.errors import SourceUnavailable, UnreadableTable, UnsupportedLog, WormholeError
+from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, UnsupportedLog, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.model.segment import ChunkRange
@@ -437,3 +437,65 @@ async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take() ->
         await world.copied()
         rows = world.tables.chunk("t", None, None, ChunkLimits(), world.start).rows.values()
     assert world.scanner.status.rate * 5 == sum(map(len, rows))
+
+
+@pytest.mark.parametrize("name", ["can_ask", "shard_of"])
+@pytest.mark.parametrize("error", [SourceUnavailable, UnsupportedLog, MemoryError])
+async def test_a_key_that_cannot_be_looked_at_stops_no_other_rows(name: str, error: type[Exception]) -> None:
+    world = World()
+    world.put(*range(3))
+    whole, bad = getattr(world.tables, name), encode_key((99,))
+    setattr(world.tables, name, lambda table, key: fail(error("gone away")) if key == bad else whole(table, key))
+    async with running(world):
+        receiver = await world.copied(verify=True)
+        receiver.backfill.confirm("t", [bad])
+        other = await world.copied()
+        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
+        assert (receiver.copy.finished, other.copy.finished) == (["t", "t"], ["t"])
+
+
+async def test_another_spelling_of_a_key_that_is_there_is_not_gone() -> None:
+    world, spelled = World(), encode_key((99,))
+    world.put(1)
+    world.tables.changes = lambda chunk: replace(chunk, unclear=[spelled])
+    async with running(world):
+        receiver = await world.copied(verify=True)
+        receiver.backfill.confirm("t", [spelled])
+        await world.finished()
+        assert receiver.backfill.unconfirmed("t") == Unconfirmed(foreign=1)
+
+
+@pytest.mark.parametrize(("error", "smaller"), [(SourceUnavailable("away"), False), (ChunkUnavailable("killed"), True)])
+async def test_only_what_has_to_do_with_its_size_makes_a_chunk_smaller(error: SourceUnavailable, smaller: bool) -> None:
+    world = World(settings=replace(SETTINGS, limits=ChunkLimits(rows=8)))
+    world.put(*range(10))
+    world.tables.before = times(1, lambda: fail(error))
+    async with running(world):
+        await world.copied()
+    assert [limits.rows for limits in world.tables.asked[:2]] == [8, 4 if smaller else 8]
+
+
+async def test_a_rate_of_zero_pauses_and_says_so() -> None:
+    world = World(settings=replace(SETTINGS, rate=0.0))
+    world.put(1)
+    paused = Problem("the rate is 0", "set a rate to go on", "backfill-waiting")
+    async with running(world):
+        receiver = world.join()
+        await world.wait(lambda: world.scanner.status.waits == paused)
+        world.scanner.change(SETTINGS)
+        await world.finished()
+        assert world.matches(receiver)
+
+
+async def test_nothing_is_read_for_flows_that_cannot_take_it() -> None:
+    world = World()
+    world.put(*range(10))
+    async with running(world):
+        receiver = world.join()
+        receiver.has_room = False
+        await world.wait(lambda: "no flow can take rows now" in world.scanner.status.waits.text)
+        assert world.scanner.status.rows == 0
+        receiver.has_room = True
+        world.scanner.moved()
+        await world.finished()
+        assert world.matches(receiver)
