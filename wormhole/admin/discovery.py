@@ -196,9 +196,8 @@ def group_of(datasets: Mapping[str, DatasetConfig], log: str) -> LogGroup:
 def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Each log as ``dataset/copy/log``, and the hosts that it names."""
     for dataset, settings in datasets.items():
-        for copy, one in settings.copies.items():
-            for log, named in one.logs.items():
-                yield f"{dataset}/{copy}/{log}", named.candidates
+        for copy, log, named in settings.each_log():
+            yield f"{dataset}/{copy}/{log}", named.candidates
 
 
 async def host_request(coordinator: Coordinator, host: str) -> HostRequest:

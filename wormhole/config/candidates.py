@@ -7,7 +7,7 @@ from typing import Final
 from wormhole.config.datastores import datastore
 from wormhole.config.model import Config, DatasetConfig, LogConfig
 from wormhole.config.processes import CoordinatorForm
-from wormhole.config.report import Report
+from wormhole.config.report import ConfigReport
 from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["check_every_log", "has_several", "preference", "refusal_of", "refusal_on_disk"]
@@ -68,7 +68,7 @@ def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
     )
 
 
-def check_every_log(config: Config, report: Report) -> None:
+def check_every_log(config: Config, report: ConfigReport) -> None:
     """Note each setting that makes several candidates where the file says that its host cannot run one of them.
 
     A file that holds datasets and applications alone says nothing of any host.
@@ -80,11 +80,10 @@ def check_every_log(config: Config, report: Report) -> None:
         at = ("datasets", dataset.name)
         if dataset.failover is not None and refusal:
             report.add((*at, "failover"), refusal.text)
-        for copy, settings in dataset.copies.items():
-            for log, one in settings.logs.items():
-                found = refusal or refusal_on_disk(config, one)
-                if found and one.hosts and dataset.failover_of(copy) is None:
-                    report.add((*at, "copies", copy, "logs", log, "hosts"), found.text)
+        for copy, log, one in dataset.each_log():
+            found = refusal or refusal_on_disk(config, one)
+            if found and one.hosts and dataset.failover_of(copy) is None:
+                report.add((*at, "copies", copy, "logs", log, "hosts"), found.text)
 
 
 def _is_about_a_host(config: Config) -> bool:
@@ -92,5 +91,4 @@ def _is_about_a_host(config: Config) -> bool:
         return "publisher" in config.model_fields_set
     if config.form is CoordinatorForm.STATIC or _OF_A_HOST & config.model_fields_set:
         return True
-    copies = [copy for dataset in config.datasets.values() for copy in dataset.copies.values()]
-    return any(log.inline is not None for copy in copies for log in copy.logs.values())
+    return any(log.inline is not None for dataset in config.datasets.values() for _, _, log in dataset.each_log())

@@ -19,8 +19,7 @@ def logs_of(config: Config) -> list[str]:
     return [
         f"{dataset}/{copy}/{log}"
         for dataset, settings in config.datasets.items()
-        for copy, one in settings.copies.items()
-        for log in one.logs
+        for copy, log, _ in settings.each_log()
     ]
 
 
@@ -73,11 +72,9 @@ def check_config(path: Path, now_s: float) -> Config:
             )
         if application.dataset not in formats:
             continue
-        copies = config.datasets[application.dataset].copies.values()
-        kinds = {log.kind for copy in copies for log in copy.logs.values()}
         try:
             wanted = application_filter(application, formats[application.dataset])
-            for kind in sorted(kinds):
+            for kind in config.datasets[application.dataset].kinds:
                 wanted.check(capabilities_of(kind))
         except FilterError as error:
             at = f"{path}: applications.{name}"

@@ -7,14 +7,14 @@ from collections import Counter
 from typing import Final
 
 from wormhole.config.model import Config
-from wormhole.config.report import Report
+from wormhole.config.report import ConfigReport
 
 __all__ = ["check_listeners"]
 
 _EVERYWHERE: Final = ("0.0.0.0", "[::]")
 
 
-def check_listeners(config: Config, report: Report) -> None:
+def check_listeners(config: Config, report: ConfigReport) -> None:
     """Note fixed ports that two listeners of one host share. Port 0 takes a free one and conflicts with nothing."""
     publisher = {"admin_listen": config.publisher.admin_listen, "http_listen": config.publisher.http_listen}
     listeners = {("monitor", "listen"): config.monitor.listen} | {
@@ -51,8 +51,7 @@ def _most_logs_of_a_host(config: Config) -> tuple[str, int]:
     logs = [
         host
         for dataset in config.datasets.values()
-        for copy in dataset.copies.values()
-        for log in copy.logs.values()
+        for _, _, log in dataset.each_log()
         for host in log.candidates or ("",)
     ]
     return Counter(logs).most_common(1)[0] if logs else ("", 0)

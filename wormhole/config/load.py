@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,11 +21,12 @@ from wormhole.config.model import (
 )
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.relay import check_relays
-from wormhole.config.report import Report
+from wormhole.config.report import ConfigReport
 from wormhole.config.reserved import check_reserved
 from wormhole.config.toml_input import read_toml
 from wormhole.model.errors import ConfigError, UnknownApplication
 from wormhole.model.json_input import read_json
+from wormhole.model.replace_file import replace_file
 from wormhole.model.suggestion import suggestion
 
 __all__ = [
@@ -99,7 +99,7 @@ def parse_json(text: str, source: str, *, folder: Path | None = None) -> Config:
 
 
 def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Config:
-    report = Report(source)
+    report = ConfigReport(source)
     # Datasets and applications are validated one by one, so that a problem in one does not hide those of the others
     # nor the checks between them.
     datasets = _named(DatasetConfig, "datasets", given, report, folder, _kinds(given))
@@ -144,7 +144,7 @@ def plain(settings: ApplicationConfig | DatasetConfig, *, defaults: bool = False
 
 def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, ApplicationConfig]) -> list[str]:
     """What does not fit between tables that are right by themselves, as one line each."""
-    report = Report("")
+    report = ConfigReport("")
     for name, application in applications.items():
         if application.dataset not in datasets:
             like = suggestion(application.dataset, datasets)
@@ -170,16 +170,7 @@ def to_json_file(config: Config, path: Path) -> None:
     """Write :func:`config_to_json` to ``path`` in one step: a reader sees the file before or after.
 
     Raises ``OSError``."""
-    made = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with made.open("w", encoding="utf-8") as file:
-            file.write(config_to_json(config))
-            file.flush()
-            os.fsync(file.fileno())
-        made.replace(path)
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise
+    replace_file(path, config_to_json(config))
 
 
 def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
@@ -187,8 +178,7 @@ def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
     known = {
         (dataset_name, copy_name, log_name): settings
         for dataset_name, found in config.datasets.items()
-        for copy_name, one_copy in found.copies.items()
-        for log_name, settings in one_copy.logs.items()
+        for copy_name, log_name, settings in found.each_log()
     }
     settings = known.get((dataset, copy, log))
     if settings is None:
@@ -235,7 +225,7 @@ def _json(text: str, source: str) -> object:
 
 def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named:
     given = _json(text, source)
-    report = Report(source)
+    report = ConfigReport(source)
     settings = _validated_named(model, name, given, report, (), None)
     report.raise_if_any()
     assert settings is not None
@@ -254,7 +244,7 @@ def _named(
     model: type[_Named],
     section: str,
     given: Mapping[str, Any],
-    report: Report,
+    report: ConfigReport,
     folder: Path | None,
     kinds: Mapping[str, str] | None = None,
 ) -> dict[str, _Named]:
@@ -273,7 +263,7 @@ def _validated_named(
     model: type[_Named],
     name: str,
     table: object,
-    report: Report,
+    report: ConfigReport,
     at: tuple[str, ...],
     folder: Path | None,
     kinds: Mapping[str, str] | None = None,
@@ -293,7 +283,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def _validated(
     model: type[_Model],
     given: Mapping[str, Any],
-    report: Report,
+    report: ConfigReport,
     at: tuple[str, ...],
     folder: Path | None,
     kinds: Mapping[str, str] | None = None,
@@ -305,7 +295,7 @@ def _validated(
         return None
 
 
-def _check_datasets_exist(given: Mapping[str, Any], report: Report) -> None:
+def _check_datasets_exist(given: Mapping[str, Any], report: ConfigReport) -> None:
     """Over the text as given, so that neither a wrong application nor a wrong dataset hides it."""
     applications, datasets = given.get("applications"), given.get("datasets", {})
     if not isinstance(applications, Mapping) or not isinstance(datasets, Mapping):
@@ -317,7 +307,7 @@ def _check_datasets_exist(given: Mapping[str, Any], report: Report) -> None:
             report.add(("applications", name, "dataset"), f"there is no such dataset{like}", dataset)
 
 
-def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfig, report: Report) -> None:
+def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfig, report: ConfigReport) -> None:
     at = ("applications", application.name)
     if application.from_copy and application.from_copy not in dataset.copies:
         like = suggestion(application.from_copy, dataset.copies)
@@ -327,19 +317,17 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
         report.add((*at, "copy"), text, application.from_copy)
     elif not application.from_copy and len(dataset.copies) > 1 and dataset.failover is None:
         report.add((*at, "copy"), f"is required, as the dataset has several: {', '.join(sorted(dataset.copies))}")
-    logs = {log for copy in dataset.copies.values() for log in copy.logs}
     if application.starts_at_logical_position:
-        kinds = {log.kind for copy in dataset.copies.values() for log in copy.logs.values()}
-        for found in {datastore(kind) for kind in kinds}:
+        for found in {datastore(kind) for kind in dataset.kinds}:
             if not found.is_place(application.start):
                 report.add((*at, "start"), f"is no place in the log of {found.capabilities.title}", application.start)
     if application.start == EXISTING:
-        for kind in sorted({log.kind for copy in dataset.copies.values() for log in copy.logs.values()}):
+        for kind in dataset.kinds:
             if not reads_existing_rows(kind):
                 title = capabilities_of(kind).title
                 text = f'existing rows of {title} cannot be read; "latest" is every change from now on'
                 report.add((*at, "start"), text, application.start)
-    if application.starts_at_place and len(logs) > 1:
+    if application.starts_at_place and len({log for _, log, _ in dataset.each_log()}) > 1:
         text = (
             'must be "latest", "existing", "earliest" or a time: a place belongs to one log, and the dataset has '
             "several"
@@ -351,7 +339,7 @@ def _check_archives(
     given: Mapping[str, Any],
     datasets: Mapping[str, DatasetConfig],
     applications: Mapping[str, ApplicationConfig],
-    report: Report,
+    report: ConfigReport,
 ) -> None:
     """An archive holds every update of one copy of one dataset, or of its failover, and no other archive's.
 
@@ -386,7 +374,7 @@ def _check_archives(
         owners[folder] = dataset.name
 
 
-def _check_form(config: Config, report: Report) -> None:
+def _check_form(config: Config, report: ConfigReport) -> None:
     if config.form is CoordinatorForm.ZOOKEEPER:
         for name, application in config.applications.items():
             if application.subscribers:

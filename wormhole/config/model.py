@@ -8,7 +8,7 @@ values, ``processes`` the settings of a host's processes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -450,12 +450,9 @@ class DatasetConfig(Settings):
 
     @model_validator(mode="after")
     def _fits_its_sources(self) -> Self:
-        kinds = {log.kind for one in self.copies.values() for log in one.logs.values()}
-        if not is_one_datastore(*kinds):
-            raise ValueError(
-                f"the copies of a dataset must be of one kind of datastore, not {', '.join(sorted(kinds))}"
-            )
-        found = _datastore(kinds.pop())
+        if not is_one_datastore(*self.kinds):
+            raise ValueError(f"the copies of a dataset must be of one kind of datastore, not {', '.join(self.kinds)}")
+        found = _datastore(self.kinds[0])
         if self.shard_by.by == "database" and not found.capabilities.databases:
             raise ValueError(
                 'shard_by = "database" needs a source that has databases; '
@@ -492,6 +489,17 @@ class DatasetConfig(Settings):
                     f"failover.copies: only one of the copies {first} and {copy} has the log {differing[0]}; copies "
                     "that serve for each other have logs of the same names"
                 )
+
+    def each_log(self) -> Iterator[tuple[str, str, LogConfig]]:
+        """Every log of every copy: the names of both, and the log's settings."""
+        for copy, settings in self.copies.items():
+            for name, log in settings.logs.items():
+                yield copy, name, log
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of its logs, each once: several of one datastore."""
+        return sorted({log.kind for _, _, log in self.each_log()})
 
     def failover_of(self, copy: str) -> FailoverConfig | None:
         """The failover that ``copy`` takes part in; ``None`` for a copy that serves by itself."""

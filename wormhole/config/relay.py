@@ -12,7 +12,7 @@ from wormhole.config.candidates import has_several
 from wormhole.config.datastores import datastore, is_one_datastore, schemes
 from wormhole.config.model import Config, DatasetConfig, LogConfig, SourceConfig, check_needs_hold
 from wormhole.config.processes import CoordinatorForm
-from wormhole.config.report import Report
+from wormhole.config.report import ConfigReport
 
 __all__ = ["RelayMode", "check_relays", "mode_of", "skips_no_less", "what_is_recorded"]
 
@@ -51,18 +51,17 @@ def mode_of(config: Config, dataset: DatasetConfig, copy: str, name: str, place:
     return "off"
 
 
-def check_relays(config: Config, report: Report) -> None:
+def check_relays(config: Config, report: ConfigReport) -> None:
     """Check the relays of the logs whose sources this file lists."""
     for dataset, settings in config.datasets.items():
-        for copy, one in settings.copies.items():
-            for name, log in one.logs.items():
-                place = log.inline or (config.sources or {}).get(log.source)
-                if place is None:
-                    continue
-                try:
-                    mode_of(config, settings, copy, name, place)
-                except ValueError as error:
-                    report.add(("datasets", dataset, "copies", copy, "logs", name), str(error))
+        for copy, name, log in settings.each_log():
+            place = log.inline or (config.sources or {}).get(log.source)
+            if place is None:
+                continue
+            try:
+                mode_of(config, settings, copy, name, place)
+            except ValueError as error:
+                report.add(("datasets", dataset, "copies", copy, "logs", name), str(error))
 
 
 def what_is_recorded(dataset: DatasetConfig, log: LogConfig) -> tuple[str, str, str]:

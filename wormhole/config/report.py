@@ -14,7 +14,7 @@ from wormhole.config.passwords import without_password
 from wormhole.model.errors import ConfigError
 from wormhole.model.suggestion import suggestion
 
-__all__ = ["Report"]
+__all__ = ["ConfigReport"]
 
 _LONGEST_VALUE: Final = 80
 _MOST_PROBLEMS: Final = 100
@@ -43,7 +43,7 @@ _REQUIRED: Final = {
 
 
 @dataclass(slots=True)
-class Report:
+class ConfigReport:
     """The first 100 problems of one source (a file, or a node in ZooKeeper), in the order found."""
 
     source: str

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from wormhole.config.datastores import datastore
 from wormhole.config.model import Config, DatasetConfig, LogConfig, SourceConfig
-from wormhole.config.report import Report
+from wormhole.config.report import ConfigReport
 from wormhole.model.errors import UsageError
 
 __all__ = ["check_reserved"]
 
 
-def check_reserved(config: Config, report: Report) -> None:
+def check_reserved(config: Config, report: ConfigReport) -> None:
     """Note the second one of two logs that have the same, as far as the file says where they are. On another host the
     same address may lead elsewhere.
     """
     owners: dict[tuple[str, str], str] = {}
     for dataset in config.datasets.values():
-        for copy_name, copy in dataset.copies.items():
-            for name, log in copy.logs.items():
-                words = _reserved(config, log, name)
-                path = f"{dataset.name}/{copy_name}/{name}"
-                hosts = (log.candidates or ("",)) if words else ()
-                has_it = [owners.setdefault((host, words), path) for host in hosts]
-                owner = next((one for one in has_it if one != path), "")
-                if owner:
-                    at = ("datasets", dataset.name, "copies", copy_name, "logs", name)
-                    report.add(at, f"needs {words}, which {owner} has: {_way_out(dataset, copy_name, owner)}")
+        for copy, name, log in dataset.each_log():
+            words = _reserved(config, log, name)
+            path = f"{dataset.name}/{copy}/{name}"
+            hosts = (log.candidates or ("",)) if words else ()
+            has_it = [owners.setdefault((host, words), path) for host in hosts]
+            owner = next((one for one in has_it if one != path), "")
+            if owner:
+                at = ("datasets", dataset.name, "copies", copy, "logs", name)
+                report.add(at, f"needs {words}, which {owner} has: {_way_out(dataset, copy, owner)}")
 
 
 def _way_out(dataset: DatasetConfig, copy: str, owner: str) -> str:

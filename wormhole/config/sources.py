@@ -141,9 +141,8 @@ def unlisted(config: Config, datasets: Mapping[str, DatasetConfig]) -> dict[str,
 
 def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterator[tuple[str, LogConfig]]:
     for dataset, settings in datasets.items():
-        for copy, one in settings.copies.items():
-            for log, found in one.logs.items():
-                yield f"{dataset}/{copy}/{log}", found
+        for copy, log, found in settings.each_log():
+            yield f"{dataset}/{copy}/{log}", found
 
 
 def _changed(dataset: DatasetConfig, change: Callable[[str, LogConfig], LogConfig]) -> DatasetConfig:

@@ -181,6 +181,5 @@ def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
 
 def _logs(name: str, dataset: DatasetConfig) -> Iterator[tuple[str, str, LogConfig]]:
     """Each log: its place below ``copies``, its name in ``[sources]``, and its settings."""
-    for copy, settings in dataset.copies.items():
-        for log, one in settings.logs.items():
-            yield f"{copy}.logs.{log}", f"{name}/{copy}/{log}", one
+    for copy, log, settings in dataset.each_log():
+        yield f"{copy}.logs.{log}", f"{name}/{copy}/{log}", settings

@@ -11,7 +11,6 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 
 from wormhole.config import ApplicationConfig, DatasetConfig, application_from_json, dataset_from_json, to_json
 from wormhole.coordination.kazoo_client import failure, refused
-from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
 from wormhole.coordination.port import HISTORY_KEPT, ConfigChange, HistoryEntry, StoredConfig
 from wormhole.coordination.records import Paths, history_from_json, history_to_json
@@ -38,8 +37,8 @@ class ConfigStore:
     configured.
     """
 
-    def __init__(self, session: ZooKeeperSession, nodes: Nodes, paths: Paths) -> None:
-        self._session, self._nodes, self._paths = session, nodes, paths
+    def __init__(self, nodes: Nodes, paths: Paths) -> None:
+        self._session, self._nodes, self._paths = nodes.session, nodes, paths
 
     def reader_of_applications(self) -> Callable[[Watcher], Any]:
         """What reads every application, for one watch."""

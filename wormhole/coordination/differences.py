@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeVar
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, plain, published
 from wormhole.coordination.port import ConfigChange, StoredConfig
 
-__all__ = ["Difference", "Differences", "changed", "compared", "differences", "flattened"]
+__all__ = ["Differences", "SettingDifference", "changed", "compared", "differences", "flattened"]
 
 _T = TypeVar("_T")
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 
 @dataclass(slots=True, frozen=True)
-class Difference:
+class SettingDifference:
     """One setting. ``before`` and ``after`` are as JSON writes them, the default where it is not set; empty where there
     is none.
     """
@@ -41,7 +41,7 @@ class Differences:
     """
 
     change: ConfigChange
-    settings: tuple[Difference, ...]
+    settings: tuple[SettingDifference, ...]
     kept: tuple[str, ...]
 
     @property
@@ -72,7 +72,7 @@ def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) ->
     """
     datasets = _to_publish(stored.datasets, published(wanted.datasets), prune)
     applications = _to_publish(stored.applications, wanted.applications, prune)
-    found: list[Difference] = []
+    found: list[SettingDifference] = []
     for name, dataset in datasets.items():
         found += _settings(f"datasets.{name}", stored.datasets.get(name), dataset)
     for name, application in applications.items():
@@ -102,7 +102,7 @@ def _to_publish(
 
 def _settings(
     table: str, before: ApplicationConfig | DatasetConfig | None, after: ApplicationConfig | DatasetConfig | None
-) -> list[Difference]:
+) -> list[SettingDifference]:
     old, new = _flat(table, before), _flat(table, after)
     return compared(old, new, _flat(table, before, defaults=True), _flat(table, after, defaults=True))
 
@@ -113,13 +113,13 @@ def _flat(table: str, settings: ApplicationConfig | DatasetConfig | None, *, def
 
 def compared(
     old: Mapping[str, str], new: Mapping[str, str], old_defaults: Mapping[str, str], new_defaults: Mapping[str, str]
-) -> list[Difference]:
+) -> list[SettingDifference]:
     """What differs between two :func:`flattened` tables. What is not set on one side has its default there, where its
     table exists: ``old_defaults`` and ``new_defaults`` have every setting.
     """
     differ = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
     before, after = {**old_defaults, **old}, {**new_defaults, **new}
-    return [Difference(path, before.get(path, ""), after.get(path, "")) for path in differ]
+    return [SettingDifference(path, before.get(path, ""), after.get(path, "")) for path in differ]
 
 
 def flattened(table: Mapping[str, Any], path: str = "") -> dict[str, str]:

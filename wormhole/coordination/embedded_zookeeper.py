@@ -28,8 +28,10 @@ from wormhole.coordination.access import digest_id
 from wormhole.coordination.apply_access import take_over
 from wormhole.coordination.credentials import make_credentials
 from wormhole.coordination.zookeeper_jars import zookeeper_jars
+from wormhole.host.private_files import private_opener
 from wormhole.host.private_server import LOG_TAIL, PrivateServer
 from wormhole.model.errors import ConfigError, CoordinationLost
+from wormhole.model.replace_file import replace_file
 
 __all__ = ["CLASSES", "EmbeddedZooKeeper"]
 
@@ -162,11 +164,7 @@ class EmbeddedZooKeeper(PrivateServer):
         if self.auth_file is not None:
             text += _SUPER.format(identity=digest_id(make_credentials(self.auth_file, _USER)))
         # Made anew: others may be able to read one of an earlier release.
-        made = self._configuration.with_name(f".{self._configuration.name}.new")
-        made.unlink(missing_ok=True)
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        made.replace(self._configuration)
+        replace_file(self._configuration, text, sync=False, opener=private_opener)
         # A private folder goes with the process anyway, so its writes need not reach the disk.
         sync = "yes" if self._given else "no"
         classes = self._class_path[0].with_name(CLASSES)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from wormhole.coordination.records import (
 )
 from wormhole.host.private_files import private_folder, private_opener
 from wormhole.model.errors import ConfigError
+from wormhole.model.replace_file import replace_file
 
 __all__ = ["HostFiles"]
 
@@ -102,18 +102,9 @@ def _open_lock(path: Path) -> int:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     with _write_errors(path):
         private_folder(path.parent)
-        try:
-            with open(made, "xb", opener=private_opener) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            made.replace(path)
-        except BaseException:
-            made.unlink(missing_ok=True)
-            raise
+        replace_file(path, data, opener=private_opener)
 
 
 @contextmanager

@@ -80,7 +80,6 @@ class ZooKeeperClaim:
 
     def __init__(
         self,
-        session: ZooKeeperSession,
         nodes: Nodes,
         paths: Paths,
         group: LogGroup,
@@ -90,7 +89,7 @@ class ZooKeeperClaim:
         on_ended: Callable[[ZooKeeperClaim, Collection[str]], None],
     ) -> None:
         self.group = group
-        self._session, self._nodes, self._paths = session, nodes, paths
+        self._session, self._nodes, self._paths = nodes.session, nodes, paths
         self._info, self._server, self._now = info, server, now
         self._on_ended = on_ended
         self._claim = ""

@@ -83,7 +83,7 @@ class MemoryWorld:
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _MemoryEntry:
     client: MemoryCoordinator
     key: tuple[str, ...]
     info: _Info
@@ -125,7 +125,7 @@ class MemoryCoordinator:
         self._contact = Contact.LOST
         self._last_contact = -math.inf
         self._stopped = False
-        self._mine: list[_Entry] = []
+        self._mine: list[_MemoryEntry] = []
         self._claims: dict[LogGroup, MemoryClaim] = {}
         """The last claim of each log that was owned here: also one that ended, so that no later write passes."""
 
@@ -359,14 +359,14 @@ class MemoryCoordinator:
     def _registered(self, kind: type[_Registered]) -> tuple[_Registered, ...]:
         return tuple(info for _, info in sorted(self.world.entries.items()) if isinstance(info, kind))
 
-    def _announce(self, key: tuple[str, ...], info: _Info) -> _Entry:
-        entry = _Entry(self, key, info, exclusive=self._exclusive)
+    def _announce(self, key: tuple[str, ...], info: _Info) -> _MemoryEntry:
+        entry = _MemoryEntry(self, key, info, exclusive=self._exclusive)
         self._mine.append(entry)
         self.world.entries[key] = info
         self.world.signal.notify()
         return entry
 
-    def _withdraw(self, entry: _Entry) -> None:
+    def _withdraw(self, entry: _MemoryEntry) -> None:
         if entry in self._mine:
             self._mine.remove(entry)
             if self.world.entries.get(entry.key) is entry.info:

@@ -38,14 +38,14 @@ class Nodes:
     """Every method raises :class:`~wormhole.model.errors.CoordinationLost` when contact is missing."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
-        self._session = session
+        self.session = session
         self.problems: dict[str, ConfigError] = {}
         """Nodes that hold no valid record, by path; each was left out (or its last good form kept) and logged once."""
 
     async def children(self, path: str, changed: Watcher | None = None) -> list[str]:
         """Names below ``path``, sorted; none when there is no such node (``changed`` then fires when there is)."""
         try:
-            names = await self._session.call(f"list {path}", lambda client: client.get_children_async(path, changed))
+            names = await self.session.call(f"list {path}", lambda client: client.get_children_async(path, changed))
         except NoNodeError:
             if changed is None or not await self._appeared(path, changed):
                 return []
@@ -70,13 +70,13 @@ class Nodes:
 
     async def get_all(self, paths: Sequence[str]) -> list[bytes | None]:
         """:meth:`get` for many nodes, asked together."""
-        answers = await self._session.call_together("read nodes", [_getting(path) for path in paths])
+        answers = await self.session.call_together("read nodes", [_getting(path) for path in paths])
         return [None if isinstance(answer, NoNodeError) else bytes(answer[0]) for answer in answers]
 
     async def _read(self, path: str, changed: Watcher | None) -> tuple[bytes, int] | None:
         """What the node holds, and the session that made it: 0 for a node that stays."""
         try:
-            data, stat = await self._session.call(f"read {path}", lambda client: client.get_async(path, changed))
+            data, stat = await self.session.call(f"read {path}", lambda client: client.get_async(path, changed))
         except NoNodeError:
             if changed is None or not await self._appeared(path, changed):
                 return None
@@ -84,29 +84,29 @@ class Nodes:
         return bytes(data), int(stat.ephemeralOwner)
 
     async def _appeared(self, path: str, changed: Watcher) -> bool:
-        there = await self._session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
+        there = await self.session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
         return there is not None
 
     async def open_to_all(self, path: str) -> bool:
         """Whether everybody has some right at the node; false when there is none."""
         try:
-            rights, _ = await self._session.call(f"look at {path}", lambda client: client.get_acls_async(path))
+            rights, _ = await self.session.call(f"look at {path}", lambda client: client.get_acls_async(path))
         except NoNodeError:
             return False
         return any(one.id.scheme == "world" for one in rights)
 
     async def sync(self) -> None:
         """What is read from now on is no older than this call: a server may lag behind the leader."""
-        await self._session.call("sync", lambda client: client.sync_async("/"))
+        await self.session.call("sync", lambda client: client.sync_async("/"))
 
     async def version(self, path: str) -> int:
         """How often the node was written since it was made; 0 when there is no such node."""
-        stat: Any = await self._session.call(f"look at {path}", lambda client: client.exists_async(path))
+        stat: Any = await self.session.call(f"look at {path}", lambda client: client.exists_async(path))
         return 0 if stat is None else int(stat.version)
 
     async def ensure(self, path: str) -> None:
         """Make the node, empty, and those above it, where they are missing."""
-        await self._session.call(f"make {path}", lambda client: client.ensure_path_async(path))
+        await self.session.call(f"make {path}", lambda client: client.ensure_path_async(path))
 
     async def put(self, path: str, data: bytes) -> None:
         """Write the node, made where it is missing.
@@ -115,19 +115,17 @@ class Nodes:
         """
         _check_size(path, data)
         try:
-            await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
+            await self.session.call(f"write {path}", lambda client: client.set_async(path, data))
         except NoNodeError:
             try:
-                await self._session.call(
-                    f"create {path}", lambda client: client.create_async(path, data, makepath=True)
-                )
+                await self.session.call(f"create {path}", lambda client: client.create_async(path, data, makepath=True))
             except NodeExistsError:  # somebody was faster; the last write stays
-                await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
+                await self.session.call(f"write {path}", lambda client: client.set_async(path, data))
 
     async def remove(self, path: str) -> None:
         """Delete the node; nothing where there is none."""
         with contextlib.suppress(NoNodeError):
-            await self._session.call(f"remove {path}", lambda client: client.delete_async(path))
+            await self.session.call(f"remove {path}", lambda client: client.delete_async(path))
 
     async def remove_below(self, path: str) -> None:
         """Delete all below the node: of masses so many at one time, and the rest in another call."""
@@ -171,7 +169,7 @@ class Nodes:
         """:meth:`put` as long as the node ``fence`` is there."""
         while error := await self._put_together({path: data}, await self._lacking({path: data}), fence):
             if not isinstance(error, NoNodeError | NodeExistsError):  # else made or removed meanwhile
-                raise refused(f"write {path}", self._session.settings, error)
+                raise refused(f"write {path}", self.session.settings, error)
 
     async def _put_together(
         self, nodes: Mapping[str, bytes], lacking: Collection[str], fence: str
@@ -189,7 +187,7 @@ class Nodes:
                     transaction.set_data(path, data)
             return transaction.commit_async()
 
-        results = await self._session.call("write nodes", ask)
+        results = await self.session.call("write nodes", ask)
         if fence and isinstance(results[0], NoNodeError):
             raise not_owned(f"writing {next(iter(nodes))}")
         return failure(results)
@@ -199,7 +197,7 @@ class Nodes:
         there = set()
         for folder in sorted({path.rpartition("/")[0] for path in nodes}):
             await self.ensure(folder)
-            names = await self._session.call(f"list {folder}", _listing(folder))
+            names = await self.session.call(f"list {folder}", _listing(folder))
             there |= {f"{folder}/{name}" for name in names}
         return nodes.keys() - there
 
@@ -301,12 +299,12 @@ class Nodes:
         Raises :class:`~wormhole.model.errors.ConfigError` when the first reading is refused. A later refusal is logged
         once: what was read last stays true until rights are given back.
         """
-        changed, contact = Signal(), self._session.signal
+        changed, contact = Signal(), self.session.signal
 
         def fired(
             _event: object,
         ) -> None:  # in kazoo's thread; the same object each time, so kazoo keeps it once per node
-            self._session.post(changed.notify)
+            self.session.post(changed.notify)
 
         last: list[_T] = []
         refused = ""
@@ -315,7 +313,7 @@ class Nodes:
             try:
                 state = await read(fired)
             except CoordinationLost:
-                await self._session.pause(contact_seen)
+                await self.session.pause(contact_seen)
                 continue
             except ConfigError as error:
                 if not last:
@@ -323,7 +321,7 @@ class Nodes:
                 if str(error) != refused:
                     _log.error("what was read last stays in force: %s", error)
                 refused = str(error)
-                await self._session.pause(contact_seen)
+                await self.session.pause(contact_seen)
                 continue
             refused = ""
             if last != [state]:

@@ -266,16 +266,13 @@ class Registration(Protocol):
         """Whether the entry is ours, as far as is known: false while another process has it, after our session was
         lost.
         """
-        ...
 
     @property
     def exclusive(self) -> bool:
         """Whether holding it proves that no other process, on any host, does."""
-        ...
 
     async def close(self) -> None:
         """Withdraw the entry; idempotent."""
-        ...
 
 
 class CandidateEntry(Registration, Protocol):
@@ -285,7 +282,6 @@ class CandidateEntry(Registration, Protocol):
         """Announce ``info`` from now on, of the same copy and host; without contact it is announced when contact is
         back.
         """
-        ...
 
 
 class LogClaim(Protocol):
@@ -297,35 +293,29 @@ class LogClaim(Protocol):
     @property
     def held(self) -> bool:
         """Whether the log is ours, as far as is known: false from the end of a session until the log is taken again."""
-        ...
 
     @property
     def term(self) -> int:
         """The number of the present term."""
-        ...
 
     def fence(self) -> str:
         """The path of a node that is there exactly as long as this process owns the log; another one after each taking.
 
         A transaction that checks it writes nothing for a former owner. Empty where nothing can be checked: in memory.
         """
-        ...
 
     async def note_server(self, server: str) -> None:
         """The log is read from this server now, under the same name. Raises
         :class:`~wormhole.model.errors.CoordinationLost`, and nothing where the claim is gone.
         """
-        ...
 
     async def lost(self) -> str:
         """Return once the log is another's, or may have been another's meanwhile: the reason. It is then not taken
         again.
         """
-        ...
 
     async def close(self) -> None:
         """Give the log up; idempotent. Without contact that happens when contact is back, or with the session's end."""
-        ...
 
 
 class Coordinator(Protocol):
@@ -341,80 +331,64 @@ class Coordinator(Protocol):
         """Connect. Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers within the configured
         time.
         """
-        ...
 
     async def stop(self) -> None:
         """Withdraw every entry and disconnect; idempotent."""
-        ...
 
     async def warnings(self) -> tuple[Problem, ...]:
         """What is not safe about the coordination service.
 
         Daemons log it at their start.
         """
-        ...
 
     @property
     def contact(self) -> Contact:
         """The state of the connection now."""
-        ...
 
     def last_contact(self) -> float:
         """When contact was last confirmed, by the monotonic clock of this process (seconds)."""
-        ...
 
     def lease_s(self) -> float:
         """How long after :meth:`last_contact` an owner may act: 2/3 of the session timeout; infinity where nothing
         expires.
         """
-        ...
 
     def watch_contact(self) -> AsyncIterator[Contact]:
         """The connection's state, now and at every change."""
-        ...
 
     def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
         """Every configured application by name."""
-        ...
 
     def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
         """Every configured dataset by name."""
-        ...
 
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         """The live subscribers of one application, ordered by id."""
-        ...
 
     async def application(self, name: str) -> ApplicationConfig:
         """One application. Raises :class:`~wormhole.model.errors.UnknownApplication` (its hint is the TOML to add)."""
-        ...
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
         """Announce a subscriber. Raises :class:`~wormhole.model.errors.UnknownApplication` (its hint is the TOML to
         add) and :class:`~wormhole.model.errors.ConfigError` for a loopback address in a coordination service that is
         not on loopback.
         """
-        ...
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
         """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at
         once.
 
         Raises :class:`~wormhole.model.errors.Retryable` when another live one serves the same log."""
-        ...
 
     @property
     def problems(self) -> Mapping[str, ConfigError]:
         """What is stored and was found to be no valid record, by its path: it was left out."""
-        ...
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         """Every live publisher."""
-        ...
 
     async def subscribers(self) -> tuple[SubscriberInfo, ...]:
         """Every live subscriber of every application."""
-        ...
 
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
         """Store the state of flows by ``(application, shard)``; advisory, the last write stays.
@@ -422,7 +396,6 @@ class Coordinator(Protocol):
         Raises :class:`~wormhole.model.errors.CoordinationLost` also for the flows of a log that was owned through this
         coordinator and is so no longer: its owner writes them now.
         """
-        ...
 
     async def flows(
         self, applications: Collection[str] | None = None, includes: Callable[[str], bool] = lambda shard: True
@@ -430,19 +403,16 @@ class Coordinator(Protocol):
         """What publishers stored last: of these applications, ``None``: of all; of the shards that ``includes`` is true
         for. No other record is read.
         """
-        ...
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
         """The epochs that publishers recorded for these shards, none older than this call; a shard without a record is
         left out. ``None`` where other processes see no records: in the static form.
         """
-        ...
 
     async def configuration(self) -> StoredConfig:
         """What is stored now. Raises :class:`~wormhole.model.errors.ConfigError` for a node that holds no valid
         settings.
         """
-        ...
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
         """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Gives the new version.
@@ -451,38 +421,30 @@ class Coordinator(Protocol):
         is too large, and in the static form. After :class:`~wormhole.model.errors.CoordinationLost` it may have been
         stored all the same.
         """
-        ...
 
     async def register_monitor(self, info: MonitorInfo) -> Registration:
         """Announce a monitor. Raises :class:`~wormhole.model.errors.ConfigError` when its host has another live one."""
-        ...
 
     async def update_monitor(self, info: MonitorInfo) -> None:
         """Store a new state of the monitor that was registered here; without contact, when contact is back.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when there is none.
         """
-        ...
 
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         """Every live monitor, ordered by host."""
-        ...
 
     def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
         """What was requested of a host."""
-        ...
 
     async def set_host(self, host: str, request: HostRequest) -> None:
         """Request something of a host; the last request stays."""
-        ...
 
     async def record(self, entry: HistoryEntry) -> None:
         """Add to the history, which keeps the last :data:`HISTORY_KEPT` entries."""
-        ...
 
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
         """The last entries, newest first."""
-        ...
 
     async def register_candidate(self, group: LogGroup, info: CandidateInfo) -> CandidateEntry:
         """Announce a process that may come to own a log.
@@ -490,11 +452,9 @@ class Coordinator(Protocol):
         Raises :class:`~wormhole.model.errors.Retryable` when its copy and host have another live candidate, and
         :class:`~wormhole.model.errors.ConfigError` in the static form.
         """
-        ...
 
     def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
         """Who owns a log, and who could. In the static form nothing is yielded."""
-        ...
 
     async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
         """Own a log that nobody owns; what an operator requested of it is done with.
@@ -504,13 +464,11 @@ class Coordinator(Protocol):
         :class:`~wormhole.model.errors.ConfigError` in the static form. What was taken when the call failed or was
         cancelled is given up again by itself.
         """
-        ...
 
     async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
         """Each of ``groups``; ``None``: every log that has, or had, an owner or a candidate. In the static form nobody
         owns a log.
         """
-        ...
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
         """Request that another candidate owns a log; the last request stays until the log is taken. ``None`` withdraws
@@ -518,4 +476,3 @@ class Coordinator(Protocol):
 
         Raises :class:`~wormhole.model.errors.ConfigError` in the static form.
         """
-        ...

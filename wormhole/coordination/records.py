@@ -34,8 +34,8 @@ from wormhole.model.record import (
     Line,
     Paragraph,
     ProcessId,
-    Record,
     Sentence,
+    StoredRecord,
     Text,
     Time,
     Word,
@@ -225,7 +225,7 @@ _AddressUnlessHidden = Annotated[Host, AfterValidator(_address_unless_hidden)]
 _Page = Annotated[Host, AfterValidator(_page)]
 
 
-class _SubscriberNode(Record):
+class _SubscriberNode(StoredRecord):
     address: _Address
     weight: Annotated[float, Field(ge=WEIGHTS[0], le=WEIGHTS[1])] = 1.0
     started: Time = 0.0
@@ -233,7 +233,7 @@ class _SubscriberNode(Record):
     """A node of an earlier release has none."""
 
 
-class _PublisherNode(Record):
+class _PublisherNode(StoredRecord):
     host: Host
     pid: ProcessId
     address: _AddressUnlessHidden
@@ -246,7 +246,7 @@ class _OwnerNode(_PublisherNode):
     copy_: Annotated[Word, Field(alias="copy")]
 
 
-class _CandidateNode(Record):
+class _CandidateNode(StoredRecord):
     pid: ProcessId
     address: _AddressUnlessHidden
     started: Time = 0.0
@@ -260,7 +260,7 @@ class _CandidateNode(Record):
     promotable: bool = False
 
 
-class _TermNode(Record):
+class _TermNode(StoredRecord):
     number: Count
     copy_: Annotated[Word, Field(alias="copy")]
     host: Host
@@ -270,39 +270,39 @@ class _TermNode(Record):
     why: Sentence
 
 
-class _TermsNode(Record):
+class _TermsNode(StoredRecord):
     number: Count
     claim: Word
     terms: Annotated[list[_TermNode], BeforeValidator(_newest_terms)]
 
 
-class _MoveNode(Record):
+class _MoveNode(StoredRecord):
     to: Sentence
     by: Line
     at: Time = 0.0
 
 
-class _FlowNode(Record):
+class _FlowNode(StoredRecord):
     owner: Text
     subscriber: Annotated[str, MaxLen(200)]
     epoch: Count
     state: Word
 
 
-class _MonitorNode(Record):
+class _MonitorNode(StoredRecord):
     pid: ProcessId
     address: _Page
     started: Time = 0.0
     publishers: Annotated[dict[str, str], Field(max_length=_MOST_LOGS)]
 
 
-class _HostNode(Record):
+class _HostNode(StoredRecord):
     drained: bool
     by: Line
     at: Time = 0.0
 
 
-class _HistoryNode(Record):
+class _HistoryNode(StoredRecord):
     at: Time = 0.0
     who: Text
     what: Text

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from typing import Final
 
 from wormhole.config import Config
@@ -53,8 +52,8 @@ class StaticCoordinator(MemoryCoordinator):
 
     _exclusive = False
 
-    def __init__(self, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(MemoryWorld(config), clock=clock)
+    def __init__(self, config: Config) -> None:
+        super().__init__(MemoryWorld(config))
         self._contact = Contact.CONNECTED
         self._files = HostFiles(config.publisher.state_dir)
         self._listed = tuple(

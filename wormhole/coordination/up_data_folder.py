@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from wormhole.config import CoordinatorConfig
 from wormhole.model.errors import ConfigError
 from wormhole.model.json_input import read_json
+from wormhole.model.replace_file import replace_file
 
 __all__ = ["at_embedded", "embedded_coordinator", "remove_embedded", "up_folder", "write_embedded"]
 
@@ -57,16 +58,10 @@ def write_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path
     ``state_dir``: of the publishers, where commands that are given this file find their tokens.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made, file = folder / f".{_FILE}.{os.getpid()}", folder / _FILE
     settings = coordinator.model_dump(mode="json", exclude_defaults=True)
     content = {"version": 1, "coordinator": settings, "publisher": {"state_dir": str(state_dir)}}
-    try:
-        made.write_text(json.dumps(content), encoding="utf-8")
-        made.replace(file)
-        return file
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise
+    replace_file(file := folder / _FILE, json.dumps(content), sync=False)
+    return file
 
 
 def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> CoordinatorConfig:

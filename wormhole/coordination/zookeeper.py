@@ -106,7 +106,7 @@ class ZooKeeperCoordinator:
         self._paths = Paths(root)
         self._on_loopback = all_loopback(hosts)
         self._nodes = Nodes(self._session)
-        self._config = ConfigStore(self._session, self._nodes, self._paths)
+        self._config = ConfigStore(self._nodes, self._paths)
         self._logs = LogOwnersReader(self._nodes, self._paths, self._given_up)
         self._entries: set[EphemeralNode] = set()
         self._owning: set[LogGroup] = set()
@@ -340,9 +340,7 @@ class ZooKeeperCoordinator:
             raise log_taken(info, "this process")
         self._owning.add(group)  # before the first await, so that a second one for the same log is refused
         shown = as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback)
-        claim = ZooKeeperClaim(
-            self._session, self._nodes, self._paths, group, shown, server, self._now, self._claim_ended
-        )
+        claim = ZooKeeperClaim(self._nodes, self._paths, group, shown, server, self._now, self._claim_ended)
         await claim.open(why)
         self._claims[group] = claim
         return claim

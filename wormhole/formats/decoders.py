@@ -64,11 +64,9 @@ class Decoder(Protocol):
 
     def extract(self, value: bytes, paths: Sequence[FieldPath]) -> list[Found]:
         """The field at each path. Raises :class:`BadValue`, and nothing else whatever the bytes are."""
-        ...
 
     def problem(self, path: FieldPath) -> str | None:
         """Why no value of this format can have the field; ``None`` where one can."""
-        ...
 
 
 def _walk(document: object, paths: Sequence[FieldPath]) -> list[Found]:

@@ -12,14 +12,17 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
-__all__ = ["bound", "give_back"]
+__all__ = ["LARGE", "bound", "give_back"]
 
 # Parameters of mallopt(3), by the numbers of malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 
-_LARGE: Final = 768 << 10
+LARGE: Final = 768 << 10
+"""Above what a reader decodes at once (512 KiB), which is taken and given back thousands of times a second, and below
+the values that make memory grow.
+"""
 _KEPT_FREE: Final = 1 << 20
 
 
@@ -31,18 +34,15 @@ def _libc() -> ctypes.CDLL | None:
     return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
 
 
-def bound(arenas: int, *, large: int = _LARGE) -> bool:
-    """From now on at most so many arenas, and blocks of ``large`` bytes and more go back to the system as soon as they
-    are free.
+def bound(arenas: int) -> bool:
+    """From now on at most so many arenas, and blocks of :data:`LARGE` bytes go back to the system once they are free.
 
-    ``False`` where that is not possible. Call it before there are threads. ``large`` is above what a reader decodes at
-    once (512 KiB), which is taken and given back thousands of times a second, and below the values that make memory
-    grow.
+    ``False`` where that is not possible. Call it before there are threads.
     """
     libc = _libc()
     if libc is None:
         return False
-    wanted = ((_ARENA_MAX, arenas), (_MMAP_THRESHOLD, large), (_TRIM_THRESHOLD, _KEPT_FREE))
+    wanted = ((_ARENA_MAX, arenas), (_MMAP_THRESHOLD, LARGE), (_TRIM_THRESHOLD, _KEPT_FREE))
     return all(libc.mallopt(parameter, value) for parameter, value in wanted)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wormhole.model.json_input import read_json
+from wormhole.model.replace_file import replace_file
 
 __all__ = ["ReadyFile", "process_started", "read_ready", "ready_path", "remove_ready", "write_ready"]
 
@@ -42,19 +43,7 @@ def ready_path(state_dir: Path, dataset: str, copy: str, log: str) -> Path:
 
 def write_ready(path: Path, ready: ReadyFile) -> None:
     """Write it in one step, readable by everybody. Blocks. Raises ``OSError``."""
-    made = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        made.write_text(json.dumps(_fields(ready)), encoding="utf-8")
-        made.chmod(0o644)
-        made.replace(path)
-    except OSError:
-        made.unlink(missing_ok=True)
-        raise
-
-
-def _fields(ready: ReadyFile) -> dict[str, str | int]:
-    """As the file has them."""
-    return {
+    fields = {
         "pid": ready.pid,
         "started": ready.started,
         "admin": ready.admin,
@@ -62,6 +51,13 @@ def _fields(ready: ReadyFile) -> dict[str, str | int]:
         "version": ready.version,
         "config": ready.config,
     }
+    replace_file(path, json.dumps(fields), sync=False, opener=_readable)
+
+
+def _readable(path: str, flags: int) -> int:
+    handle = os.open(path, flags)
+    os.fchmod(handle, 0o644)  # whatever the umask is
+    return handle
 
 
 def read_ready(path: Path) -> ReadyFile | None:

@@ -3,7 +3,7 @@
 The threat: whoever may write to ZooKeeper or to a state folder can write anything there. A record may hold other types,
 texts of megabytes, numbers beyond every type, nesting beyond the stack, and fields that this release does not know.
 
-What holds against it: a record has at most :attr:`Record.largest` bytes, its JSON is read by
+What holds against it: a record has at most :attr:`StoredRecord.largest` bytes, its JSON is read by
 :func:`~wormhole.model.json_input.read_json`, a value is never converted to another type, and each kind of value has the
 bounds that stand here. What does not fit gives one error of one line: it names the record and the field, and quotes at
 most 40 characters. A field of a later release is ignored, so that releases can run side by side.
@@ -30,8 +30,8 @@ __all__ = [
     "Line",
     "Paragraph",
     "ProcessId",
-    "Record",
     "Sentence",
+    "StoredRecord",
     "Text",
     "Time",
     "Word",
@@ -57,7 +57,7 @@ Time = Annotated[float, Field(ge=0, le=_LAST_S)]
 """Seconds since 1970."""
 
 
-class Record(BaseModel):
+class StoredRecord(BaseModel):
     """A stored record; the fields of a subclass are its stored names."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)

@@ -114,40 +114,33 @@ class DeadLetterStore(Protocol):
 
     def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         """All letters of the flow, in the order of the log."""
-        ...
 
     def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
         """Those of ``flows`` that may have letters; the others have none."""
-        ...
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         """A letter's bytes. Raises ``KeyError``."""
-        ...
 
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
         """Keep a letter, in place of one of the same id.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's.
         """
-        ...
 
     def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
         """Mark letters as to be delivered again, with ``anyone`` to any subscriber that has the flow.
 
         Those that are gone are passed over.
         """
-        ...
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
         """Delete letters; those that are gone are passed over.
 
         With ``epoch`` only in that one, else :class:`~wormhole.model.errors.EpochRefused`.
         """
-        ...
 
     def forget(self, flow: FlowKey) -> None:
         """Delete all letters of the flow."""
-        ...
 
 
 # --- rows

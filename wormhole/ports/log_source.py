@@ -118,11 +118,9 @@ class LogReader(Protocol):
         :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached; after either the reader is closed
         and another is opened at the last place.
         """
-        ...
 
     def close(self) -> None:
         """Close the reader; idempotent, callable from another thread: a waiting ``read`` then returns ``None`` soon."""
-        ...
 
 
 class LogRelay(Protocol):
@@ -134,15 +132,12 @@ class LogRelay(Protocol):
         """The rows of ``shard`` that change in a range of the log, or in a little more; ``None``: it is not known which
         do. May block.
         """
-        ...
 
     def keep_lost_keys(self, oldest: LogPosition) -> None:
         """Nobody asks for a range that begins before ``oldest`` any more. May block."""
-        ...
 
     def trim(self, keep_bytes: int) -> None:
         """Drop the oldest records until the relay takes no more than this. May block."""
-        ...
 
 
 class LogSource(Protocol):
@@ -154,19 +149,15 @@ class LogSource(Protocol):
         Raises :class:`~wormhole.model.errors.UnsupportedLog`, :class:`~wormhole.model.errors.SourceUnavailable` or
         :class:`~wormhole.model.errors.UsageError`.
         """
-        ...
 
     def stop(self) -> None:
         """Give up every resource (what is kept on disk for a later start stays)."""
-        ...
 
     def earliest(self) -> Datamarker:
         """The first transaction end at or before which nothing more can be read."""
-        ...
 
     def latest(self) -> Datamarker:
         """After the last transaction committed before the call."""
-        ...
 
     def locate(self, text: str) -> Datamarker:
         """The datamarker that a user's text means: ``earliest``, ``latest``, a place or a logical position of this kind
@@ -174,7 +165,6 @@ class LogSource(Protocol):
 
         Raises :class:`~wormhole.model.errors.PositionError` or :class:`~wormhole.model.errors.PositionPurged`.
         """
-        ...
 
     def locate_time(self, at_us: int) -> Datamarker:
         """The last transaction end that the log knows to have only transactions committed at or before ``at_us`` before
@@ -185,7 +175,6 @@ class LogSource(Protocol):
         :class:`~wormhole.model.errors.PositionPurged`, which names the begin of the log and its time, for a time
         before.
         """
-        ...
 
     def open(self, marker: Datamarker) -> LogReader:
         """A reader whose first transaction is the first one after ``marker``.
@@ -194,16 +183,12 @@ class LogSource(Protocol):
         longer reaches back (:class:`PurgedInside` where older log than the marker can be read),
         :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is ahead of the log.
         """
-        ...
 
     def shards(self) -> frozenset[str]:
         """Shards that the log is known to hold now; more may appear in segments (a table is created)."""
-        ...
 
     def release(self, oldest: LogPosition) -> None:
         """No reader and no datamarker needs anything before ``oldest`` any more: it need not be kept from deletion."""
-        ...
 
     def status(self) -> SourceStatus:
         """A recent view; does not block for long."""
-        ...

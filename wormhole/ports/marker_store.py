@@ -176,19 +176,15 @@ class MarkerStore(Protocol):
 
         Empty where there is none.
         """
-        ...
 
     def open(self) -> None:
         """Take the store; for a local store an exclusive lock: a second owner is refused with a clear error."""
-        ...
 
     def close(self) -> None:
         """Give it up; idempotent."""
-        ...
 
     def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
         """All records of the log, or those of one application."""
-        ...
 
     def register(
         self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
@@ -197,26 +193,22 @@ class MarkerStore(Protocol):
 
         ``epoch`` and ``control``: of a flow that is not new, although its record is gone.
         """
-        ...
 
     def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:
         """:meth:`register` for many flows, each with the record to create, in as few transactions as it takes. Of a
         record counts what :meth:`register` takes; after a failure some of them may be there. Raises for one that is
         too large once the others are there.
         """
-        ...
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         """Raise the flow's epoch by one, or to one more than ``above`` if that is higher, and return it: from now on
         writes of older epochs are refused. Raises ``KeyError``.
         """
-        ...
 
     def raise_epochs(self, flows: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
         """:meth:`raise_epoch` for many flows, each with its ``above``, in as few transactions as it takes. Those
         without a record that can be read, or whose record became too large, are left out.
         """
-        ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         """Store markers, grouped, each together with its counts: both or neither. Returns the flows whose write was
@@ -226,26 +218,20 @@ class MarkerStore(Protocol):
         A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
         going back is :meth:`rewind`'s.
         """
-        ...
 
     def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
         """The pages of the delivery counts of each of ``flows``, by name; none for a flow that is not there."""
-        ...
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``."""
-        ...
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         """Replace what operators asked for; marker and epoch stay. Whether it was done: not when something else than
         ``was`` is stored (``None``: whatever it is). Raises ``KeyError``.
         """
-        ...
 
     def forget(self, flow: FlowKey) -> None:
         """Delete the record and its counts (an application was removed)."""
-        ...
 
     def dead_letters(self) -> DeadLetterStore:
         """Where the parked updates of these flows are; usable while this store is open."""
-        ...

@@ -22,7 +22,6 @@ class SourceState(Protocol):
 
         Raises ``OSError`` for a folder, :class:`~wormhole.model.errors.WormholeError` elsewhere.
         """
-        ...
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Replace the document. It is durable when this returns.
@@ -30,4 +29,3 @@ class SourceState(Protocol):
         Raises ``OSError`` for a folder, :class:`~wormhole.model.errors.WormholeError` elsewhere (retryable while the
         service does not answer); the document may have been written all the same then.
         """
-        ...

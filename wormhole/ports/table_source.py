@@ -92,43 +92,34 @@ class TableSource(Protocol):
         ``named``: those of the names that somebody wrote out. A datastore that hides tables from accounts without a
         privilege refuses such a table by name, although it does not say whether the table exists.
         """
-        ...
 
     def chunk(
         self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
     ) -> Chunk:
         """The next rows with keys above ``after`` (``None``: from the first on) up to and including ``until``."""
-        ...
 
     def rows(self, table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
         """The rows of these keys; one that does not exist is missing in the answer."""
-        ...
 
     def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
         """The key of a row about ``rows`` rows behind ``after``, at least one; ``None``: fewer follow, or none of those
         keys can be an ``after``. For ranges that are read in parallel: the rows between are counted in no snapshot, and
         nothing of them is sent.
         """
-        ...
 
     def reached(self, high: str, marker: Datamarker) -> bool:
         """Whether ``marker`` lies at or after ``high``: no transaction after it is shown by the chunk's snapshot."""
-        ...
 
     def can_ask(self, table: str, key: bytes) -> bool:
         """Whether :meth:`rows` can say if the table has a row of this key, which may be any bytes: somebody else than
         the datastore named it.
         """
-        ...
 
     def shard_of(self, table: str, key: bytes) -> str:
         """The shard that the log's updates of this row belong to."""
-        ...
 
     def interrupt(self) -> None:
         """End a call that runs in another thread soon; it raises ``SourceUnavailable``."""
-        ...
 
     def close(self) -> None:
         """Give up every connection; idempotent."""
-        ...

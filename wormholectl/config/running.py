@@ -12,7 +12,7 @@ from wormhole.config import Config, bound, plain
 from wormhole.config.check import logs_of
 from wormhole.config.one_log import of_one_log, read_running
 from wormhole.coordination.config_review import Fleet, warnings
-from wormhole.coordination.differences import Difference, compared, differences, flattened
+from wormhole.coordination.differences import SettingDifference, compared, differences, flattened
 from wormhole.coordination.port import StoredConfig
 from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.model.errors import ConfigError, Retryable
@@ -31,7 +31,7 @@ class _Settings(NamedTuple):
     every: dict[str, str]
 
 
-def differences_from_running(file: Path) -> tuple[tuple[Difference, ...], tuple[str, ...]]:
+def differences_from_running(file: Path) -> tuple[tuple[SettingDifference, ...], tuple[str, ...]]:
     """Setting by setting, from what the publishers of this host run to what they would run with ``file``; and warnings
     about it. Blocks.
 
@@ -53,9 +53,9 @@ def differences_from_running(file: Path) -> tuple[tuple[Difference, ...], tuple[
     return tuple(sorted(settings, key=lambda one: one.path)), tuple(risks)
 
 
-def _between(before: Mapping[str, Config], after: Mapping[str, Config]) -> set[Difference]:
+def _between(before: Mapping[str, Config], after: Mapping[str, Config]) -> set[SettingDifference]:
     old, new = ({log: _settings(one) for log, one in side.items()} for side in (before, after))
-    found: set[Difference] = set()
+    found: set[SettingDifference] = set()
     for log in old.keys() | new.keys():
         if log in old and log in new:
             found.update(compared(old[log].given, new[log].given, old[log].every, new[log].every))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wormhole.admin.configuration import ConfigPlan
-from wormhole.coordination.differences import Difference
+from wormhole.coordination.differences import SettingDifference
 from wormhole.coordination.port import HistoryEntry
 from wormhole.coordination.records import history_fields
 from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
@@ -43,7 +43,7 @@ def show_applied(plan: ConfigPlan, version: int, target: str, as_json: bool) -> 
         print_text(f"{plan.file}: applied{to}, version {version}: {plan.found.target}")
 
 
-def show_running(file: Path, settings: Sequence[Difference], warnings: Sequence[str], as_json: bool) -> None:
+def show_running(file: Path, settings: Sequence[SettingDifference], warnings: Sequence[str], as_json: bool) -> None:
     """What a file of the static form would change of what this host's publishers run."""
     if as_json:
         print_json({**_object(file, settings, None), "warnings": list(warnings)})
@@ -75,12 +75,12 @@ def show_history(entries: Sequence[HistoryEntry], as_json: bool) -> None:
         print_text("no change yet")
 
 
-def _print_settings(settings: Sequence[Difference]) -> None:
+def _print_settings(settings: Sequence[SettingDifference]) -> None:
     for one in settings:
         print_line([(_line(one), _STYLES[one.kind])])
 
 
-def _line(one: Difference) -> str:
+def _line(one: SettingDifference) -> str:
     match one.kind:
         case "added":
             return f"+ {one.path} = {one.after}"
@@ -96,7 +96,7 @@ def _plan_object(plan: ConfigPlan, version: int, *, changed: bool) -> dict[str, 
     return {**found, **about, "warnings": list(plan.warnings)}
 
 
-def _object(file: Path, settings: Sequence[Difference], version: int | None) -> dict[str, Any]:
+def _object(file: Path, settings: Sequence[SettingDifference], version: int | None) -> dict[str, Any]:
     return {
         "file": os.fspath(file),
         "version": version,

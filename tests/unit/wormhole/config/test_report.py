@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.config.report import Report
+from wormhole.config.report import ConfigReport
 from wormhole.model.errors import ConfigError
 from wormhole.model.suggestion import suggestion
 
 
 def test_nothing_wrong_raises_nothing() -> None:
-    Report("x.toml").raise_if_any()
+    ConfigReport("x.toml").raise_if_any()
 
 
 def test_one_problem_is_in_the_first_line() -> None:
-    report = Report("x.toml")
+    report = ConfigReport("x.toml")
     report.add(("a", "b", 0), "must be more", True)
     with pytest.raises(ConfigError, match=r"^x\.toml: a\.b\.0 = true: must be more \[config-invalid\]$"):
         report.raise_if_any()
 
 
 def test_passwords_and_long_values_are_cut() -> None:
-    report = Report("x.toml")
+    report = ConfigReport("x.toml")
     report.add(("source",), "no", "mysql://user:secret@db/x")
     report.add((), "no", "x" * 1000)
     with pytest.raises(ConfigError) as caught:
@@ -33,7 +33,7 @@ def test_passwords_and_long_values_are_cut() -> None:
 
 
 def test_of_many_problems_the_first_are_listed() -> None:
-    report = Report("x.json")
+    report = ConfigReport("x.json")
     for number in range(100_000):
         report.add(("a" * 1000, str(number)), "unknown key")
     with pytest.raises(ConfigError, match=r"^x\.json: more than 100 problems, of which these are the first") as told:

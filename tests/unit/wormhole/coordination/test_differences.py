@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wormhole.config import Config, parse, published
-from wormhole.coordination.differences import Difference, changed, differences
+from wormhole.coordination.differences import SettingDifference, changed, differences
 from wormhole.coordination.port import StoredConfig
 
 DATASET = '[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n'
@@ -35,11 +35,11 @@ def test_each_setting_that_differs_is_named() -> None:
     after = config(application("cache", 'tables = ["a", "b"]\nretry = { attempts = 3 }'), application("new"))
     found = differences(stored(before), after)
     assert found.settings == (
-        Difference("applications.cache.retry.attempts", "8", "3"),
-        Difference("applications.cache.tables", '["a"]', '["a", "b"]'),
-        Difference("applications.cache.where", "\"op == 'delete'\"", ""),
-        Difference("applications.new.dataset", "", '"shop"'),
-        Difference("applications.new.start", "", '"latest"'),
+        SettingDifference("applications.cache.retry.attempts", "8", "3"),
+        SettingDifference("applications.cache.tables", '["a"]', '["a", "b"]'),
+        SettingDifference("applications.cache.where", "\"op == 'delete'\"", ""),
+        SettingDifference("applications.new.dataset", "", '"shop"'),
+        SettingDifference("applications.new.start", "", '"latest"'),
     )
     assert [one.kind for one in found.settings[:3]] == ["changed", "changed", "removed"]
     assert found.kept == ("applications.old",)
@@ -60,7 +60,7 @@ def test_pruning_removes_what_the_file_lacks() -> None:
     assert found.change.applications == {"old": None}
     assert found.change.datasets == {"log": None}
     assert found.kept == ()
-    assert Difference("datasets.log.copies.main.logs.db2.source", '"log/main/db2"', "") in found.settings
+    assert SettingDifference("datasets.log.copies.main.logs.db2.source", '"log/main/db2"', "") in found.settings
 
 
 def test_of_sources_only_names_are_published() -> None:
@@ -70,9 +70,9 @@ def test_of_sources_only_names_are_published() -> None:
     whole = config(application("cache"), dataset=dataset)
     found = differences(StoredConfig(whole.datasets, whole.applications, 7), whole)  # as an earlier release stored it
     assert found.settings == (
-        Difference("datasets.shop.copies.main.logs.db1.kind", "", '"mysql"'),
-        Difference("datasets.shop.copies.main.logs.db1.password_file", '"/etc/p"', ""),
-        Difference("datasets.shop.copies.main.logs.db1.source", '"mysql://w@h:1"', '"shop/main/db1"'),
+        SettingDifference("datasets.shop.copies.main.logs.db1.kind", "", '"mysql"'),
+        SettingDifference("datasets.shop.copies.main.logs.db1.password_file", '"/etc/p"', ""),
+        SettingDifference("datasets.shop.copies.main.logs.db1.source", '"mysql://w@h:1"', '"shop/main/db1"'),
     )
 
 

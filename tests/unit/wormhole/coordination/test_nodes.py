@@ -89,13 +89,13 @@ async def test_many_nodes_are_written_in_a_few_requests_and_read_at_once(
     paths = [f"{root}/flows{number % 2}/{number:03}" for number in range(250)]
     await made.put(paths[7], b"was there")
     asked: list[str] = []
-    call_together = made._session.call_together
+    call_together = made.session.call_together
 
     async def counted(what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
         asked.extend(what for _ in asks)
         return await call_together(what, asks)
 
-    monkeypatch.setattr(made._session, "call_together", counted)
+    monkeypatch.setattr(made.session, "call_together", counted)
     await made.put_all({path: path.encode() for path in paths})
     assert asked.count("write nodes") == 6, "two attempts for each hundred"
     assert len(asked) == 6 + 3 * 4, "between them both folders are made and listed"
@@ -114,7 +114,7 @@ async def test_a_node_that_somebody_else_makes_meanwhile_is_written_too(nodes: t
             await made.put(f"{root}/a", b"theirs")
             return found
 
-    await Raced(made._session).put_all({f"{root}/a": b"one", f"{root}/b": b"two"})
+    await Raced(made.session).put_all({f"{root}/a": b"one", f"{root}/b": b"two"})
     assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"one", b"two"]
 
 
@@ -133,7 +133,7 @@ async def test_without_its_fence_nothing_is_written(nodes: tuple[Nodes, str], co
     await made.put_all(dict.fromkeys(paths, b"one"), fence)
     await made.put_all(dict.fromkeys(paths, b"two"), fence)
     assert await made.get_all(paths) == [b"two"] * count
-    await made._session.call("delete", lambda client: client.delete_async(fence))
+    await made.session.call("delete", lambda client: client.delete_async(fence))
     for some in (paths, [f"{root}/new/{number}" for number in range(count)]):
         with pytest.raises(CoordinationLost, match=f"does not own the log any more.*writing {some[0]} was refused"):
             await made.put_all(dict.fromkeys(some, b"late"), fence)
@@ -159,10 +159,10 @@ async def test_nodes_that_somebody_else_makes_meanwhile_are_written_as_long_as_t
             elif looks == 2:  # "b" was there, and is removed
                 return set()
             elif looks == 4 and not fenced:
-                await made._session.call("delete", lambda client: client.delete_async(fence))
+                await made.session.call("delete", lambda client: client.delete_async(fence))
             return found
 
-    writing = Raced(made._session).put_all({f"{root}/b": b"two", f"{root}/a": b"one"}, fence)
+    writing = Raced(made.session).put_all({f"{root}/b": b"two", f"{root}/a": b"one"}, fence)
     if fenced:
         await writing
         assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"one", b"two"]
@@ -178,7 +178,7 @@ async def test_what_is_refused_beside_a_fence_says_why(nodes: tuple[Nodes, str])
     with pytest.raises(ConfigError, match=f"{root}/b: .* too large"):
         await made.put_all({f"{root}/b": bytes(LARGEST_NODE + 1)}, f"{root}/fence")
     nobody = [make_acl("digest", "nobody:x", all=True)]
-    await made._session.call("close", lambda client: client.create_async(f"{root}/closed", b"", acl=nobody))
+    await made.session.call("close", lambda client: client.create_async(f"{root}/closed", b"", acl=nobody))
     with pytest.raises(ConfigError, match=f"refuses to write {root}/closed: NoAuthError"):
         await made.put_all({f"{root}/closed": b"one"}, f"{root}/fence")
 
@@ -205,7 +205,7 @@ async def test_a_node_that_its_maker_closed_is_left_out_and_others_are_removed_b
     nobody = [make_acl("digest", "nobody:x", all=True)]
     path = f"{root}/x/closed"
     await made.ensure(f"{root}/x")
-    await made._session.call("close", lambda client: client.create_async(path, b"", acl=nobody))
+    await made.session.call("close", lambda client: client.create_async(path, b"", acl=nobody))
     assert await made.record(path, len, "ask its maker") is None
     assert await made.live_record(path, len, None, "ask its maker", "delete it") is None
     found = made.problems[path]

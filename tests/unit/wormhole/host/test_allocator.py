@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from inspect import signature
 
 from caravan.governor import Limits
 from tests.support.eventually import PATIENCE_S
 from wormhole.config.processes import PublisherConfig
-from wormhole.host.allocator import bound
+from wormhole.host.allocator import LARGE
 
 _MEASURED = """
 import threading
@@ -58,6 +57,6 @@ def test_large_values_are_given_back_at_once_whatever_small_ones_stay() -> None:
 def test_what_a_reader_hands_on_is_not_mapped_apart() -> None:
     """Its bytes, its frame's and an update more are taken and given back thousands of times a second. Two frames do not
     fit one message of a publisher."""
-    large, frame = signature(bound).parameters["large"].default, PublisherConfig().max_frame
+    large, frame = LARGE, PublisherConfig().max_frame
     assert Limits().read_bytes * 5 // 4 < large < frame
     assert 2 * Limits().read_bytes >= frame

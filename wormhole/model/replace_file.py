@@ -1,0 +1,31 @@
+"""Replacing a file whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["replace_file"]
+
+
+def replace_file(
+    path: Path, data: str | bytes, *, sync: bool = True, opener: Callable[[str, int], int] | None = None
+) -> None:
+    """Write ``data`` to ``path`` in one step: a reader sees the file before or after. Blocks. Raises ``OSError``.
+
+    ``sync``: the new content is on the disk before the old one goes. ``opener``: of :func:`open`.
+    """
+    made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    made.unlink(missing_ok=True)  # of an earlier process with the same number
+    try:
+        with open(made, "xb", opener=opener) as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        made.replace(path)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
