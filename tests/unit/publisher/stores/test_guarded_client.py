@@ -124,11 +124,6 @@ def test_what_one_writes_is_in_one_request(client: GuardedClient, kazoo: Kazoo) 
     assert max(kazoo.sizes()) <= WELL_BELOW
 
 
-def test_nothing_is_sent_for_nothing(client: GuardedClient, kazoo: Kazoo) -> None:
-    assert list(client.transact_grouped("store", [])) == []
-    assert kazoo.sent == []
-
-
 def test_one_that_is_too_large_alone_is_not_sent_and_the_others_are(client: GuardedClient, kazoo: Kazoo) -> None:
     fills = [setting(0, 10), setting(1, 1_400_000), setting(2, 900_000), setting(3, 10)]
     results = list(client.transact_grouped("store", fills))

@@ -62,13 +62,6 @@ def test_another_host_finds_what_was_written_last(state: ZooKeeperSourceState, z
         other.close()
 
 
-def test_its_place_is_below_the_log(state: ZooKeeperSourceState, store: ZooKeeperMarkerStore, zookeeper: str) -> None:
-    state.write("histories", CONTENT)
-    path = f"/{zookeeper.partition('/')[2]}/logs/shop/@failover/db1/state/histories"
-    data, _ = store._client.kazoo.get(path)
-    assert json.loads(zlib.decompress(data)) == CONTENT
-
-
 DAMAGED = {
     "no compressed text": b"histories",
     "cut off": zlib.compress(json.dumps(CONTENT).encode())[:-5],
@@ -137,14 +130,6 @@ def test_without_an_open_store_nothing_is_asked(zookeeper: str) -> None:
         closed.read("histories")
     with pytest.raises(MarkerStoreError, match="not open"):
         closed.write("histories", CONTENT)
-
-
-def test_a_former_owner_replaces_nothing(state: ZooKeeperSourceState, store: ZooKeeperMarkerStore) -> None:
-    state.write("histories", CONTENT)
-    store.guard(lambda: f"{store._paths.log(GROUP)}/claims/gone")
-    with pytest.raises(CoordinationLost, match="claim on the log is gone"):
-        state.write("histories", {})
-    assert state.read("histories") == CONTENT
 
 
 # --- a log whose group is another one than before

@@ -24,12 +24,6 @@ def store(tmp_path: Path) -> Iterator[LocalMarkerStore]:
     store.close()
 
 
-def test_letters_are_in_the_markers_file(store: LocalMarkerStore, tmp_path: Path) -> None:
-    store.dead_letters().park(CACHE, 0, *letter(1))
-    with closing(sqlite3.connect(tmp_path / "markers.sqlite")) as database:
-        assert database.execute("SELECT id FROM dead_letters").fetchall() == [("test:1:0",)]
-
-
 def test_a_damaged_letter_names_the_file(store: LocalMarkerStore, tmp_path: Path) -> None:
     letters = store.dead_letters()
     letters.park(CACHE, 0, *letter(1))

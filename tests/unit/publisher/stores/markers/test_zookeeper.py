@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +16,6 @@ from tests.support.markers import CACHE, marker, write
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import CoordinationLost, MarkerStoreError
-
-
-def test_lets_another_host_take_over_by_epoch(zookeeper: str) -> None:
-    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0)
-    old, new = ZooKeeperMarkerStore(settings, "db1"), ZooKeeperMarkerStore(settings, "db1")
-    old.open()
-    new.open()
-    try:
-        old.register(CACHE, marker(1), "latest")
-        assert new.raise_epoch(CACHE) == 1
-        assert old.store([write(5)]) == (CACHE,)
-        assert new.store([write(3, epoch=1)]) == ()
-        assert old.load()[CACHE].marker == marker(3)
-    finally:
-        old.close()
-        new.close()
 
 
 def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
@@ -57,16 +42,18 @@ def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
         store.close()
 
 
-def test_holds_apart_what_belongs_to_other_logs(zookeeper: str) -> None:
-    settings = CoordinatorConfig(zookeeper=zookeeper)
-    store = ZooKeeperMarkerStore(settings, "db1")
+@pytest.fixture
+def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
     store.open()
-    try:
-        for shard in ("db1", "db1.t", "db10", "db2.t"):
-            store.register(("cache", shard), marker(1), "latest")
-        assert set(store.load()) == {("cache", "db1"), ("cache", "db1.t")}
-    finally:
-        store.close()
+    yield store
+    store.close()
+
+
+def test_holds_apart_what_belongs_to_other_logs(store: ZooKeeperMarkerStore) -> None:
+    for shard in ("db1", "db1.t", "db10", "db2.t"):
+        store.register(("cache", shard), marker(1), "latest")
+    assert set(store.load()) == {("cache", "db1"), ("cache", "db1.t")}
 
 
 def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -> None:
@@ -148,22 +135,19 @@ def test_unreachable_says_what_to_check() -> None:
         store.open()
 
 
-def test_a_damaged_node_is_named_with_its_flow_and_replaced(zookeeper: str, caplog: pytest.LogCaptureFixture) -> None:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
-    store.open()
-    try:
-        store.register(CACHE, marker(1), "latest")
-        store._client.kazoo.set(store._path(CACHE), b'{"marker": "?"}')
-        with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1.*accept-loss"):
-            store.raise_epoch(CACHE)
-        assert store.load() == {}
-        assert "flow cache/db1" in caplog.text
-        other = ("cache", "db1.t")
-        store.register(other, marker(1), "latest")
-        assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
-        anew = store.register(CACHE, marker(5), "latest", epoch=7)
-        assert (anew.marker, anew.epoch) == (marker(5), 7)
-        assert "holds no valid datamarker" in str(anew.control.missing)
-        assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew
-    finally:
-        store.close()
+def test_a_damaged_node_is_named_with_its_flow_and_replaced(
+    store: ZooKeeperMarkerStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.register(CACHE, marker(1), "latest")
+    store._client.kazoo.set(store._path(CACHE), b'{"marker": "?"}')
+    with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1.*accept-loss"):
+        store.raise_epoch(CACHE)
+    assert store.load() == {}
+    assert "flow cache/db1" in caplog.text
+    other = ("cache", "db1.t")
+    store.register(other, marker(1), "latest")
+    assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
+    anew = store.register(CACHE, marker(5), "latest", epoch=7)
+    assert (anew.marker, anew.epoch) == (marker(5), 7)
+    assert "holds no valid datamarker" in str(anew.control.missing)
+    assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew

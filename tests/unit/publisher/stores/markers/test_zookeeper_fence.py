@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -199,11 +198,3 @@ def test_an_owner_reads_nothing_older_than_its_claim(scene: Scene, monkeypatch: 
     scene.store.load()
     scene.claim = claim
     assert synced == ["/", "/"], "a standby has nothing to be newer than"
-
-
-def test_a_damaged_record_is_replaced_under_a_claim(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.other.set(scene.store._path(CACHE), b"?")
-    with caplog.at_level(logging.ERROR):
-        anew = scene.store.register(CACHE, marker(5), "latest", epoch=7)
-    assert (anew.marker, anew.epoch) == (marker(5), 7)
-    assert scene.store.load("cache")[CACHE] == anew
