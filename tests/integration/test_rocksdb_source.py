@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,10 @@ from datastores.rocksdb.history import wal_files as history
 from datastores.rocksdb.source import RocksSource
 from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter
-from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UsageError
+from wormhole.model.errors import Diverged, SourceUnavailable, UsageError
 from wormhole.model.loss import LossKind
 from wormhole.model.sharding import Sharding
-from wormhole.ports.testing.reading import Read, read_log, read_until
+from wormhole.ports.testing.reading import Read, read_log
 
 
 class Place:
@@ -154,36 +153,6 @@ def test_without_inotify_what_is_missed_is_reported(place: Place) -> None:
     assert len(read.updates) > count // 2
 
 
-def test_a_live_reader_follows_the_writer(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    writer = place.writer()
-    source = place.source()
-    reader = source.open(source.latest())
-    counts: list[int] = []
-    thread = threading.Thread(target=lambda: counts.append(churn(writer, rounds=4)))
-    thread.start()
-    read = Read()
-    while thread.is_alive():
-        segment = reader.read(1 << 16, 0.05)
-        if segment is not None:
-            read.add(segment)
-    thread.join()
-    read_until(reader, source.latest().order, into=read)
-    reader.close()
-    assert_nothing_silent(read, 0, counts[0], caplog)
-
-
-def test_a_killed_writer_leaves_what_it_committed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    writer = place.writer()
-    source = place.source()
-    start = source.latest()
-    writer.many(0, 500, flush_every=200)
-    writer.kill()
-    assert_nothing_silent(read_log(source, start), 0, 500, caplog)
-    again = place.writer()
-    again.many(500, 10)
-    assert_nothing_silent(read_log(source, start), 0, 510, caplog)
-
-
 def test_what_vanished_while_the_publisher_was_down_is_reported_with_its_range(place: Place) -> None:
     writer = place.writer()
     source = place.source()
@@ -200,23 +169,6 @@ def test_what_vanished_while_the_publisher_was_down_is_reported_with_its_range(p
     read = read_log(source, marker)
     assert read.keys() == keys(10, 5) + keys(35, 5)
     assert [(g.kind, g.first_missing, g.last_missing) for g in read.gaps] == [(LossKind.PURGED, "16", "35")]
-
-
-def test_a_marker_whose_own_file_vanished_is_purged(place: Place) -> None:
-    writer = place.writer()
-    source = place.source()
-    start = source.latest()
-    writer.many(0, 10)
-    marker = read_log(source, start).markers[-1]
-    source.stop()
-    shutil.rmtree(place.state / "rocksdb" / "1" / "wal")
-    writer.many(10, 5)
-    writer.flush()
-    writer.flush()
-    source = place.source()
-    with pytest.raises(PositionPurged) as error:
-        source.open(marker)
-    assert (error.value.first_missing, error.value.last_missing) == ("11", "15")
 
 
 @pytest.mark.parametrize("polling", [False, True])
@@ -259,39 +211,6 @@ def test_another_file_system_is_copied_to(place: Place, tmp_path: Path, caplog: 
         source.stop()
     finally:
         shutil.rmtree(state, ignore_errors=True)
-
-
-def test_over_the_budget_the_oldest_is_dropped_and_reported(place: Place) -> None:
-    writer = place.writer()
-    source = place.source(budget=100_000)
-    start = source.latest()
-    for n in range(10):
-        writer.many(500 * n, 500)
-        writer.flush()
-        source.latest()  # it looks: the next flush deletes no file that was not kept
-    assert source.latest().delivered == "5000"
-    assert any("disk budget" in problem for problem in map(str, source.status().problems))
-    assert source.status().pinned_bytes <= 100_000
-    with pytest.raises(PositionPurged) as error:
-        source.open(start)
-    assert error.value.first_missing == "1"
-    rest = read_log(source, source.earliest())
-    assert rest.keys() == keys(int(error.value.last_missing), 5000 - int(error.value.last_missing))
-    source.release(source.latest().order)
-    assert not source.status().problems
-
-
-def test_release_gives_the_space_back(place: Place) -> None:
-    writer = place.writer()
-    source = place.source()
-    churn(writer)
-    before = source.status().pinned_bytes
-    latest = source.latest()
-    source.release(latest.order)
-    assert source.status().pinned_bytes < before // 10
-    source.stop()
-    source = place.source()
-    assert read_log(source, latest).updates == []
 
 
 def test_a_full_disk_under_what_is_kept_is_an_error_of_the_log_and_passes(
@@ -366,53 +285,11 @@ def test_another_database_at_the_same_path_begins_another_history(place: Place) 
     assert not ids
 
 
-def test_column_families_have_their_names_also_when_dropped(place: Place) -> None:
-    writer = place.writer()
-    source = place.source()
-    start = source.latest()
-    writer.create_family("users")
-    writer.put(b"u", b"1", "users")
-    writer.create_family("with space/ü")
-    writer.put(b"v", b"1", "with space/ü")
-    assert [u.table for u in read_log(source, start).updates] == ["users", "with space/ü"]
-    writer.drop_family("users")
-    writer.close()
-    writer.open()
-    source.stop()
-    source = place.source()
-    assert [u.table for u in read_log(source, start).updates] == ["users", "with space/ü"]
-
-
 def test_wal_directory_of_its_own(place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     writer = place.writer(wal_dir=str(tmp_path / "wal"))
     source = place.source()
     read, first, end = read_whole(source, partial(churn, writer), caplog)
     assert read.keys() == keys(first, end - first)
-
-
-def test_times_are_the_same_after_a_crash_of_the_publisher(place: Place) -> None:
-    writer = place.writer()
-    source = place.source()
-    start = source.latest()
-    reader = source.open(start)
-    read = Read()
-    for n in range(5):
-        writer.many(n * 10, 10)
-        read_until(reader, source.latest().order, into=read)
-    reader.close()
-    copy = place.state.with_name("copy")
-    shutil.copytree(place.state, copy, ignore=shutil.ignore_patterns("lock"))  # as a kill -9 leaves it
-    writer.many(50, 10)
-    source.stop()
-    again = place.source(state=copy)
-    assert read_log(again, start).updates[:50] == read.updates
-
-
-def test_two_publishers_may_not_share_a_folder(place: Place) -> None:
-    place.writer()
-    place.source()
-    with pytest.raises(UsageError, match="in use"):
-        place.source()
 
 
 @pytest.mark.parametrize(

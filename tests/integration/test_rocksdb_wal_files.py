@@ -13,21 +13,17 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch
 
-from datastores.rocksdb.log.scan import find_sequence, scan_end
+from datastores.rocksdb.log.scan import scan_end
 from tests.support.present import present
 from tests.support.rocksdb_wal import (
     DirectoryFiles,
-    Names,
     Seen,
     gaps_of,
-    marker,
     open_reader,
     segments,
     updates_of,
 )
 from wormhole.model.errors import DecodeError
-from wormhole.model.loss import LossKind
-from wormhole.model.sharding import Sharding, shard_of_hash
 
 
 def options() -> Options:
@@ -107,71 +103,6 @@ def test_the_updates_rebuild_the_store(tmp_path: Path, settings: dict[str, str],
     db.close()
 
 
-def test_recycled_files_are_read_to_their_live_end_only(tmp_path: Path) -> None:
-    db = reopened(tmp_path / "db", recycle_log_file_num="2")
-    reader = open_reader(tmp_path / "db")
-    found = []
-    recycled = 0
-    for round_number in range(8):
-        write_randomly(db, round_number, 120)
-        found += list(segments(reader))
-        db.flush(True)  # what was read becomes obsolete, and its file is used again
-        db.put(b"after", b"%d" % round_number)
-        db.flush_wal(False)
-        found += list(segments(reader))
-        recycled += reader._cursor._wal is not None and reader._cursor._wal.recycled
-    assert recycled > 3
-    assert not gaps_of(found)
-    assert replay(updates_of(found)) == dict(db.items())
-    db.close()
-
-
-def test_column_families_and_shards(tmp_path: Path) -> None:
-    db = Rdict(str(tmp_path / "db"), options())
-    users = db.create_column_family("users", Options(raw_mode=True))
-    handle = db.get_column_family_handle("users")
-    batch = WriteBatch(raw_mode=True)
-    for i in range(100):
-        batch.put(b"a%d" % i, b"default")
-        batch.put(b"u%d" % i, b"user", handle)
-    batch.delete_range(b"u1", b"u2", handle)
-    db.write(batch)
-    users[b"last"] = b"one"
-    db.flush_wal(False)
-    names = Names({0: "default", 1: "users"})
-    whole = updates_of(segments(open_reader(tmp_path / "db", names=names)))
-    assert [u.index for u in whole] == [*range(201), 0]
-    assert {u.table for u in whole} == {"default", "users"}
-    by_table = updates_of(segments(open_reader(tmp_path / "db", names=names, sharding=Sharding("table"))))
-    assert {u.shard for u in by_table} == {"db.default", "db.users"}
-    for table in ("default", "users"):
-        assert [(u.key, u.index, u.transaction) for u in by_table if u.table == table] == [
-            (u.key, u.index, u.transaction) for u in whole if u.table == table
-        ]
-    hashed = updates_of(segments(open_reader(tmp_path / "db", names=names, sharding=Sharding("hash", 4))))
-    plain = [u for u in hashed if u.op != "delete_range"]
-    assert all(isinstance(u.key[0], bytes) and u.shard == shard_of_hash("db", u.key[0], 4) for u in plain)
-    assert sorted((u.transaction, u.index) for u in plain) == sorted(
-        (u.transaction, u.index) for u in whole if u.op != "delete_range"
-    )
-    assert sorted(u.shard for u in hashed if u.op == "delete_range") == [f"db.{k}of4" for k in range(4)]
-    db.close()
-
-
-def test_what_was_written_without_the_log_is_reported(tmp_path: Path) -> None:
-    db = Rdict(str(tmp_path / "db"), options())
-    db.put(b"a", b"1")
-    unlogged = __import__("rocksdict").WriteOptions()
-    unlogged.disable_wal = True
-    for i in range(3):
-        db.put(b"x%d" % i, b"lost", write_opt=unlogged)
-    db.put(b"b", b"2")
-    db.flush_wal(False)
-    found = list(segments(open_reader(tmp_path / "db")))
-    assert [(g.kind, g.first_missing, g.last_missing) for g in gaps_of(found)] == [(LossKind.NOT_LOGGED, "2", "4")]
-    db.close()
-
-
 _CRASH = """
 import os, sys
 from rocksdict import Options, Rdict
@@ -207,26 +138,6 @@ def test_a_crash_leaves_a_torn_tail_that_the_database_drops(tmp_path: Path, cut:
     after = list(segments(reader))
     assert not gaps_of(after)
     assert [u.key[0] for u in updates_of(after)] == [b"key%d" % i for i in range(1000, 1010)]
-
-
-def test_a_deleted_file_is_a_gap_with_its_range(tmp_path: Path) -> None:
-    folder = tmp_path / "db"
-    crash(folder, 0, 50)
-    kept = tmp_path / "kept"
-    shutil.copytree(folder, kept)
-    reader = open_reader(kept)
-    assert len(updates_of(segments(reader))) == 50
-    crash(folder, 50, 60)
-    crash(folder, 60, 65)  # the file of 50 to 59 is gone now
-    for new in folder.glob("*.log"):
-        shutil.copy(new, kept)
-    found = list(segments(reader))
-    assert [(g.first_missing, g.last_missing) for g in gaps_of(found)] == [("51", "60")]
-    assert [u.key[0] for u in updates_of(found)] == [b"key%d" % i for i in range(60, 65)]
-    for old in sorted(kept.glob("*.log"))[:-1]:
-        old.unlink()
-    again = list(segments(open_reader(kept, marker(4, 0, "0"))))
-    assert [(g.kind, g.first_missing, g.last_missing) for g in gaps_of(again)] == [(LossKind.PURGED, "1", "60")]
 
 
 @pytest.fixture(scope="module")
@@ -290,20 +201,6 @@ def test_a_cut_file_gives_its_whole_records(tmp_path: Path, written: tuple[bytes
     reader = open_reader(tmp_path)
     assert updates_of(segments(reader)) == expected
     assert count <= len(expected)
-
-
-def test_every_number_is_found(tmp_path: Path) -> None:
-    db = Rdict(str(tmp_path / "db"), options())
-    for i in range(2000):
-        db.put(b"key%d" % i, b"v" * 700)
-    db.flush_wal(False)
-    everything = updates_of(segments(open_reader(tmp_path / "db")))
-    files = DirectoryFiles(tmp_path / "db")
-    for sequence in (0, 1, 2, 374, 1500, 1999, 2000):
-        place = find_sequence(files, sequence, source_id="src", incarnation=1)
-        assert place.delivered == str(sequence)
-        assert updates_of(segments(open_reader(tmp_path / "db", place))) == everything[sequence:]
-    db.close()
 
 
 _THROUGH_ROCKSDB = """

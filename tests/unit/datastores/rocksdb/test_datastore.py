@@ -16,8 +16,12 @@ def test_its_urls() -> None:
     DATASTORE.check_url(URL, configured=True)
     assert DATASTORE.form("rocksdb") == "rocksdb:///absolute/path"
     assert DATASTORE.local_path(URL) == Path("/var/lib/a b")
-    with pytest.raises(ValueError, match="three slashes"):
-        DATASTORE.check_url("rocksdb://host/x")
+
+
+@pytest.mark.parametrize("url", ["rocksdb://host/x", "rocksdb:x", "rocksdb:///", "", "rocksdb:///a?b", "/a"])
+def test_other_urls_are_refused_with_the_form_to_write(url: str) -> None:
+    with pytest.raises(ValueError, match="rocksdb:///absolute/path"):
+        DATASTORE.check_url(url)
 
 
 def test_it_is_examined(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from datastores.rocksdb.log.scan import scan_end
 from tests.support.eventually import PATIENCE_S
 from tests.support.present import present
 from tests.support.rocksdb_wal import (
-    BLOCK,
     DirectoryFiles,
     Names,
     OneTime,
@@ -24,7 +23,6 @@ from tests.support.rocksdb_wal import (
     gaps_of,
     marker,
     open_reader,
-    place,
     put,
     segments,
     string,
@@ -225,14 +223,6 @@ def test_a_value_of_megabytes_and_one_that_is_too_large(tmp_path: Path) -> None:
     assert reader.too_large == 1
 
 
-def test_databases_that_number_batches_are_refused(tmp_path: Path) -> None:
-    writer = WalWriter()
-    writer.add(batch(1, [b"\x12", put(b"a", b"1"), b"\x0a" + string(b"x")], count=1))
-    write(tmp_path, 4, bytes(writer.data))
-    with pytest.raises(UnsupportedLog, match="seq_per_batch"):
-        open_reader(tmp_path).read(1000, 0)
-
-
 def test_unknown_compression_is_refused_and_names_come_from_anywhere(tmp_path: Path) -> None:
     writer = WalWriter()
     writer.meta(9, struct.pack("<I", 4))
@@ -246,28 +236,6 @@ def test_unknown_compression_is_refused_and_names_come_from_anywhere(tmp_path: P
     write(tmp_path, 4, bytes(writer.data))
     found = updates_of(segments(open_reader(tmp_path, names=Names({3: "stamped"}))))
     assert [(u.table, u.key) for u in found] == [("stamped", (b"key", b"t" * 8)), ("column-family-5", (b"key",))]
-
-
-@pytest.mark.parametrize("kind", [130, 131, 132, 133, 254, 255])
-@pytest.mark.parametrize("log_number", [None, 5])
-def test_records_that_may_be_passed_over_are(tmp_path: Path, kind: int, log_number: int | None) -> None:
-    """The predecessor's record of ``track_and_verify_wals``, and whatever a later release marks as ignorable."""
-    predecessor = fragment(kind, bytes(24), 5 if kind == 131 else None)
-    write(tmp_path, 4, bytes(numbered(1, 3, log_number and 4).data))
-    part = WalWriter(log_number)
-    part.data += predecessor
-    for i in range(4, 300):
-        part.add(batch(i, [put(b"k%d" % i, bytes(300))]))
-        if i % 50 == 0:
-            part.data += predecessor
-    reader = open_reader(tmp_path)
-    assert keys(segments(reader)) == [b"k1", b"k2", b"k3"]
-    found: list[object] = []
-    for size in (0, 10, len(predecessor), len(predecessor) + 5, 40_000, len(part.data)):  # a live tail
-        write(tmp_path, 5, bytes(part.data[:size]))
-        found += keys(segments(reader))
-    assert found == [b"k%d" % i for i in range(4, 300)]
-    assert keys(segments(open_reader(tmp_path))) == [b"k%d" % i for i in range(1, 300)]
 
 
 @pytest.mark.parametrize("kind", [0, 12, 13, 33, 34, 127])
@@ -300,20 +268,6 @@ def test_fragments_that_follow_on_nothing_are_damage_at_the_live_end_too(tmp_pat
         assert len(keys([reader.read(1 << 18, 0)])) == 3
         with pytest.raises(DecodeError, match=r"does not follow on the fragment before it"):
             reader.read(1 << 18, 0)
-
-
-def test_timestamp_sizes_that_did_not_fit_into_their_block_are_found_in_the_next(tmp_path: Path) -> None:
-    writer = WalWriter(4)
-    writer.add(batch(1, [put(b"a", bytes(BLOCK - 11 - 15 - 15))]))
-    writer.data += bytes(-len(writer.data) % BLOCK)
-    assert len(writer.data) == BLOCK
-    reader = open_reader(tmp_path, marker(4, 0))
-    write(tmp_path, 4, bytes(writer.data))
-    assert keys(segments(reader)) == [b"a"]
-    writer.meta(11, struct.pack("<IH", 3, 4))
-    writer.add(batch(2, [put(b"key" + b"time", b"v", family=3)]))
-    write(tmp_path, 4, bytes(writer.data))
-    assert [u.key for u in updates_of(segments(reader))] == [(b"key", b"time")]
 
 
 def test_timestamp_sizes_before_the_place_count(tmp_path: Path) -> None:
@@ -403,9 +357,3 @@ def test_commit_times_are_those_of_their_places_however_it_is_cut(tmp_path: Path
             for run in segment.runs.values():
                 assert run.tx_committed_at_us.tolist() == [offset // 3000 for offset in run.tx_offset]
             assert segment.newest_us == segment.end.offset // 3000
-
-
-def test_an_empty_log_gives_nothing(tmp_path: Path) -> None:
-    reader = open_reader(tmp_path, marker(0, 0))
-    assert reader.read(1000, 0.0) is None
-    assert place(1, 2) < place(2, 0)
