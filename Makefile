@@ -28,7 +28,7 @@ help: ## this list
 demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [DATASTORE=mysql|postgres ARGS="--seed 1 --json"]
 	@$(RUN) -m examples.demo --datastore $(DATASTORE) $(ARGS)
 
-test: prepare-dev ## the suite, after a quick pass over the interpreted decoders [ARGS="-k name"]
+test: prepare-dev ## the suite, with the hot modules in both forms [ARGS="-k name"]
 	@$(RUN) -m scripts.suite $(ARGS)
 
 extended: prepare-dev ## the longer tests that `make test` leaves out and CI runs too

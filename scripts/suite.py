@@ -1,13 +1,10 @@
-"""`make test`: a quick pass over the interpreted decoders, then the suite as built; both always run. `make extended`:
-what the suite leaves out (tests/support/extended.py).
+"""`make test`: the suite as built. `make extended`: what it leaves out (tests/support/extended.py).
 
-The suite tests both forms of each hot module, each with the compiled forms of the others. The interpreted pass
-tests the decoders with nothing compiled, in a copy of the tree, which is what ``WORMHOLE_BUILD_EXT=no`` builds, so it
-needs no second environment. It comes first because it takes seconds, and because the last thing pytest prints is then
-the count of the suite. `make coverage` runs all unit tests interpreted.
+The suite tests both forms of each hot module, each with the compiled forms of the others. `make coverage` runs the
+unit tests with nothing compiled.
 
-The second uses six processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
-what is decided in tests/support/one_jvm.py. Decoders wait for nothing, so the first pass uses two.
+It uses six processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs what is
+decided in tests/support/one_jvm.py.
 
 A few tests that failed beside others are run once more, alone. One that passes then is named as unsteady and does not
 fail the run; it is a race to be found, in the test or in the product (docs/decisions.md).
@@ -23,15 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from scripts.prepare import ROOT, hot_sources
-from tests.support import scratch
+from scripts.prepare import ROOT
 from tests.support.extended import EXTENDED
 
 __all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
 
 _DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
 WORKERS = ("-n", "6", *_DISTRIBUTED)
-DECODERS = tuple(f"tests/unit/datastores/{kind}/decode" for kind in ("mysql", "postgres", "rocksdb"))
 
 _FEW_MODULES = 50
 MOST_UNSTEADY = 3  # more failures than this are no coincidence
@@ -87,10 +82,9 @@ def _has_byte_code(file: Path) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both passes; ``arguments`` go to the second, and ``--extended`` runs what these leave out, in one pass.
-    Returns 0 when all passed.
+    """Run the suite; ``arguments`` choose other tests, and ``--extended`` runs what it leaves out. Returns 0 when all
+    passed.
     """
-    outcomes: list[tuple[str, int, float]] = []
     # The suite starts hundreds of processes. Without byte code each of them compiles the tree again, and so does each
     # worker for every test module.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -100,25 +94,17 @@ def main(arguments: Sequence[str]) -> int:
         name, chosen = "extended", [*WORKERS, *EXTENDED]
     else:  # mostly small, and easier to follow in one process
         name, chosen = "selection", [*arguments]
-    compiled = bool(hot_sources()) and os.environ.get("WORMHOLE_BUILD_EXT") != "no"
-    if compiled and name == "suite":
-        _write_byte_code()
-        print(f"== pass 1 of 2: the decoders interpreted ({', '.join(DECODERS)})", flush=True)
-        started = time.monotonic()
-        copy = scratch.make_copy(ROOT / "build" / "interpreted")
-        status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-n", "2", *_DISTRIBUTED, *DECODERS])
-        outcomes.append(("interpreted", status, time.monotonic() - started))
-        print("== pass 2 of 2: the suite as built", flush=True)
     started = time.monotonic()
+    if name == "suite":
+        _write_byte_code()
     (ROOT / _LAST_FAILED).unlink(missing_ok=True)
     status = subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=ROOT, check=False).returncode
     if status == TESTS_FAILED and name != "selection":
         status = run_again(ROOT, _run_alone)
-    outcomes.append((name, status, time.monotonic() - started))
-    for name, status, seconds in outcomes:
-        outcome = "passed" if status == 0 else f"FAILED (pytest exit {status})"
-        print(f"make {'extended' if name == 'extended' else f'test: {name}'}: {outcome} in {seconds:.0f} s")
-    return int(any(status for _, status, _ in outcomes))
+    outcome = "passed" if status == 0 else f"FAILED (pytest exit {status})"
+    seconds = time.monotonic() - started
+    print(f"make {'extended' if name == 'extended' else f'test: {name}'}: {outcome} in {seconds:.0f} s")
+    return int(status != 0)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.runners
+import faulthandler
 import gc
 import importlib
 import logging
 import os
+import sys
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +20,7 @@ from typing import Any
 import grpc.aio
 import hypothesis
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from blockbuster import BlockBuster
 
 from scripts.prepare import PACKAGES, ROOT
@@ -179,6 +183,7 @@ asyncio.runners._cancel_all_tasks = _note_tasks_left_behind  # type: ignore[attr
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    _watch_for_hanging(item.config)
     records = _ErrorRecords()
     item.stash[_RECORDS] = records
     logging.getLogger("asyncio").addHandler(records)
@@ -194,6 +199,7 @@ _RECORDS = pytest.StashKey[_ErrorRecords]()
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     _keep_pyspark_from_formatting_records()
+    _hold_to_the_loop(item.config, item.get_closest_marker("allow_blocking") is None)
     yield
 
 
@@ -209,6 +215,8 @@ def _keep_pyspark_from_formatting_records() -> None:
     pytest adds its handler to every logger that does not propagate, and a logger of PySpark's gives each handler that
     it gets a formatter for JSON, which the handler then keeps for the root logger and for every later test.
     """
+    if "pyspark.logger" not in sys.modules:
+        return
     for logger in logging.root.manager.loggerDict.values():
         if type(logger).__name__ == "PySparkLogger":
             logger.propagate = True  # type: ignore[union-attr]
@@ -227,26 +235,57 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         pytest.fail("asyncio logged errors that no test saw:\n  " + "\n  ".join(messages), pytrace=False)
 
 
-@pytest.fixture(scope="session")
-def detector() -> BlockBuster:
-    """Finds blocking calls; made once, since it searches the library for what may block."""
-    # One search per process: tests parse configurations on the loop, programs before it or in a thread.
-    schemes()
-    DatasetConfig.model_rebuild()
-    # The test kit drives handlers from a plain test function: there, nobody else waits for the loop.
-    found = BlockBuster(_our_packages(), excluded_modules=["subscriber_sdk.testing"])
-    found.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", "lock_data")  # as it measures
-    return found
+# --- nothing blocks the loop -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def nothing_blocks_the_loop(request: pytest.FixtureRequest, detector: BlockBuster) -> Iterator[None]:
-    """A blocking call made by our code while an event loop runs in the same thread raises `BlockingError`."""
-    if request.node.get_closest_marker("allow_blocking") is not None:
-        yield
-        return
-    detector.activate()
-    try:
-        yield
-    finally:
-        detector.deactivate()
+class _Detector:
+    """Has a blocking call that our code makes while an event loop runs in the same thread raise `BlockingError`.
+
+    It stays active from test to test: to replace and restore all the functions that may block takes a millisecond.
+    """
+
+    def __init__(self) -> None:
+        # One search per process: tests parse configurations on the loop, programs before it or in a thread.
+        schemes()
+        DatasetConfig.model_rebuild()
+        # The test kit drives handlers from a plain test function: there, nothing else waits for the loop.
+        self._found = BlockBuster(_our_packages(), excluded_modules=["subscriber_sdk.testing"])
+        locks = self._found.functions["threading.Lock.acquire"]
+        locks.can_block_in("coverage/collector.py", "lock_data")  # as it measures
+        self._active = False
+
+    def hold(self, active: bool) -> None:
+        """Activate it, or end that."""
+        if active and not self._active:
+            self._found.activate()
+        elif self._active and not active:
+            self._found.deactivate()
+        self._active = active
+
+
+_DETECTOR = pytest.StashKey[_Detector]()
+
+
+def _hold_to_the_loop(config: pytest.Config, active: bool) -> None:
+    if _DETECTOR not in config.stash:
+        config.stash[_DETECTOR] = _Detector()  # made once, since it searches the library for what may block
+    config.stash[_DETECTOR].hold(active)
+
+
+# --- a test that hangs -------------------------------------------------------------------------------------------
+
+_HANGS_S = 500
+_REARMED_S = 60.0
+_armed_at = float("-inf")
+
+
+def _watch_for_hanging(config: pytest.Config) -> None:
+    """Have the stacks of all threads printed when a test is under way for 500 seconds, give or take a minute.
+
+    pytest's own ``faulthandler_timeout`` starts and ends a thread for each test, which takes milliseconds on a busy
+    machine.
+    """
+    global _armed_at
+    if (now := time.monotonic()) - _armed_at > _REARMED_S:
+        _armed_at = now
+        faulthandler.dump_traceback_later(_HANGS_S + _REARMED_S, file=config.stash[fault_handler_stderr_fd_key])

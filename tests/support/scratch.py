@@ -1,9 +1,9 @@
 """A copy of this tree without anything compiled, and the suite run inside it.
 
-Three users: the interpreted pass (a tree without compiled files is what ``WORMHOLE_BUILD_EXT=no`` builds), the branch
-coverage, and the mutants (a fault is applied to a copy, never to the checkout). The copy borrows the checkout's
-environment: ``PYTHONPATH`` puts the copy before it, also in the processes that a test starts, and
-``tests/conftest.py`` refuses to run when a package comes from elsewhere all the same.
+Two users: the branch coverage (a tree without compiled files is what ``WORMHOLE_BUILD_EXT=no`` builds), and the mutants
+(a fault is applied to a copy, never to the checkout). The copy borrows the checkout's environment: ``PYTHONPATH`` puts
+the copy before it, also in the processes that a test starts, and ``tests/conftest.py`` refuses to run when a package
+comes from elsewhere all the same.
 """
 
 from __future__ import annotations

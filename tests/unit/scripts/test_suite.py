@@ -34,7 +34,6 @@ def test_it(name):
 def run_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSuite:
     monkeypatch.setattr(suite, "ROOT", tmp_path)
     monkeypatch.setattr(suite, "WORKERS", ("-q",))
-    monkeypatch.setenv("WORMHOLE_BUILD_EXT", "no")  # one pass
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they would take most of its time
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
 
