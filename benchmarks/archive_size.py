@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.replay import keyed
-from spark_replay.selected import Piece, tasks_of
+from spark_replay.selected import FilePiece, tasks_of
 from spark_replay.spark.portions import portions, taken
 from spark_replay.spark.session import spark_session
 from wormhole.model.position import Datamarker, LogPosition
@@ -35,7 +35,7 @@ _MOST: Final = 20  # tasks that are run of all
 _RAW: Final = 1_700_000  # 600,000 files are a terabyte
 
 
-def entries(files: int) -> list[Piece]:
+def entries(files: int) -> list[FilePiece]:
     """Pieces of synthetic files."""
     found = []
     for number in range(files):
@@ -45,7 +45,7 @@ def entries(files: int) -> list[Piece]:
             f"{number:032x}.parquet", 1000, 400_000, Datamarker(begin, "", begin), Datamarker(end, "", end), 1, 2,
             {"update": 1000}, {"shop.orders": 1000}, {"00000000000000aa": "shop.orders"}, raw=_RAW,
         )  # fmt: skip
-        found.append(Piece(shard, entry, b"", b"\xff"))
+        found.append(FilePiece(shard, entry, b"", b"\xff"))
     return sorted(found, key=lambda one: one.shard)
 
 
@@ -56,7 +56,7 @@ def _count(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class _Whole:
     """As it was: the list of all tasks is a part of the function."""
 
-    def __init__(self, tasks: list[tuple[Piece, ...]]) -> None:
+    def __init__(self, tasks: list[tuple[FilePiece, ...]]) -> None:
         self.tasks = tasks
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

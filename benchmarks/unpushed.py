@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spark_replay.replay import task as tasks
 from spark_replay.replay.pieces import Selector
-from spark_replay.replay.task import Ended, Outcome, Task
+from spark_replay.replay.task import Ended, Task, TaskOutcome
 from wormhole.host.clock import Clock
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -23,7 +23,7 @@ class Unpushed(Task):
     """A task whose flow nobody has: no publisher is asked, and no subscriber dialled."""
 
 
-def _run(task: Task, source: tasks._Sources, clock: Clock) -> Outcome:
+def _run(task: Task, source: tasks._Sources, clock: Clock) -> TaskOutcome:
     opened = admin_pb2.OpenedReplay(epoch=1, marker=marker_to_message(task.begin))
     found = source(opened, Selector("", task.where, task.formats.open()))
     updates = size = 0
@@ -33,7 +33,7 @@ def _run(task: Task, source: tasks._Sources, clock: Clock) -> Outcome:
             size += piece.body.size
         if piece.offer is not None:
             found.stored(piece.offer)
-    return Outcome(Ended.DONE, 1, task.until, updates, size)
+    return TaskOutcome(Ended.DONE, 1, task.until, updates, size)
 
 
 tasks._run = _run

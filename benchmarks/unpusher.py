@@ -24,12 +24,12 @@ from spark_replay.replay.publisher import Reach
 
 if TYPE_CHECKING:
     from spark_replay.replay.jobs import Jobs
-    from spark_replay.replay.task import Outcome
+    from spark_replay.replay.task import TaskOutcome
 
 __all__ = ["main"]
 
 
-def _push(jobs: Jobs, store: ArchiveStore, manifest: Manifest, mode: str) -> Outcome:
+def _push(jobs: Jobs, store: ArchiveStore, manifest: Manifest, mode: str) -> TaskOutcome:
     """One flow, as the driver has it pushed."""
     task = Unpushed(
         flow=f"app/{manifest.shard}",

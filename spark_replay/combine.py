@@ -21,15 +21,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_replay.images import Image, encoded, fold, read_row
+from spark_replay.archive.arrays import U64
+from spark_replay.images import RowImage, encoded, fold, read_row
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 
-__all__ = ["U64", "Written", "combined", "groups", "keyless", "not_superseded", "replaced", "rows_that_count"]
+__all__ = ["Written", "combined", "groups", "keyless", "not_superseded", "replaced", "rows_that_count"]
 
 _INSERT, _UPDATE, _UPSERT, _DELETE = (op.value for op in (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE))
-U64: Final = (1 << 64) - 1
-"""What makes a schema's id of the archive's number."""
 _WINDOW_BYTES: Final = 64 << 20
 _ROW: Final = ("shard", "table", "key")
 _WHOLE: Final = [op.value for op in (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.READ, Op.DELETE)]
@@ -124,7 +123,7 @@ class _Chain:
             before = at
         if start is None or (start == before and self._ops[before] != _INSERT):
             return stay, None
-        image: Image | None = None
+        image: RowImage | None = None
         for at in changes[changes.index(start) :]:
             schema = self._schemas[self._schema_ids[at].as_py() & U64]
             image = fold(image, schema, read_row(self._updates[at].as_py()))

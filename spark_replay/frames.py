@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.combine import rows_that_count
-from spark_replay.selected import ALL, COLUMNS, TYPES, Piece, Wanted, piece_rows, tasks_of
-from spark_replay.spark.portions import portions, taken
+from spark_replay.selected import ALL, COLUMNS, TYPES, FilePiece, Wanted, piece_rows, tasks_of
+from spark_replay.spark.portions import read_portions
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
@@ -89,31 +90,18 @@ def read(
     """
     types = dict(one.split(" ") for one in TYPES.split(", "))
     shape = ", ".join([*(f"`{name}` {types[name]}" for name in columns), "shard string"])
-    every = (Piece(one.shard, entry, *one.bounds) for one in chosen for entry in one.files)
+    every = (FilePiece(one.shard, entry, *one.bounds) for one in chosen for entry in one.files)
     pieces = [piece for one in every if (piece := wanted.cut(one)) is not None]
-    if not pieces:
-        return spark.createDataFrame([], shape)
     tasks = tasks_of(pieces, spark.sparkContext.defaultParallelism)
-    return portions(spark, tasks).mapInArrow(_Reading(store, tuple(columns), wanted, current), shape)
+    return read_portions(spark, tasks, partial(_task_rows, store, tuple(columns), wanted, current), shape)
 
 
-@dataclass(frozen=True)
-class _Reading:
+def _task_rows(
+    store: ArchiveStore, columns: Sequence[str], wanted: Wanted, current: bool, pieces: Iterable[FilePiece]
+) -> Iterator[pa.RecordBatch]:
     """What runs on the executors: a task's pieces of files become their rows."""
-
-    store: ArchiveStore
-    columns: tuple[str, ...]
-    wanted: Wanted
-    current: bool
-
-    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (
-            batch
-            for pieces in taken(given)
-            for piece in pieces
-            for batch in piece_rows(self.store, piece, self.columns, self.wanted)
-        )
-        return rows_that_count(rows) if self.current else rows
+    rows = (batch for piece in pieces for batch in piece_rows(store, piece, columns, wanted))
+    return rows_that_count(rows) if current else rows
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from wormhole.model.values import Op
 from wormhole.wire.rows import Row, decode_row, number_of_op, op_of
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["ABSENT", "Image", "SchemaOf", "encoded", "fold", "read_row"]
+__all__ = ["ABSENT", "RowImage", "SchemaOf", "encoded", "fold", "read_row"]
 
 SchemaOf = Callable[[int], Schema]
 """Schema by id; raises ``KeyError`` for one that no file of the archive names."""
@@ -30,7 +30,7 @@ _UNKNOWN: Final = update_pb2.Value()
 
 
 @dataclass(slots=True)
-class Image:
+class RowImage:
     """A row as it was after a change, with values as the log has them:
 
     ``values`` in the order of ``schema.columns``, ``key`` in that of ``schema.key``. One that is unavailable is as it
@@ -58,7 +58,7 @@ def read_row(update: bytes) -> Row:
         ) from error
 
 
-def fold(base: Image | None, schema: Schema, row: Row) -> Image:
+def fold(base: RowImage | None, schema: Schema, row: Row) -> RowImage:
     """The image after ``row``; ``base``: the one before it, ``None`` where that comes later or nothing is known of it.
 
     An UPDATE leaves what it lacks as it was, unless its values were left out because they are too large, or the log
@@ -77,17 +77,17 @@ def fold(base: Image | None, schema: Schema, row: Row) -> Image:
     elif base is not None:
         old = _in_columns(base, schema)
         values = [old[at] if value.HasField("unavailable") else value for at, value in enumerate(values)]
-    return Image(schema, row.key, values)
+    return RowImage(schema, row.key, values)
 
 
-def _in_columns(base: Image, schema: Schema) -> Sequence[update_pb2.Value]:
+def _in_columns(base: RowImage, schema: Schema) -> Sequence[update_pb2.Value]:
     if base.schema is schema or base.schema == schema:
         return base.values
     named = {column.name: value for column, value in zip(base.schema.columns, base.values, strict=True)}
     return [named.get(column.name, _UNKNOWN) for column in schema.columns]
 
 
-def encoded(image: Image, op: Op, *, last: bool = True) -> bytes:
+def encoded(image: RowImage, op: Op, *, last: bool = True) -> bytes:
     """Update bytes of ``op`` with the image after it. ``last``: it is not laid over an earlier one any more, so what is
     not known is unavailable.
     """

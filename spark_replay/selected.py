@@ -19,7 +19,18 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import files_between
 from wormhole.model.errors import ArchiveError
 
-__all__ = ["ALL", "COLUMNS", "PLAIN", "TYPES", "Condition", "Piece", "Wanted", "piece_rows", "plain_rows", "tasks_of"]
+__all__ = [
+    "ALL",
+    "COLUMNS",
+    "PLAIN",
+    "TYPES",
+    "ColumnCondition",
+    "FilePiece",
+    "Wanted",
+    "piece_rows",
+    "plain_rows",
+    "tasks_of",
+]
 
 COLUMNS: Final = tuple(SCHEMA.names)
 """The columns of :mod:`spark_replay.archive.columns`; ``shard`` comes after them."""
@@ -54,7 +65,7 @@ _VERIFY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """The rows of one file with ``after < place <= until``."""
 
     shard: str
@@ -64,7 +75,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ColumnCondition:
     """A row's ``column`` (``shard``, ``table``, ``op``, ``place`` or ``committed_at``) compared with ``values``.
     ``compared``: ``in``, or with the one value ``<``, ``<=``, ``>`` or ``>=``. Times are microseconds since 1970.
     """
@@ -78,9 +89,9 @@ class Condition:
 class Wanted:
     """What a row has to fulfil: every one of ``conditions``; as files, their places and their rows are asked."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ColumnCondition, ...] = ()
 
-    def cut(self, piece: Piece) -> Piece | None:
+    def cut(self, piece: FilePiece) -> FilePiece | None:
         """What of a piece may hold such rows; ``None``: nothing. Rows within still have to be asked."""
         entry = piece.entry
         low, high = piece.after, piece.until
@@ -111,7 +122,7 @@ class Wanted:
 ALL: Final = Wanted()
 
 
-def _fulfil(column: pa.Array, one: Condition) -> pa.Array | None:
+def _fulfil(column: pa.Array, one: ColumnCondition) -> pa.Array | None:
     """Which of a file's rows do; ``None``: all."""
     if pa.types.is_dictionary(column.type):
         texts = pc.is_in(column.dictionary, pa.array(one.values, pa.string()))
@@ -124,7 +135,7 @@ def _fulfil(column: pa.Array, one: Condition) -> pa.Array | None:
     return _COMPARE[one.compared](column, pa.scalar(one.values[0], pa.int64()))
 
 
-def _may_hold(piece: Piece, one: Condition) -> bool:
+def _may_hold(piece: FilePiece, one: ColumnCondition) -> bool:
     entry = piece.entry
     if one.column == "shard":
         return piece.shard in one.values
@@ -138,7 +149,7 @@ def _may_hold(piece: Piece, one: Condition) -> bool:
     return early and (one.compared.startswith("<") or entry.last_us >= min(one.values))
 
 
-def _places(one: Condition) -> tuple[bytes, bytes]:
+def _places(one: ColumnCondition) -> tuple[bytes, bytes]:
     """Rows that fulfil it have places above the first and up to the second, whatever the length of what is asked."""
     least, most = min(one.values), max(one.values)
     match one.compared:
@@ -167,13 +178,13 @@ def _upto(place: bytes) -> bytes:
     return place if len(place) == PLACE_BYTES else _before(place)
 
 
-def tasks_of(pieces: Sequence[Piece], slots: int) -> list[tuple[Piece, ...]]:
+def tasks_of(pieces: Sequence[FilePiece], slots: int) -> list[tuple[FilePiece, ...]]:
     """What each task reads: pieces that follow each other, as evenly as files allow. ``slots``: how many tasks run at
     one time."""
     weights = [piece.entry.raw + _FILE_BYTES for piece in pieces]
     least, most = _TASK_BYTES
     enough = min(most, max(least, sum(weights) // max(1, 2 * slots)))
-    found: list[list[Piece]] = []
+    found: list[list[FilePiece]] = []
     size = enough
     for piece, weight in zip(pieces, weights, strict=True):
         if size >= enough:
@@ -185,7 +196,7 @@ def tasks_of(pieces: Sequence[Piece], slots: int) -> list[tuple[Piece, ...]]:
 
 
 def piece_rows(
-    store: ArchiveStore, piece: Piece, columns: Sequence[str] = COLUMNS, wanted: Wanted = ALL
+    store: ArchiveStore, piece: FilePiece, columns: Sequence[str] = COLUMNS, wanted: Wanted = ALL
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a piece that are ``wanted``, in order: ``columns`` and ``shard``.
 
@@ -215,7 +226,7 @@ def _is_gone(error: ArchiveError) -> bool:
     return isinstance(error.__cause__, FileNotFoundError)
 
 
-def _in_its_place(store: ArchiveStore, piece: Piece, error: ArchiveError) -> list[Piece]:
+def _in_its_place(store: ArchiveStore, piece: FilePiece, error: ArchiveError) -> list[FilePiece]:
     """Where the rows of a file are that is not there: exactly these, which its entry had counted, or an error.
 
     Rows that a backfill read at the border of two files may be of either.
@@ -238,7 +249,7 @@ def _in_its_place(store: ArchiveStore, piece: Piece, error: ArchiveError) -> lis
             hint="run the query again: it reads what the archive has now; `keep` and the day that merged files stay "
             "have to be longer than a query takes",
         ) from error
-    return [Piece(piece.shard, one, max(piece.after, low), min(piece.until, high)) for one in files]
+    return [FilePiece(piece.shard, one, max(piece.after, low), min(piece.until, high)) for one in files]
 
 
 def plain_rows(batch: pa.RecordBatch, shard: str, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:

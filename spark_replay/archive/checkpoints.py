@@ -18,7 +18,7 @@ from typing import Final
 
 from spark_replay.archive.manifest import Checkpoint, FileEntry
 
-__all__ = ["INLINE", "LARGEST", "Chunk", "arranged", "held_chunks", "joined"]
+__all__ = ["INLINE", "LARGEST", "Listed", "arranged", "held_chunks", "joined"]
 
 INLINE: Final = 16
 """A manifest lists so many files itself; the newest always is among them, since its end may still move."""
@@ -29,7 +29,7 @@ _MOST: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Listed:
     """Adjacent files. ``stored``: the checkpoint that lists exactly these; ``None``: none does yet. ``files``: empty
     where they were not read.
     """
@@ -39,13 +39,13 @@ class Chunk:
     files: tuple[FileEntry, ...] = ()
 
 
-def held_chunks(files: Sequence[FileEntry], known: Sequence[Chunk]) -> tuple[list[Chunk], tuple[FileEntry, ...]]:
+def held_chunks(files: Sequence[FileEntry], known: Sequence[Listed]) -> tuple[list[Listed], tuple[FileEntry, ...]]:
     """``files``, all of a shard, as chunks and the rest, which is newer. ``known``: the chunks of the manifest before;
     those of which every file is still there, in the same order, stay as they are.
     """
     files = tuple(files)
     place = {entry.name: number for number, entry in enumerate(files)}
-    found: list[Chunk] = []
+    found: list[Listed] = []
     at = 0
     for chunk in known:
         begin = place.get(chunk.files[0].name, -1)
@@ -59,15 +59,15 @@ def held_chunks(files: Sequence[FileEntry], known: Sequence[Chunk]) -> tuple[lis
     return found, files[at:]
 
 
-def _cut(files: tuple[FileEntry, ...]) -> Iterator[Chunk]:
+def _cut(files: tuple[FileEntry, ...]) -> Iterator[Listed]:
     for begin in range(0, len(files), LARGEST):
         part = files[begin : begin + LARGEST]
-        yield Chunk(len(part), None, part)
+        yield Listed(len(part), None, part)
 
 
 def arranged(
-    chunks: Sequence[Chunk], rest: tuple[FileEntry, ...]
-) -> tuple[list[tuple[Chunk, ...]], tuple[FileEntry, ...]]:
+    chunks: Sequence[Listed], rest: tuple[FileEntry, ...]
+) -> tuple[list[tuple[Listed, ...]], tuple[FileEntry, ...]]:
     """What the next manifest names, and the files that it lists itself. Chunks that stand together become one
     checkpoint; one that stands alone and is stored stays as it is.
 
@@ -76,17 +76,17 @@ def arranged(
     pieces = list(chunks)
     while len(rest) > INLINE:
         size = max(one for one in _SIZES if one < len(rest))
-        pieces.append(Chunk(size, None, rest[:size]))
+        pieces.append(Listed(size, None, rest[:size]))
         rest = rest[size:]
-    groups: list[tuple[Chunk, ...]] = [(one,) for one in pieces]
+    groups: list[tuple[Listed, ...]] = [(one,) for one in pieces]
     for small, large in pairwise(_SIZES):
         groups = list(_merged(groups, small, large))
     return groups, rest
 
 
-def _merged(groups: list[tuple[Chunk, ...]], small: int, large: int) -> Iterator[tuple[Chunk, ...]]:
+def _merged(groups: list[tuple[Listed, ...]], small: int, large: int) -> Iterator[tuple[Listed, ...]]:
     """Those that adjoin and have up to ``small`` files each become some of up to ``large``, when they fill one."""
-    run: list[tuple[Chunk, ...]] = []
+    run: list[tuple[Listed, ...]] = []
     for group in groups:
         if _count(group) <= small:
             run.append(group)
@@ -97,11 +97,11 @@ def _merged(groups: list[tuple[Chunk, ...]], small: int, large: int) -> Iterator
     yield from _packed(run, large)
 
 
-def _packed(run: list[tuple[Chunk, ...]], large: int) -> Iterator[tuple[Chunk, ...]]:
+def _packed(run: list[tuple[Listed, ...]], large: int) -> Iterator[tuple[Listed, ...]]:
     if sum(map(_count, run)) < large and len(run) < _MOST:
         yield from run
         return
-    packed: tuple[Chunk, ...] = ()
+    packed: tuple[Listed, ...] = ()
     for group in run:
         if packed and _count(packed) + _count(group) > large:
             yield packed
@@ -110,11 +110,11 @@ def _packed(run: list[tuple[Chunk, ...]], large: int) -> Iterator[tuple[Chunk, .
     yield packed
 
 
-def _count(group: tuple[Chunk, ...]) -> int:
+def _count(group: tuple[Listed, ...]) -> int:
     return sum(chunk.count for chunk in group)
 
 
-def joined(group: Sequence[Chunk], read: Callable[[Checkpoint], tuple[FileEntry, ...]]) -> tuple[FileEntry, ...]:
+def joined(group: Sequence[Listed], read: Callable[[Checkpoint], tuple[FileEntry, ...]]) -> tuple[FileEntry, ...]:
     """The files of chunks that become one checkpoint. ``read``: those of a stored one; what it raises goes through."""
     return tuple(
         entry for one in group for entry in (one.files if one.files or one.stored is None else read(one.stored))

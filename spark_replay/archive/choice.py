@@ -17,11 +17,11 @@ from wormhole.formats import FormatSpec
 from wormhole.host.where import Where
 from wormhole.model.errors import UsageError
 
-__all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_formats"]
+__all__ = ["ArchivedLog", "archived", "archived_dataset", "check_archive", "check_formats"]
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchivedLog:
     """``name``: of the dataset.
 
     ``stored``: its settings come from ZooKeeper, where others may write, and not from a file.
@@ -32,7 +32,7 @@ class Archived:
     stored: bool
 
 
-def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> Archived:
+def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> ArchivedLog:
     """What ``coordinator`` (a file, or ZooKeeper) says of ``dataset``, or of the only one that has an archive; blocks.
 
     ``archives``: as of :func:`check_archive`. Raises :class:`~wormhole.model.errors.WormholeError`.
@@ -40,13 +40,13 @@ def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> Archive
     where = Where(coordinator=coordinator)
     found = configured(where)
     if found is not None:
-        return Archived(found, archived_dataset(found, dataset), stored=False)
+        return ArchivedLog(found, archived_dataset(found, dataset), stored=False)
     stored = with_coordinator(where, lambda started: started.configuration())
     config = Config(version=1, datasets=stored.datasets, applications=stored.applications)
     name = archived_dataset(config, dataset)
     if name in config.datasets:
         check_archive(config.datasets[name], archives)
-    return Archived(config, name, stored=True)
+    return ArchivedLog(config, name, stored=True)
 
 
 def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
+from spark_replay.archive.arrays import U64, grouped, joined
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.storage import storage_errors
@@ -39,7 +40,6 @@ TARGET_BYTES: Final = 128 << 20
 
 _ROW_GROUP: Final = 8 << 20
 """Bytes of rows, in memory, of a row group: what the archiver writes."""
-_MASK: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _written(store: ArchiveStore, group: Group) -> FileEntry:
         writer = DataFileWriter(
             new.sink, name, dataset=store.dataset, shard=group.shard, epoch=_epoch(store, group), begin=first.begin
         )
-        for rows in _row_groups(_batches(store, group, writer, schemas)):
+        for rows in map(joined, grouped(_batches(store, group, writer, schemas), _ROW_GROUP)):
             with storage_errors("write", new.path):
                 writer.write(rows, schemas)
         with storage_errors("write", new.path):
@@ -203,26 +203,6 @@ def _batches(
                 writer.mark(entry.end)  # where the log went on without anything for the shard
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of the size of row groups."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if waiting and size + batch.nbytes > _ROW_GROUP:
-            yield _joined(waiting)
-            waiting, size = [], 0
-        waiting.append(batch)
-        size += batch.nbytes
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    # Each file has dictionaries of its own.
-    (whole,) = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    return whole
-
-
 def _check(group: Group, entry: FileEntry) -> None:
     """What was read has to be what the manifest says of the files: nothing is replaced by something else."""
     wrong = [name for name, said, found in _compared(group.files, entry) if said != found]
@@ -239,7 +219,7 @@ def _check(group: Group, entry: FileEntry) -> None:
 
 def _compared(files: Sequence[FileEntry], entry: FileEntry) -> Iterator[tuple[str, object, object]]:
     yield "rows", sum(one.rows for one in files), entry.rows
-    yield "hash", sum(one.hash for one in files) & _MASK, entry.hash
+    yield "hash", sum(one.hash for one in files) & U64, entry.hash
     yield "operations", _sum(one.ops for one in files), Counter(entry.ops)
     yield "tables", _sum(one.tables for one in files), Counter(entry.tables)
     yield "key changes", sum(one.key_changes for one in files), entry.key_changes

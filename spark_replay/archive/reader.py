@@ -10,14 +10,15 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_replay.archive.arrays import ends_of, values_of
+from spark_replay.archive.arrays import U64, ends_of, values_of
 from spark_replay.archive.checksums import CheckedSource
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, before_reads, place_bytes, position_of
 from spark_replay.archive.footer import Footer, footer_crc, read_footer
@@ -41,7 +42,6 @@ END: Final = b"\xff" * PLACE_BYTES
 
 # Made of memory: what pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB.
 _NO_TIME: Final = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
-_MASK: Final = (1 << 64) - 1
 _LAST_INDEX: Final = (1 << 32) - 1
 COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
 """What a piece of log is made of; the other columns serve queries."""
@@ -88,7 +88,7 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
     )
 
 
-class DataFile:
+class DataFile(AbstractContextManager["DataFile"]):
     """One data file, open. Use it as a context manager. Methods block, and raise
     :class:`~wormhole.model.errors.ArchiveError` naming the file for what cannot be read, and for bytes that are not
     those that the manifest has checksums of.
@@ -132,9 +132,6 @@ class DataFile:
                 "it is damaged, or another file"
             )
         return self._source
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
@@ -313,7 +310,7 @@ class _Rows:
         return Run(
             blob=blob,
             ends=ends,
-            schemas=tuple(schema_of(id_ & _MASK) for id_ in ids),
+            schemas=tuple(schema_of(id_ & U64) for id_ in ids),
             sources=self._sources,
             tx_number=_array("Q", number),
             tx_file=_array("Q", file),

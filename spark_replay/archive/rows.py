@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_replay.archive.arrays import signed
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, read_place
 from wormhole.model.errors import DecodeError
 from wormhole.model.position import LogPosition
@@ -27,7 +28,6 @@ _ROW_BYTES: Final = 80
 # By number in the wire format; there is no number 0.
 _OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 9)))
 _KNOWN: Final = bytes(range(1, len(_OPS)))
-_SIGNED: Final = 1 << 63
 
 
 class ReadsAt(NamedTuple):
@@ -131,7 +131,7 @@ class Rows:
     def _add_schemas(self, body: ParsedBody, schema_of: Callable[[int], Schema], count: int) -> None:
         schemas = [schema_of(id_) for id_ in body.schema_ids]
         tables = [self._tables.setdefault(schema.table, len(self._tables)) for schema in schemas]
-        ids = [schema.id - (schema.id >= _SIGNED) * 2 * _SIGNED for schema in schemas]
+        ids = [signed(schema.id) for schema in schemas]
         self.schemas.update((schema.id, schema) for schema in schemas)
         index = body.schema_index
         if len(index) <= 1:

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import pyarrow as pa
 
-from spark_replay.archive.checkpoints import Chunk, arranged, held_chunks, joined
+from spark_replay.archive.checkpoints import Listed, arranged, held_chunks, joined
 from spark_replay.archive.layout import (
     ABOUT,
     KEPT_VERSIONS,
@@ -67,7 +67,7 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS: Final = 10
 
 
-class NewFile:
+class NewFile(contextlib.AbstractContextManager["NewFile"]):
     """A data file that is being written; it counts for nobody before a manifest names it.
 
     As a context manager it is closed at the end of the block, and given up when that ends with an exception.
@@ -98,9 +98,6 @@ class NewFile:
             self.sink.close()
         with contextlib.suppress(WormholeError):
             self._storage.delete(self._relative)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is not None:
@@ -175,9 +172,9 @@ class ArchiveStore:
         """The newest manifest of every shard. Raises as :meth:`read`."""
         return {shard: manifest for shard in self.shards() if (manifest := self.read(shard)) is not None}
 
-    def _whole(self, head: Manifest) -> tuple[Manifest, list[Chunk]]:
+    def _whole(self, head: Manifest) -> tuple[Manifest, list[Listed]]:
         """With every file; and the chunks that are stored."""
-        chunks = [Chunk(one.files, one, self._checkpoint(head, one)) for one in head.older]
+        chunks = [Listed(one.files, one, self._checkpoint(head, one)) for one in head.older]
         files = [entry for chunk in chunks for entry in chunk.files]
         return replace(head, older=(), files=(*files, *head.files)), chunks
 
@@ -291,7 +288,7 @@ class ArchiveStore:
         self,
         shard: str,
         decide: Callable[[Manifest | None], Manifest],
-        opened: Callable[[Manifest], tuple[Manifest, list[Chunk]]],
+        opened: Callable[[Manifest], tuple[Manifest, list[Listed]]],
         pause: Callable[[float], object],
     ) -> Manifest:
         for attempt in range(_ATTEMPTS):
@@ -315,7 +312,7 @@ class ArchiveStore:
                 return wanted
         raise AssertionError("unreachable")
 
-    def _stored(self, wanted: Manifest, known: Sequence[Chunk]) -> Manifest:
+    def _stored(self, wanted: Manifest, known: Sequence[Listed]) -> Manifest:
         """``wanted`` as it is to be stored: its checkpoints are durable. ``known``: those of the manifest before."""
         if wanted.older:
             chunks, rest = list(known), wanted.files
@@ -325,7 +322,7 @@ class ArchiveStore:
         older = [checkpoint for group in groups for checkpoint in self._checkpoints(wanted, group)]
         return replace(wanted, older=tuple(older), files=rest)
 
-    def _checkpoints(self, manifest: Manifest, group: Sequence[Chunk]) -> list[Checkpoint]:
+    def _checkpoints(self, manifest: Manifest, group: Sequence[Listed]) -> list[Checkpoint]:
         """One that lists all of these. Where one of them is lost each stays, or gets, one of its own: what a commit
         adds needs none of the others, and must not wait for them.
         """
@@ -402,8 +399,8 @@ class ArchiveStore:
         self.storage.delete(f"{data_folder(shard)}/{name}")
 
 
-def _as_named(head: Manifest) -> tuple[Manifest, list[Chunk]]:
-    return head, [Chunk(one.files, one) for one in head.older]
+def _as_named(head: Manifest) -> tuple[Manifest, list[Listed]]:
+    return head, [Listed(one.files, one) for one in head.older]
 
 
 def open_store(

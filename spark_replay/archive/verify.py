@@ -22,11 +22,11 @@ from spark_replay.archive.store import ArchiveStore
 from wormhole.model.errors import ArchiveError
 from wormhole.wire.tally import Tally, tally_rows, total
 
-__all__ = ["Problem", "Report", "verify"]
+__all__ = ["FileProblem", "VerifyReport", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """One thing that is wrong. ``file``: name of the data file, empty where it is none's."""
 
     shard: str
@@ -35,7 +35,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers or manifests.
     ``unnamed``: files that do not count.
 
@@ -51,7 +51,7 @@ class Report:
     unnamed: int = 0
     unsealed: int = 0
     unsummed: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FileProblem] = field(default_factory=list)
 
 
 def verify(
@@ -61,7 +61,7 @@ def verify(
     on_progress: Callable[[str, int, int], None] | None = None,
     *,
     quick: bool = False,
-) -> Report:
+) -> VerifyReport:
     """Verify ``shards`` (all when empty). ``on_progress`` is called with shard, files done, files in all. ``quick``: no
     data file is opened, and its name and size are compared alone.
 
@@ -69,7 +69,7 @@ def verify(
     :class:`~wormhole.model.errors.UsageError` for a shard that is not archived, and
     :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the report.
     """
-    report = Report()
+    report = VerifyReport()
     for shard in store.chosen(shards):
         _verify_shard(store, shard, deep, quick, report, on_progress)
     return report
@@ -80,7 +80,7 @@ def _verify_shard(
     shard: str,
     deep: bool,
     quick: bool,
-    report: Report,
+    report: VerifyReport,
     on_progress: Callable[[str, int, int], None] | None,
 ) -> None:
     report.shards += 1
@@ -89,11 +89,11 @@ def _verify_shard(
         report.unsealed += not store.sealed(shard)
         lying = {one.name: one.bytes for one in store.data_files(shard)}
     except ArchiveError as error:
-        report.problems.append(Problem(shard, "", str(error)))
+        report.problems.append(FileProblem(shard, "", str(error)))
         return
     if manifest is None:
         return
-    report.problems += [Problem(shard, "", text) for text in chain_problems(manifest)]
+    report.problems += [FileProblem(shard, "", text) for text in chain_problems(manifest)]
     report.unnamed += len(lying.keys() - {entry.name for entry in manifest.files})
     last = b""
     for number, entry in enumerate(manifest.files):
@@ -125,7 +125,7 @@ def _verify_shard(
                 problems = [error.message]
             except (ValueError, OverflowError, pa.ArrowException) as error:
                 problems = [f"cannot be read: {error}"]
-        report.problems += [Problem(shard, entry.name, text) for text in problems]
+        report.problems += [FileProblem(shard, entry.name, text) for text in problems]
 
 
 def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> list[str]:

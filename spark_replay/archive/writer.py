@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_replay.archive.arrays import count_values, values_of
+from spark_replay.archive.arrays import U64, count_values, values_of
 from spark_replay.archive.checksums import SummingSink
 from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA, position_of
 from spark_replay.archive.footer import Footer, crc_of_footer, footer_to_bytes
@@ -24,8 +24,6 @@ from wormhole.model.schema import Schema
 from wormhole.wire.tally import tally_columns, total
 
 __all__ = ["DataFileWriter", "FileWriter", "parquet_settings"]
-
-_MASK: Final = (1 << 64) - 1
 
 
 def parquet_settings() -> dict[str, Any]:
@@ -86,14 +84,14 @@ class DataFileWriter:
         self._last = rows.column("place")[-1].as_py()
         self._too_large += too_large
         self._raw += rows.nbytes
-        ids = (number & _MASK for number in pc.unique(rows.column("schema_id")).to_pylist())
+        ids = (number & U64 for number in pc.unique(rows.column("schema_id")).to_pylist())
         self._schemas.update((id_, schemas[id_]) for id_ in ids)
         count_values(self._ops, rows.column("op"))
         count_values(self._tables, rows.column("table"))
         old_keys = rows.column("old_key")
         self._key_changes += len(old_keys) - old_keys.null_count
         self._partial += pc.sum(rows.column("partial")).as_py()
-        self._hash = (self._hash + _hash(rows)) & _MASK
+        self._hash = (self._hash + _hash(rows)) & U64
         span = pc.min_max(rows.column("committed_at").cast(pa.int64()))
         if span["min"].is_valid:
             first, last = span["min"].as_py(), span["max"].as_py()
@@ -160,7 +158,7 @@ def _hash(rows: pa.RecordBatch) -> int:
     found = tally_columns(
         source.dictionary.to_pylist(),
         array("I", [sources[i] for i in firsts]),
-        array("Q", [numbers[i] & _MASK for i in firsts]),
+        array("Q", [numbers[i] & U64 for i in firsts]),
         array("q", (0,)),
         ends,
         array("I") if counting else scattered,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from spark_replay.archive.arrays import U64, signed
 from spark_replay.archive.columns import place_bytes
 from spark_replay.frames import ShardFiles, read, reading, schemas_of
 from spark_replay.replay.pieces import Formats
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
     from spark_replay.archive.store import ArchiveStore
 
-__all__ = ["Archived", "Part", "Places", "Selecting", "part_of", "tally", "which"]
+__all__ = ["Archived", "AuditPart", "AuditPlaces", "Selecting", "part_of", "tally", "which"]
 
 _NEEDED: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "committed_at", "schema_id", "update")
 _TALLIES: Final = "shard string, window bigint, part int, updates bigint, hash bigint, first binary, last binary"
 _IDS: Final = "shard string, window bigint, hash bigint, id string"
 
 
-class Part(IntEnum):
+class AuditPart(IntEnum):
     """Where an update lies, as the delivery counts have it."""
 
     COUNTED = 0
@@ -58,27 +59,27 @@ class Part(IntEnum):
 class Archived:
     """What the archive has in one window. ``first`` and ``last``: places of the first and the last counted update."""
 
-    parts: dict[Part, Tally] = field(default_factory=dict)
+    parts: dict[AuditPart, Tally] = field(default_factory=dict)
     first: bytes = b""
     last: bytes = b""
 
-    def of(self, part: Part) -> Tally:
+    def of(self, part: AuditPart) -> Tally:
         """What lies there."""
         return self.parts.get(part, Tally())
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AuditPlaces:
     """The ranges of a flow's delivery counts, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and
     disjoint; ``parts[i]``: what lies there.
     """
 
     begins: tuple[bytes, ...] = ()
     ends: tuple[bytes, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[AuditPart, ...] = ()
 
     @classmethod
-    def of(cls, ranges: Mapping[RangeKind, Iterable[Range]]) -> Places:
+    def of(cls, ranges: Mapping[RangeKind, Iterable[Range]]) -> AuditPlaces:
         """A range that was counted and partially replayed counts as counted."""
         bounds = {kind: [(_bound(begin), _bound(end)) for begin, end in ranges.get(kind, ())] for kind in RangeKind}
         edges = sorted({edge for some in bounds.values() for both in some for edge in both})
@@ -86,9 +87,11 @@ class Places:
         for begin, end in pairwise(edges):
             kinds = {kind for kind, some in bounds.items() if any(b <= begin and end <= e for b, e in some)}
             if RangeKind.COUNTED in kinds:
-                found.append((begin, end, Part.REDELIVERED if RangeKind.REDELIVERED in kinds else Part.COUNTED))
+                found.append(
+                    (begin, end, AuditPart.REDELIVERED if RangeKind.REDELIVERED in kinds else AuditPart.COUNTED)
+                )
             elif RangeKind.PARTIAL in kinds:
-                found.append((begin, end, Part.PARTIAL))
+                found.append((begin, end, AuditPart.PARTIAL))
         begins, ends, parts = (tuple(column) for column in zip(*found, strict=True)) if found else ((), (), ())
         return cls(begins, ends, parts)
 
@@ -97,14 +100,14 @@ def _bound(place: LogPosition) -> bytes:
     return place_bytes(place, True, 0)  # a transaction that begins there lies behind it
 
 
-def part_of(place: bytes, places: Places) -> Part:
+def part_of(place: bytes, places: AuditPlaces) -> AuditPart:
     """Where an update at ``place`` lies."""
     number = bisect_left(places.ends, place)
     if number < len(places.ends) and places.ends[number] == place:
         number += 1
     if number == len(places.ends):
-        return Part.PENDING if places.ends else Part.UNAUDITED
-    return places.parts[number] if places.begins[number] <= place else Part.UNAUDITED
+        return AuditPart.PENDING if places.ends else AuditPart.UNAUDITED
+    return places.parts[number] if places.begins[number] <= place else AuditPart.UNAUDITED
 
 
 @dataclass(frozen=True)
@@ -126,16 +129,16 @@ def tally(
     store: ArchiveStore,
     chosen: Sequence[ShardFiles],
     selecting: Selecting,
-    places: Mapping[str, Places],
+    places: Mapping[str, AuditPlaces],
 ) -> dict[str, dict[int, Archived]]:
     """By shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a missing or damaged file."""
     job = _Tallying(_with_schemas(selecting, store, chosen), dict(places))
     found: dict[str, dict[int, Archived]] = {}
     for row in _collected(spark, store, chosen, job, _TALLIES):
         one = found.setdefault(row.shard, {}).setdefault(row.window, Archived())
-        part = Part(row.part)
-        one.parts[part] = one.of(part).plus(Tally(row.updates, row.hash % (1 << 64)))
-        if part is Part.COUNTED:
+        part = AuditPart(row.part)
+        one.parts[part] = one.of(part).plus(Tally(row.updates, row.hash & U64))
+        if part is AuditPart.COUNTED:
             first, last = bytes(row.first), bytes(row.last)
             one.first, one.last = min(one.first or first, first), max(one.last, last)
     return found
@@ -154,7 +157,7 @@ def which(
     job = _Finding(_with_schemas(selecting, store, chosen), dict(hashes))
     found: dict[tuple[str, int], dict[int, str]] = {}
     for row in _collected(spark, store, chosen, job, _IDS):
-        found.setdefault((row.shard, row.window), {})[row.hash % (1 << 64)] = row.id
+        found.setdefault((row.shard, row.window), {})[row.hash & U64] = row.id
     return found
 
 
@@ -199,7 +202,7 @@ class _Selected:
         if self._filter.matches_all:
             return None
         entries = [entry(update) for update in batch.column("update").to_pylist()]
-        ids = [id_ % (1 << 64) for id_ in batch.column("schema_id").to_pylist()]
+        ids = [id_ & U64 for id_ in batch.column("schema_id").to_pylist()]
         order = {id_: number for number, id_ in enumerate(dict.fromkeys(ids))}
         ends, size = array("I"), 0
         for one in entries:
@@ -226,16 +229,16 @@ class _Tallying:
     """What each task does with its rows; sent to where Spark works."""
 
     selecting: Selecting
-    places: Mapping[str, Places]
+    places: Mapping[str, AuditPlaces]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         selected = _Selected(self.selecting)
-        tallies: dict[tuple[str, Part], dict[int, Tally]] = {}
-        ends: dict[tuple[str, int, Part], tuple[bytes, bytes]] = {}
+        tallies: dict[tuple[str, AuditPart], dict[int, Tally]] = {}
+        ends: dict[tuple[str, int, AuditPart], tuple[bytes, bytes]] = {}
         for batch in batches:
-            rows: dict[tuple[str, Part], list[_Row]] = {}
+            rows: dict[tuple[str, AuditPart], list[_Row]] = {}
             for row in selected.rows(batch):
-                part = part_of(row.place, self.places.get(row.shard, Places()))
+                part = part_of(row.place, self.places.get(row.shard, AuditPlaces()))
                 rows.setdefault((row.shard, part), []).append(row)
                 key = (row.shard, window_of(row.committed_at_us), part)
                 first, last = ends.get(key, (row.place, row.place))
@@ -252,7 +255,7 @@ class _Tallying:
         for (shard, part), by_window in tallies.items():
             for window, one in by_window.items():
                 first, last = ends[shard, window, part]
-                row_ = (shard, window, int(part), one.updates, _signed(one.hash), first, last)
+                row_ = (shard, window, int(part), one.updates, signed(one.hash), first, last)
                 found.append(dict(zip(_TALLIES_SCHEMA.names, row_, strict=True)))
         yield pa.RecordBatch.from_pylist(found, schema=_TALLIES_SCHEMA)
 
@@ -289,11 +292,6 @@ class _Finding:
                 wanted = self.hashes.get((row.shard, window))
                 hash_ = update_hash(row.source, row.number, row.index) if wanted else 0
                 if wanted and hash_ in wanted:
-                    id_ = f"{row.source}:{row.number % (1 << 64)}:{row.index}"
-                    found.append({"shard": row.shard, "window": window, "hash": _signed(hash_), "id": id_})
+                    id_ = f"{row.source}:{row.number & U64}:{row.index}"
+                    found.append({"shard": row.shard, "window": window, "hash": signed(hash_), "id": id_})
             yield pa.RecordBatch.from_pylist(found, schema=_IDS_SCHEMA)
-
-
-def _signed(hash_: int) -> int:
-    """Spark knows no unsigned numbers."""
-    return hash_ - (1 << 64) if hash_ >= 1 << 63 else hash_

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_replay.archive.manifest import Manifest
-from spark_replay.audit.archived import Places, Selecting, tally, which
-from spark_replay.audit.compare import Finding, Window, compare, findings, single_hashes
+from spark_replay.audit.archived import AuditPlaces, Selecting, tally, which
+from spark_replay.audit.compare import AuditFinding, AuditWindow, compare, findings, single_hashes
 from spark_replay.frames import ShardFiles, within_times
 from wormhole.audit.delivery_counts import Range, RangeKind
 from wormhole.model.errors import UsageError
@@ -48,8 +48,8 @@ class Audit:
     archive does not have.
     """
 
-    windows: tuple[Window, ...]
-    findings: tuple[Finding, ...]
+    windows: tuple[AuditWindow, ...]
+    findings: tuple[AuditFinding, ...]
     uncounted: tuple[str, ...]
     unarchived: tuple[str, ...]
 
@@ -106,9 +106,9 @@ def audit(
     begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
     chosen = [ShardFiles(one.shard, within_times(known[one.shard].files, begin_us)) for one in mine]
     cut = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
-    places = {one.shard: Places.of(one.ranges) for one in mine}
+    places = {one.shard: AuditPlaces.of(one.ranges) for one in mine}
     archived = tally(spark, store, chosen, selecting, places)
-    windows: list[Window] = []
+    windows: list[AuditWindow] = []
     for one in mine:
         lacks = _lacking(known[one.shard], one.ranges[RangeKind.COUNTED], timeless=one.shard not in cut)
         all_windows = compare(one.flow, archived.get(one.shard, {}), one.windows, one.limits, lacks=lacks, now_s=now_s)

@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_replay.archive.columns import position_of
-from spark_replay.audit.archived import Archived, Part
+from spark_replay.audit.archived import Archived, AuditPart
 from wormhole.audit.delivery_counts import is_past
 from wormhole.wire.tally import WINDOW_S, Tally
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["COMPLETE", "Finding", "Window", "compare", "completed_s", "findings", "single_hashes"]
+__all__ = ["COMPLETE", "AuditFinding", "AuditWindow", "compare", "completed_s", "findings", "single_hashes"]
 
 COMPLETE = 0.999
 """A window counts as complete when this share of it was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned),
     ``repaired`` (as that, and delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered, and
     not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known; else ``where``
@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Window:
+class AuditWindow:
     """One window of one flow. ``archived``: between the places that the delivery counts cover; ``processed``,
     ``duplicates``: ``None`` where no subscriber reported; ``replayed``: archived, and partially replayed, and
     ``replayed_processed``: callbacks of these that returned; ``state``: ``complete``, ``open``, ``unaudited``,
@@ -85,7 +85,7 @@ def compare(
     *,
     lacks: Callable[[int], bool],
     now_s: float,
-) -> list[Window]:
+) -> list[AuditWindow]:
     """All windows of one flow, in order.
 
     ``lacks``: whether the archive may not have all of a window that was delivered.
@@ -106,9 +106,11 @@ def _window(
     *,
     behind: bool,
     now_s: float,
-) -> Window:
-    once, redelivered, replayed = (archived.of(part) for part in (Part.COUNTED, Part.REDELIVERED, Part.PARTIAL))
-    held, unaudited, pending = once.plus(redelivered), archived.of(Part.UNAUDITED), archived.of(Part.PENDING)
+) -> AuditWindow:
+    once, redelivered, replayed = (
+        archived.of(part) for part in (AuditPart.COUNTED, AuditPart.REDELIVERED, AuditPart.PARTIAL)
+    )
+    held, unaudited, pending = once.plus(redelivered), archived.of(AuditPart.UNAUDITED), archived.of(AuditPart.PENDING)
     past = is_past(number, now_s)
     if past:  # the publisher had its counts, and deleted them
         counts, held, unaudited = admin_pb2.AuditWindow(), Tally(), unaudited.plus(held)
@@ -126,7 +128,7 @@ def _window(
         state = "unaudited"
     else:
         state = "complete"
-    return Window(
+    return AuditWindow(
         flow=flow,
         window=number,
         archived=held.updates,
@@ -163,7 +165,7 @@ def completed_s(delays: Sequence[int], limits: Sequence[float], updates: int) ->
     return None
 
 
-def single_hashes(windows: Sequence[Window]) -> dict[tuple[str, int], frozenset[int]]:
+def single_hashes(windows: Sequence[AuditWindow]) -> dict[tuple[str, int], frozenset[int]]:
     """Hashes of updates that are lost or were set aside alone in their window, by shard and window: their ids can be
     found.
     """
@@ -176,15 +178,15 @@ def single_hashes(windows: Sequence[Window]) -> dict[tuple[str, int], frozenset[
     return single
 
 
-def findings(windows: Sequence[Window], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[Finding]:
+def findings(windows: Sequence[AuditWindow], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[AuditFinding]:
     """What the comparison found. ``ids``: of :func:`single_hashes`."""
     return [finding for one in windows for finding in _findings(one, ids.get((_shard(one), one.window), {}))]
 
 
-def _findings(one: Window, ids: Mapping[int, str]) -> Iterator[Finding]:
-    def finding(kind: str, updates: int, where: str, hash_: int = 0) -> Finding:
+def _findings(one: AuditWindow, ids: Mapping[int, str]) -> Iterator[AuditFinding]:
+    def finding(kind: str, updates: int, where: str, hash_: int = 0) -> AuditFinding:
         update = ids.get(hash_, "") if updates == 1 else ""
-        return Finding(kind, one.flow, one.window, updates, update, "" if update else where)
+        return AuditFinding(kind, one.flow, one.window, updates, update, "" if update else where)
 
     if one.lost:
         yield finding("lost", one.lost, one.between, one.missing.hash)
@@ -200,5 +202,5 @@ def _findings(one: Window, ids: Mapping[int, str]) -> Iterator[Finding]:
         yield finding("set_aside", one.set_aside, one.between, one.set_aside_hash)
 
 
-def _shard(one: Window) -> str:
+def _shard(one: AuditWindow) -> str:
     return one.flow.partition("/")[2]

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Final
 from spark_replay.archive.columns import position_of, read_place
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.baseline.log_archives import ANOTHER, LogArchives, Pace
+from spark_replay.baseline.log_archives import ANOTHER, LogArchives, ScanPace
 from spark_replay.baseline.rows import baseline_rows, offsets, unknown_keys, without_moves
-from spark_replay.baseline.scan import Outcome, Portion, Scan, TableLog, key_changed, not_before_of
+from spark_replay.baseline.scan import Portion, Scan, ScanOutcome, TableLog, key_changed, not_before_of
 from spark_replay.baseline.source_tables import SourceTables
-from spark_replay.baseline.work import FOLDER, PLAN, Done, Plan, Range, done_path, of_log, tasks_of
+from spark_replay.baseline.work import FOLDER, PLAN, BaselinePlan, Done, KeyRange, done_path, of_log, tasks_of
 from spark_replay.frames import ShardFiles, read, reading, schemas_of
 from spark_replay.tables.about import ABOUT
 from spark_replay.tables.folder import Folder, Written
 from spark_replay.tables.newest import LogSchema, newest_schemas
 from spark_replay.tables.schemas import attach
-from spark_replay.tables.selection import Selection, TableOptions, key_problem, ordered_schemas
+from spark_replay.tables.selection import TableOptions, TableSelection, key_problem, ordered_schemas
 from spark_replay.tables.snapshot_writer import HeldRows, SnapshotPlan, write_tables, write_updates
 from spark_replay.tables.updates import read_updates
 from wormhole.model.errors import ReplayError, UnreadableTable, UsageError, WormholeError
@@ -67,7 +67,7 @@ def write_baseline(
     tables: Collection[str] = (),
     readings: Mapping[str, TableOptions] | None = None,
     now: datetime,
-    pace: Pace = Pace(),  # noqa: B008 - frozen
+    pace: ScanPace = ScanPace(),  # noqa: B008 - frozen
 ) -> Written:
     """Write the tables of ``logs``, which are those of the archive, as they are at the archive's end, into the folder
     ``to``: an empty one, or one in which this did not finish before.
@@ -104,7 +104,7 @@ class _Baseline:
         folder: Folder,
         logs: Mapping[str, TableLog],
         source: SourceTables,
-        pace: Pace,
+        pace: ScanPace,
     ) -> None:
         self._spark = spark
         self._store = store
@@ -113,7 +113,7 @@ class _Baseline:
         self._source = source
         self._pace = pace
         self._archive = LogArchives(store, source, tuple(logs), pace)
-        self._plan: Plan
+        self._plan: BaselinePlan
         self._begins: Mapping[str, Datamarker] = {}
         self._done: dict[int, Done] = {}
         self._left_out: dict[str, str] = {}
@@ -132,7 +132,7 @@ class _Baseline:
             return
         if storage.read(ABOUT) is not None:
             raise UsageError(f"{self._folder.to} holds a whole snapshot", hint="name a new folder")
-        self._plan = plan = Plan.from_json(data, storage.path(PLAN))
+        self._plan = plan = BaselinePlan.from_json(data, storage.path(PLAN))
         self._begins, self._left_out = plan.begins, dict(plan.left_out)
         wanted = (self._store.dataset, self._store.copy, asked, sorted(self._logs))
         if (plan.dataset, plan.copy, plan.asked, sorted(plan.begins)) != wanted:
@@ -144,7 +144,7 @@ class _Baseline:
         for log, begin in plan.begins.items():
             not_before_of(self._store, log, begin)
 
-    def _planned(self, asked: tuple[str, ...], scan: int) -> Plan:
+    def _planned(self, asked: tuple[str, ...], scan: int) -> BaselinePlan:
         self._pace.say("looking at the tables")
         # Before anything is looked at: what changes from here on is in the archive.
         self._begins = {log: self._archive.end(log) for log in self._logs}
@@ -175,7 +175,7 @@ class _Baseline:
         fingerprints: dict[str, dict[str, str]] = {log: {} for log in self._logs}
         for log, table in wanted:
             fingerprints[log][table.name] = table.fingerprint
-        plan = Plan(
+        plan = BaselinePlan(
             self._store.dataset,
             self._store.copy,
             scan,
@@ -201,7 +201,7 @@ class _Baseline:
     def _save(self) -> None:
         self._folder.storage.replace(PLAN, self._plan.to_json())
 
-    def _add(self, ranges: Iterable[Range]) -> None:
+    def _add(self, ranges: Iterable[KeyRange]) -> None:
         self._plan = self._plan.with_ranges(ranges)
         self._save()
 
@@ -248,11 +248,11 @@ class _Baseline:
                     hint = f"{outcome.problem.hint}; then the same command goes on where it was".removeprefix("; ")
                     raise ReplayError(outcome.problem.text, hint=hint)
 
-    def _by_spark(self, scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def _by_spark(self, scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         # What is secret goes with the function, in memory; the portions go through a file of Spark's.
         tasks = self._spark.sparkContext.parallelize(portions, len(portions))
         with self._progress():
-            found: list[Outcome] = tasks.map(scan).collect()
+            found: list[ScanOutcome] = tasks.map(scan).collect()
         return found
 
     @contextmanager
@@ -276,7 +276,7 @@ class _Baseline:
             ended.set()
             watcher.join()
 
-    def _pending(self) -> list[Range]:
+    def _pending(self) -> list[KeyRange]:
         """Ranges to read; those that were are in ``_done`` then."""
         storage = self._folder.storage
         for one in self._plan.ranges:
@@ -347,9 +347,9 @@ class _Baseline:
             prints = {**self._plan.fingerprints, log: {**self._plan.fingerprints[log], table.name: table.fingerprint}}
             self._plan = replace(self._plan, fingerprints=prints)
 
-    def _stale(self, now: _Now) -> list[Range]:
+    def _stale(self, now: _Now) -> list[KeyRange]:
         """Ranges of tables that have to be read (again)."""
-        found: list[Range] = []
+        found: list[KeyRange] = []
         covering = self._plan.newest()
         for log, known in self._plan.fingerprints.items():
             for name in known.keys() - self._left_out.keys():
@@ -398,10 +398,10 @@ class _Baseline:
         newest = newest_schemas(self._store, ranges, log_of, by_id, before)
         read_ = (schema for one in self._done.values() for schema in one.schemas)
         schemas = {schema.id: schema for schema in (*read_, *ordered_schemas(by_id, ranges, newest))}
-        selection = Selection(tuple(ranges), manifests, frozenset(manifests), tuple(schemas.values()), newest)
+        selection = TableSelection(tuple(ranges), manifests, frozenset(manifests), tuple(schemas.values()), newest)
         return self._snapshot_plan(selection)
 
-    def _snapshot_plan(self, selection: Selection) -> SnapshotPlan:
+    def _snapshot_plan(self, selection: TableSelection) -> SnapshotPlan:
         scanned = {table for known in self._plan.fingerprints.values() for table in known}
         left_out = dict(self._left_out)
         others = set(self._plan.others)
@@ -442,7 +442,7 @@ class _Baseline:
         source = attach(rows.unionByName(changes), plan.selection.schemas)
         return write_updates(self._spark, self._folder, source.where(f.col("table").isin(*plan.names)), plan)
 
-    def _lacking(self, rows: HeldRows) -> list[Range]:
+    def _lacking(self, rows: HeldRows) -> list[KeyRange]:
         """The keys of rows that lack values, but for those that are too large to have them; none where they are too
         many.
         """
@@ -456,7 +456,7 @@ class _Baseline:
         for row in found:
             by_table.setdefault((self._archive.log_of(row.shard), row.table), []).append(bytes(row.key))
         return [
-            Range(0, self._plan.round, log, table, keys=tuple(keys[at : at + _KEYS_PER_RANGE]), rows=_KEYS_PER_RANGE)
+            KeyRange(0, self._plan.round, log, table, keys=tuple(keys[at : at + _KEYS_PER_RANGE]), rows=_KEYS_PER_RANGE)
             for (log, table), keys in sorted(by_table.items())
             for at in range(0, len(keys), _KEYS_PER_RANGE)
         ]

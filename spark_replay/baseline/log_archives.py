@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.baseline.scan import Outcome, Portion, Scan, not_before_of
+from spark_replay.baseline.scan import Portion, Scan, ScanOutcome, not_before_of
 from spark_replay.baseline.source_tables import SourceTables
 from spark_replay.baseline.work import archive_end, of_log
 from spark_replay.frames import ShardFiles
@@ -18,7 +18,7 @@ from spark_replay.tables.rolling import lost_after
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.position import Datamarker
 
-__all__ = ["ANOTHER", "PATIENCE_S", "LogArchives", "Pace"]
+__all__ = ["ANOTHER", "PATIENCE_S", "LogArchives", "ScanPace"]
 
 PATIENCE_S: Final = 120.0
 ANOTHER: Final = "begin the baseline in another folder"
@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ScanPace:
     """How a baseline is written. ``range_rows``: of one range, 0: as the tables' sizes and Spark's slots suggest.
     ``patience_s``: seconds that the datastore and the archive may stand still. ``pause``: waits so many seconds.
     ``say``: gets what is being done. ``run``: runs the portions; ``None``: as tasks of Spark.
@@ -36,13 +36,13 @@ class Pace:
     patience_s: float = PATIENCE_S
     pause: Callable[[float], object] = time.sleep
     say: Callable[[str], object] = lambda text: None
-    run: Callable[[Scan, Sequence[Portion]], list[Outcome]] | None = None
+    run: Callable[[Scan, Sequence[Portion]], list[ScanOutcome]] | None = None
 
 
 class LogArchives:
     """Methods block, and raise what the store raises. ``logs``: their names."""
 
-    def __init__(self, store: ArchiveStore, source: SourceTables, logs: Sequence[str], pace: Pace) -> None:
+    def __init__(self, store: ArchiveStore, source: SourceTables, logs: Sequence[str], pace: ScanPace) -> None:
         self._store = store
         self._source = source
         self._logs = logs

@@ -9,7 +9,7 @@ the exception (:func:`without_moves`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from spark_replay.archive.storage import Storage
 from spark_replay.baseline.work import Done
 from spark_replay.images import read_row
 from spark_replay.selected import PLAIN, TYPES
-from spark_replay.spark.portions import portions, taken
+from spark_replay.spark.portions import read_portions
 from spark_replay.tables.updates import UpdatesFile, file_rows
 from wormhole.model.errors import ReplayError
 from wormhole.model.position import LogPosition
@@ -63,22 +63,15 @@ def baseline_rows(
     spark: SparkSession, storage: Storage, files: Sequence[tuple[UpdatesFile, Mapping[LogPosition, int]]]
 ) -> DataFrame:
     """The rows that were read: the archive's columns and ``shard``, in no order. A task for each file."""
-    if not files:
-        return spark.createDataFrame([], _SHAPE)
-    return portions(spark, files).mapInArrow(_Reading(storage), _SHAPE)
+    return read_portions(spark, files, partial(_file_rows, storage), _SHAPE)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """What runs on the executors: files become their rows."""
-
-    storage: Storage
-
-    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for file, offset in taken(given):
-            by_bytes = {place.to_bytes(): (place, first) for place, first in offset.items()}
-            for rows in file_rows(self.storage, file):
-                yield _placed(rows, by_bytes)
+def _file_rows(storage: Storage, given: tuple[UpdatesFile, Mapping[LogPosition, int]]) -> Iterator[pa.RecordBatch]:
+    """What runs on the executors: a file becomes its rows."""
+    file, offset = given
+    by_bytes = {place.to_bytes(): (place, first) for place, first in offset.items()}
+    for rows in file_rows(storage, file):
+        yield _placed(rows, by_bytes)
 
 
 def _placed(rows: pa.RecordBatch, offset: Mapping[bytes, tuple[LogPosition, int]]) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from spark_replay.archive.checksums import blocks_of
 from spark_replay.archive.rows import ReadsAt, Rows
 from spark_replay.archive.storage import Storage, storage_errors
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.baseline.work import FOLDER, Done, Range, archive_end, done_path, of_log
+from spark_replay.baseline.work import FOLDER, Done, KeyRange, archive_end, done_path, of_log
 from spark_replay.selected import PLAIN, plain_rows
 from spark_replay.tables.updates import UpdatesFile
 from wormhole.model.errors import ReplayError, SourceUnavailable, UnreadableTable, WormholeError
@@ -34,7 +34,7 @@ from wormhole.ports.table_source import Chunk, ChunkLimits, TableSource
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.runs import RunsBuilder
 
-__all__ = ["Outcome", "Portion", "Scan", "TableLog", "key_changed", "not_before_of"]
+__all__ = ["Portion", "Scan", "ScanOutcome", "TableLog", "key_changed", "not_before_of"]
 
 _LIMITS: Final = ChunkLimits()
 _END_S: Final = 1.0  # for so long the archive's end is taken to be where it was
@@ -55,7 +55,7 @@ class TableLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScanOutcome:
     """What became of a task. ``problem``: why it did not read all. ``table``: the one that cannot be read any more;
     empty: the problem ends the baseline.
     """
@@ -85,7 +85,7 @@ class Portion:
     """Ranges of one ``log`` that one task reads. ``fingerprints``: of the tables' keys, by table."""
 
     log: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[KeyRange, ...]
     fingerprints: Mapping[str, str]
 
 
@@ -104,7 +104,7 @@ class Scan:
     scan: int
     patience_s: float
 
-    def __call__(self, portion: Portion) -> Outcome:
+    def __call__(self, portion: Portion) -> ScanOutcome:
         """A problem is returned: of what is raised Spark hands on a text alone."""
         table = ""
         try:
@@ -118,10 +118,10 @@ class Scan:
                 finally:
                     tables.close()
         except UnreadableTable as error:
-            return Outcome(error.problem, table)
+            return ScanOutcome(error.problem, table)
         except WormholeError as error:
-            return Outcome(error.problem)
-        return Outcome()
+            return ScanOutcome(error.problem)
+        return ScanOutcome()
 
 
 class _Reader:
@@ -133,7 +133,7 @@ class _Reader:
         self._end = scan.begins[portion.log]
         self._looked_at = -_END_S
 
-    def read(self, range_: Range) -> None:
+    def read(self, range_: KeyRange) -> None:
         storage, path = self._scan.storage, done_path(range_.number)
         if storage.read(path) is not None:
             return
@@ -148,7 +148,7 @@ class _Reader:
         if not storage.create_if_absent(path, done.to_json()):
             file.abort()  # a task that was given up for dead was first
 
-    def _chunks(self, range_: Range) -> Iterable[tuple[Chunk, Datamarker]]:
+    def _chunks(self, range_: KeyRange) -> Iterable[tuple[Chunk, Datamarker]]:
         after = range_.after
         while True:
             chunk, not_before = self._chunk(range_, after)
@@ -157,7 +157,7 @@ class _Reader:
                 return
             after = chunk.last
 
-    def _chunk(self, range_: Range, after: bytes | None) -> tuple[Chunk, Datamarker]:
+    def _chunk(self, range_: KeyRange, after: bytes | None) -> tuple[Chunk, Datamarker]:
         """The next chunk, asked for again and again while the datastore has reasons to refuse that pass."""
         deadline = time.monotonic() + self._scan.patience_s
         limits = _LIMITS
@@ -210,7 +210,7 @@ def key_changed(table: str) -> ReplayError:
 class _RowsFile:
     """The rows of one range on their way into a file, which begins with the first of them."""
 
-    def __init__(self, storage: Storage, range_: Range, scan: int, shard_of: Callable[[str, bytes], str]) -> None:
+    def __init__(self, storage: Storage, range_: KeyRange, scan: int, shard_of: Callable[[str, bytes], str]) -> None:
         self._storage = storage
         self._range = range_
         self._scan = scan

@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from spark_replay.baseline.scan import TableLog
-from spark_replay.baseline.work import Range
+from spark_replay.baseline.work import KeyRange
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.ports.table_source import Chunk, ChunkLimits, ScannedTable, TableSource
@@ -25,22 +24,16 @@ _STEP: Final = 100_000  # rows that the datastore counts at a time
 _PAUSE_S: Final = 0.5
 
 
-class SourceTables:
+class SourceTables(ExitStack):
     """A context manager; ``patience_s``: seconds for which the datastore may refuse an answer. Methods raise
     :class:`~wormhole.model.errors.WormholeError`, as the port says.
     """
 
     def __init__(self, logs: Mapping[str, TableLog], patience_s: float) -> None:
+        super().__init__()
         self._logs = logs
         self._patience_s = patience_s
         self._opened: dict[str, TableSource] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
 
     def listed(self, log: str, named: Collection[str] = ()) -> Sequence[ScannedTable]:
         """All tables, as they are now. ``named``: as of the port."""
@@ -54,7 +47,7 @@ class SourceTables:
         """See the port."""
         return self._of(log).reached(high, marker)
 
-    def ranges(self, log: str, table: ScannedTable, rows: int, round_: int) -> Iterator[Range]:
+    def ranges(self, log: str, table: ScannedTable, rows: int, round_: int) -> Iterator[KeyRange]:
         """The table in ranges of about ``rows`` rows each. One of which the datastore knows that it has fewer is not
         counted.
         """
@@ -64,9 +57,9 @@ class SourceTables:
             end = self._behind(log, table.name, begin, rows)
             if end is None:
                 break
-            yield Range(0, round_, log, table.name, begin, end, rows=rows)
+            yield KeyRange(0, round_, log, table.name, begin, end, rows=rows)
             begin = end
-        yield Range(0, round_, log, table.name, begin, None, rows=rows if known is None else min(rows, known))
+        yield KeyRange(0, round_, log, table.name, begin, None, rows=rows if known is None else min(rows, known))
 
     def _behind(self, log: str, table: str, after: bytes | None, rows: int) -> bytes | None:
         while rows > 0:
@@ -80,9 +73,9 @@ class SourceTables:
     def _of(self, log: str) -> TableSource:
         found = self._opened.get(log)
         if found is None:
-            folder = self._stack.enter_context(TemporaryDirectory())
+            folder = self.enter_context(TemporaryDirectory())
             found = self._opened[log] = self._logs[log].open(Path(folder))
-            self._stack.callback(found.close)
+            self.callback(found.close)
         return found
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:

@@ -24,7 +24,7 @@ from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 
-__all__ = ["FOLDER", "PLAN", "Done", "Plan", "Range", "archive_end", "done_path", "of_log", "tasks_of"]
+__all__ = ["FOLDER", "PLAN", "BaselinePlan", "Done", "KeyRange", "archive_end", "done_path", "of_log", "tasks_of"]
 
 FOLDER: Final = "baseline"
 PLAN: Final = f"{FOLDER}.json"
@@ -33,7 +33,7 @@ _ROWS_PER_TASK: Final = 100_000  # small tables share a task, and its connection
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class KeyRange:
     """Rows of one table to read: with keys above ``after`` up to ``until`` (``None``: no bound), or those of ``keys``
     alone. ``rows``: about so many. ``round``: a table whose rows have to be read again has ranges of a later one too.
     """
@@ -49,7 +49,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BaselinePlan:
     """``scan``: the number in the ids of the rows. ``asked``: only these tables. ``begins``: by log, the end of its
     archive before anything was looked at. ``fingerprints``: by log and table, of the key. ``left_out``: tables that
     cannot be read, and why. ``others``: tables that were not asked for. ``ranges`` ascend by number.
@@ -63,16 +63,16 @@ class Plan:
     fingerprints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[KeyRange, ...] = ()
 
     @property
     def round(self) -> int:
         """The newest round."""
         return max((one.round for one in self.ranges), default=0)
 
-    def newest(self) -> dict[tuple[str, str], list[Range]]:
+    def newest(self) -> dict[tuple[str, str], list[KeyRange]]:
         """By log and table, the ranges that cover it, as it was read last."""
-        found: dict[tuple[str, str], list[Range]] = {}
+        found: dict[tuple[str, str], list[KeyRange]] = {}
         for one in self.ranges:
             own = found.setdefault((one.log, one.table), [])
             if not one.keys:
@@ -81,7 +81,7 @@ class Plan:
                 own.append(one)
         return found
 
-    def with_ranges(self, more: Iterable[Range]) -> Plan:
+    def with_ranges(self, more: Iterable[KeyRange]) -> BaselinePlan:
         """The plan with ``more``, which get their numbers here."""
         added = (replace(one, number=number) for number, one in enumerate(more, len(self.ranges)))
         return replace(self, ranges=(*self.ranges, *added))
@@ -103,7 +103,7 @@ class Plan:
         return with_checksum(given)
 
     @classmethod
-    def from_json(cls, data: bytes, where: str) -> Plan:
+    def from_json(cls, data: bytes, where: str) -> BaselinePlan:
         """Inverse of :meth:`to_json`. Raises :class:`~wormhole.model.errors.ReplayError`. ``where``: the file."""
         try:
             given = _read(data)
@@ -187,10 +187,10 @@ def archive_end(manifests: Iterable[Manifest]) -> Datamarker | None:
     return replace(max(ends, key=lambda end: end.order), backfill=b"") if ends else None
 
 
-def tasks_of(ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+def tasks_of(ranges: Sequence[KeyRange]) -> list[tuple[KeyRange, ...]]:
     """What one task reads, over one connection: a large range alone, small ones together. The largest are first."""
-    found: list[list[Range]] = []
-    open_: dict[str, tuple[list[Range], int]] = {}
+    found: list[list[KeyRange]] = []
+    open_: dict[str, tuple[list[KeyRange], int]] = {}
     for one in sorted(ranges, key=lambda one: -one.rows):
         some, rows = open_.get(one.log, ([], _ROWS_PER_TASK))
         if rows + one.rows > _ROWS_PER_TASK:
@@ -201,7 +201,7 @@ def tasks_of(ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
     return [tuple(some) for some in found]
 
 
-def _range_to_json(one: Range) -> dict[str, Any]:
+def _range_to_json(one: KeyRange) -> dict[str, Any]:
     given: dict[str, Any] = {"round": one.round, "log": one.log, "table": one.table, "rows": one.rows}
     for name, key in (("after", one.after), ("until", one.until)):
         if key is not None:
@@ -209,10 +209,10 @@ def _range_to_json(one: Range) -> dict[str, Any]:
     return {**given, "keys": [_text(key) for key in one.keys]} if one.keys else given
 
 
-def _range_from_json(number: int, given: Mapping[str, Any]) -> Range:
+def _range_from_json(number: int, given: Mapping[str, Any]) -> KeyRange:
     after, until = (None if name not in given else base64.b64decode(given[name]) for name in ("after", "until"))
     keys = tuple(map(base64.b64decode, given.get("keys", ())))
-    return Range(
+    return KeyRange(
         number, int(given["round"]), str(given["log"]), str(given["table"]), after, until, keys, int(given["rows"])
     )
 

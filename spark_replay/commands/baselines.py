@@ -16,7 +16,7 @@ from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.table_source import TableSource
 
 if TYPE_CHECKING:
-    from spark_replay.archive.choice import Archived
+    from spark_replay.archive.choice import ArchivedLog
     from spark_replay.baseline.scan import TableLog
     from wormhole.config import Config
     from wormhole.ports.source_state import SourceState
@@ -54,7 +54,7 @@ def _memory_file(data: bytes) -> Path:
     return Path(f"/proc/self/fd/{descriptor}")
 
 
-def table_logs(chosen: Archived, copy: str, *, local: bool) -> Sequence[TableLog]:
+def table_logs(chosen: ArchivedLog, copy: str, *, local: bool) -> Sequence[TableLog]:
     """The logs of the copy that is archived. ``local``: all tasks run on this host.
 
     Raises :class:`~wormhole.model.errors.UsageError` where only ZooKeeper says which they are,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_replay.archive.store import ArchiveStore
-    from spark_replay.export.exporter import Result, Start
-    from spark_replay.export.job import Changed, Work
+    from spark_replay.export.exporter import ExportStart, Result
+    from spark_replay.export.job import ChangedRows, Work
     from spark_replay.export.port import OpenTable
     from spark_replay.replay.plan import Asked
 
@@ -66,7 +66,7 @@ class Export:
     tables: tuple[str, ...]
     types: Mapping[str, Mapping[str, str]]
     until: "Asked"
-    start: "Start | None"
+    start: "ExportStart | None"
     every_s: float
     master: str
     _spark: "list[SparkSession]" = field(default_factory=list)
@@ -99,7 +99,7 @@ class Export:
         if lasting:
             raise typer.Exit(min(map(exit_code, lasting)))
 
-    def _job(self, work: "Work") -> "Changed":
+    def _job(self, work: "Work") -> "ChangedRows":
         from spark_replay.export.job import run
 
         if not self._spark:

@@ -12,7 +12,7 @@ from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.newest_snapshot import NewestSnapshot
 from spark_replay.archive.retention import GRACE_S, Expired
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.archive.verify import Report
+from spark_replay.archive.verify import VerifyReport
 from wormholectl.show.printer import counted, print_json, print_table, print_text, size, span
 
 __all__ = [
@@ -144,7 +144,7 @@ def _span_object(one: Span | FileEntry) -> dict[str, Any]:
     }
 
 
-def report_object(report: Report) -> dict[str, Any]:
+def report_object(report: VerifyReport) -> dict[str, Any]:
     """What was verified, for programs."""
     return {
         "shards": report.shards,
@@ -158,7 +158,7 @@ def report_object(report: Report) -> dict[str, Any]:
     }
 
 
-def show_report(report: Report, deep: bool, quick: bool) -> None:
+def show_report(report: VerifyReport, deep: bool, quick: bool) -> None:
     """A table of problems, or what was verified; then what an operator should know of it."""
     rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
     verified = (

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from spark_replay.audit.auditor import Audit
-from spark_replay.audit.compare import Finding, Window
+from spark_replay.audit.compare import AuditFinding, AuditWindow
 from wormhole.wire.tally import WINDOW_S
 from wormholectl.show.printer import print_table, print_text, span, utc
 
@@ -87,7 +87,7 @@ def show_audit(application: str, audited: Audit) -> None:
         print_text("nothing is lost of what could be compared" if beside else "nothing is lost")
 
 
-def _row(one: Window) -> tuple[str, ...]:
+def _row(one: AuditWindow) -> tuple[str, ...]:
     within = "" if one.complete_s is None else "longer" if math.isinf(one.complete_s) else span(one.complete_s)
     state = one.state
     if one.replayed:
@@ -124,6 +124,6 @@ _KINDS: Final = {
 }
 
 
-def _finding(one: Finding) -> str:
+def _finding(one: AuditFinding) -> str:
     what = f"update {one.update}" if one.update else f"{one.updates} updates"
     return f"{one.flow}, {_when(one.window)}: {what}: {_KINDS[one.kind]}{f' ({one.where})' if one.where else ''}"

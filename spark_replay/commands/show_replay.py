@@ -15,7 +15,7 @@ from wormholectl.show.printer import print_json, print_table, print_text, size, 
 if TYPE_CHECKING:
     from spark_replay.replay.estimate import Estimate
     from spark_replay.replay.flow_plans import FlowPlan
-    from spark_replay.replay.progress import Progress
+    from spark_replay.replay.progress import ReplayProgress
     from spark_replay.replay.request import FlowReport
     from wormhole.model.errors import WormholeError
 
@@ -47,7 +47,7 @@ class Teller:
         self._clear()
         print_text(text, error=True)
 
-    def moves(self, progress: Progress) -> None:
+    def moves(self, progress: ReplayProgress) -> None:
         """How far it is."""
         if self._as_json:
             print_json({"replay": self._id, "progress": _progress_object(progress)})
@@ -73,7 +73,7 @@ class Teller:
         self._drawn = 0
 
 
-def bar(progress: Progress) -> str:
+def bar(progress: ReplayProgress) -> str:
     """One line: how far, how fast, for how long still."""
     filled = int(progress.share * _WIDTH)
     left = "" if progress.left_s is None or progress.share >= 1 else f"  {span(progress.left_s)} left"
@@ -181,7 +181,7 @@ def show_cancelled(replay: str, flows: Sequence[tuple[str, str]], *, as_json: bo
         print_table(("FLOW", "STATE"), flows, "")
 
 
-def _progress_object(progress: Progress) -> dict[str, Any]:
+def _progress_object(progress: ReplayProgress) -> dict[str, Any]:
     return {
         "done": progress.done,
         "all": progress.all,

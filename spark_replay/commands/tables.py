@@ -16,7 +16,7 @@ from wormholectl.show.printer import say_waiting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_replay.archive.choice import Archived
+    from spark_replay.archive.choice import ArchivedLog
     from spark_replay.archive.store import ArchiveStore
     from spark_replay.tables.folder import Written
 
@@ -72,12 +72,12 @@ _HISTORY: Final = """Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class AskedTables:
     """What ``snapshot`` and ``history`` have in common. ``given``: the arguments of both ways of writing, of which
     ``until`` is none of a baseline's.
     """
 
-    chosen: "Archived"
+    chosen: "ArchivedLog"
     store: "ArchiveStore"
     master: str
     given: dict[str, Any]
@@ -92,7 +92,7 @@ class Selection:
     def write_baseline(self, to: str, as_json: bool) -> None:
         """The same for a baseline."""
         from spark_replay.baseline.baseline import write_baseline
-        from spark_replay.baseline.log_archives import PATIENCE_S, Pace
+        from spark_replay.baseline.log_archives import PATIENCE_S, ScanPace
         from spark_replay.commands.baselines import table_logs
         from spark_replay.commands.show_tables import show_written
 
@@ -102,7 +102,7 @@ class Selection:
         spark = self._spark()
         if not (spark.sparkContext.master or "").startswith("local"):
             logs = table_logs(self.chosen, self.store.copy, local=False)
-        pace = Pace(patience_s=max(PATIENCE_S, 3 * settings.flush_every), say=say_waiting)
+        pace = ScanPace(patience_s=max(PATIENCE_S, 3 * settings.flush_every), say=say_waiting)
         given = {name: value for name, value in self.given.items() if name != "until"}
         written = write_baseline(spark, self.store, absolute(to), logs, **given, pace=pace)
         show_written(written, self.store.dataset, as_json)
@@ -123,7 +123,7 @@ def _selected(
     types: list[str] | None,
     fields: list[str] | None,
     master: str | None,
-) -> Selection:
+) -> AskedTables:
     """Nothing is started for a wrong request. Raises :class:`~wormhole.model.errors.WormholeError`."""
     from spark_replay.spark.session import check_spark
 
@@ -146,7 +146,7 @@ def _selected(
     if chosen.stored:
         check_formats(chosen.name, (one.value_format for one in readings.values()))
     given = {"until": asked_until(until or "", now_us), "now": datetime.fromtimestamp(now_us / 1e6, UTC)}
-    return Selection(chosen, store, master or "", {"tables": tuple(tables or ()), "readings": readings, **given})
+    return AskedTables(chosen, store, master or "", {"tables": tuple(tables or ()), "readings": readings, **given})
 
 
 def by_table(option: str, given: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -184,7 +184,7 @@ with_selection = grouped(
 @with_selection
 def snapshot(
     to: To,
-    selection: Selection,
+    selection: AskedTables,
     previous: Annotated[
         str,
         typer.Option(
@@ -220,7 +220,7 @@ def snapshot(
 @with_selection
 def history(
     to: To,
-    selection: Selection,
+    selection: AskedTables,
     start: Annotated[
         str, typer.Option("--from", metavar="PLACE|TIME", help="Else all that the archive holds.")
     ] = "earliest",

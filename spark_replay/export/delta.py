@@ -24,7 +24,7 @@ from pyarrow import fs
 from spark_replay.archive.open_storage import open_storage
 from spark_replay.archive.storage import Storage
 from spark_replay.export.leftovers import is_ours
-from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
+from spark_replay.export.port import NewTableFile, SeenTable, TableFile, table_shape
 from spark_replay.export.state import ANEW, KEY, Exported, state_from_text, state_to_text
 from spark_replay.tables.columns import TableColumn
 from spark_replay.tables.names import folder_name
@@ -72,13 +72,13 @@ class OpenDeltaTable:
         """See :class:`~spark_replay.export.port.OpenTable`."""
         return self._storage.root
 
-    def look(self) -> Seen:
+    def look(self) -> SeenTable:
         """See :meth:`~spark_replay.export.port.OpenTable.look`."""
         self._seen = None
         with self.errors("read"):
             if not DeltaTable.is_deltatable(self.name, self.options):
                 self._check_empty()
-                return Seen(None, "")
+                return SeenTable(None, "")
             table = DeltaTable(self.name, storage_options=self.options)
             self._check_catalogue(table)
             state = self._state(table.version())
@@ -86,7 +86,7 @@ class OpenDeltaTable:
             self._check_schema(table, state)
             files = tuple(self._files(table))
             self._seen = table
-            return Seen(state, str(table.version()), files)
+            return SeenTable(state, str(table.version()), files)
 
     def check(self, columns: Sequence[TableColumn]) -> None:
         """See :meth:`~spark_replay.export.port.OpenTable.check`."""
@@ -185,11 +185,11 @@ class OpenDeltaTable:
                 code="export-conflict",
             )
 
-    def _files(self, table: DeltaTable) -> Iterator[DataFile]:
+    def _files(self, table: DeltaTable) -> Iterator[TableFile]:
         actions = pa.table(table.get_add_actions())
         names, sizes, rows = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
         for name, size, count in zip(names, sizes, rows, strict=True):
-            yield DataFile(self._storage.path(unquote(name)), count or 0, size, name)
+            yield TableFile(self._storage.path(unquote(name)), count or 0, size, name)
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
@@ -214,7 +214,7 @@ class DeltaDraft:
         self._schema = _schema(columns)
         self.shape = table_shape(columns)
 
-    def commit(self, state: Exported, added: Sequence[NewFile], removed: Sequence[DataFile]) -> str:
+    def commit(self, state: Exported, added: Sequence[NewTableFile], removed: Sequence[TableFile]) -> str:
         """See :meth:`~spark_replay.export.port.Draft.commit`."""
         now_ms = int(time.time() * 1000)
         ours = CommitProperties(custom_metadata={KEY: state_to_text(state)}, max_commit_retries=0)
@@ -239,7 +239,7 @@ class DeltaDraft:
     def _holds_version(self, version: int) -> bool:
         return self._table._actions(version) is not None
 
-    def _create(self, state: Exported, added: Sequence[NewFile], now_ms: int, ours: CommitProperties) -> str:
+    def _create(self, state: Exported, added: Sequence[NewTableFile], now_ms: int, ours: CommitProperties) -> str:
         table = self._table
         try:
             create_table_with_add_actions(
@@ -258,12 +258,12 @@ class DeltaDraft:
                 raise ArchiveConflict(f"another writer committed to {table.name} first") from error
         return "0"
 
-    def _add(self, file: NewFile, now_ms: int) -> AddAction:
+    def _add(self, file: NewTableFile, now_ms: int) -> AddAction:
         path = file.path.removeprefix(f"{self._table.root}/")
         return AddAction(path, file.size, {}, now_ms, True, json.dumps(_statistics(file, self.shape)))
 
 
-def _statistics(file: NewFile, shape: pa.Schema) -> dict[str, Any]:
+def _statistics(file: NewTableFile, shape: pa.Schema) -> dict[str, Any]:
     """What a reader may leave the file out by: of whole numbers and short texts, which JSON holds exactly."""
     footer = pq.read_metadata(io.BytesIO(file.footer))
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.export.job import Changed, Work
-from spark_replay.export.leftovers import Run, clean, noted
-from spark_replay.export.plan import KeylessError, Plan, continued, first, planned
-from spark_replay.export.port import Draft, OpenTable, Seen
+from spark_replay.export.job import ChangedRows, Work
+from spark_replay.export.leftovers import ExportRun, clean, noted
+from spark_replay.export.plan import ExportPlan, KeylessError, continued, first, planned
+from spark_replay.export.port import Draft, OpenTable, SeenTable
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import SnapshotAbout
-from spark_replay.tables.selection import LATEST, Selection
+from spark_replay.tables.selection import LATEST, TableSelection
 from spark_replay.tables.start import read_about, snapshot_rows
 from wormhole.model.errors import ArchiveConflict, ReplayError, UsageError, WormholeError
 from wormhole.model.position import Datamarker
@@ -25,7 +25,7 @@ from wormhole.model.suggestion import suggestion
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Exporter", "Result", "Start", "start_from"]
+__all__ = ["ExportStart", "Exporter", "Result", "start_from"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _IDLE_US: Final = 3_600_000_000
 
 
 @dataclass(frozen=True)
-class Start:
+class ExportStart:
     """The snapshot from which tables begin that are not there yet. ``rows``: its rows of all tables."""
 
     folder: str
@@ -51,10 +51,10 @@ class Start:
             )
 
 
-def start_from(folder: str, store: ArchiveStore) -> Start:
+def start_from(folder: str, store: ArchiveStore) -> ExportStart:
     """The snapshot in ``folder``. Raises :class:`~wormhole.model.errors.ReplayError` for one of something else."""
     about = read_about(folder, store.dataset, store.copy)
-    return Start(folder, about, lambda spark: snapshot_rows(spark, folder, about)(""))
+    return ExportStart(folder, about, lambda spark: snapshot_rows(spark, folder, about)(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,15 @@ class Exporter:
 
     store: ArchiveStore
     open: Callable[[str], OpenTable]
-    job: Callable[[Work], Changed]
+    job: Callable[[Work], ChangedRows]
     tables: Collection[str] = ()
     types: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     until: Asked = LATEST
-    start: Start | None = None
+    start: ExportStart | None = None
     dry: bool = False
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     _cleaned: set[str] = field(default_factory=set)
-    _selections: dict[frozenset[tuple[str, Datamarker, str]], Selection] = field(default_factory=dict)
+    _selections: dict[frozenset[tuple[str, Datamarker, str]], TableSelection] = field(default_factory=dict)
 
     def run(self) -> list[Result]:
         """Each table's result, in alphabetical order. What is wrong with one table is in its result, and does not stop
@@ -154,7 +154,7 @@ class Exporter:
             return _result(table, opened, seen, plan, did)
         return self._commit(table, opened, seen, plan, did)
 
-    def _needed(self, seen: Seen, plan: Plan) -> str:
+    def _needed(self, seen: SeenTable, plan: ExportPlan) -> str:
         state = seen.state
         if state is None:
             return "created"
@@ -163,7 +163,7 @@ class Exporter:
         idle = self.now_us() - state.at_us < _IDLE_US and {one.shard for one in plan.ranges} == state.shards.keys()
         return "nothing" if idle or not plan.moved else "moved"
 
-    def _selection(self, seen: Seen, table: str, name: str) -> Selection:
+    def _selection(self, seen: SeenTable, table: str, name: str) -> TableSelection:
         """What comes after the table. Of tables that are at the same places it is decided once in a run, so they are
         at the same places again."""
         start, state = self.start, seen.state
@@ -183,11 +183,11 @@ class Exporter:
     def _start_schemas(self) -> tuple[Schema, ...]:
         return self.start.about.schemas if self.start is not None else ()
 
-    def _commit(self, table: str, opened: OpenTable, seen: Seen, plan: Plan, did: str) -> Result:
+    def _commit(self, table: str, opened: OpenTable, seen: SeenTable, plan: ExportPlan, did: str) -> Result:
         draft = opened.draft(plan.columns)
-        run = Run(opened, seen.version)
+        run = ExportRun(opened, seen.version)
         run.begin()
-        changed = Changed((), ())
+        changed = ChangedRows((), ())
         if did != "moved":
             changed = self._write(table, opened, seen, plan, draft, run)
         state = plan.state(self.store, table, run.name, self.now_us())
@@ -205,7 +205,9 @@ class Exporter:
             _log.warning("%s", error)
         return _result(table, opened, seen, plan, did, version, changed)
 
-    def _write(self, table: str, opened: OpenTable, seen: Seen, plan: Plan, draft: Draft, run: Run) -> Changed:
+    def _write(
+        self, table: str, opened: OpenTable, seen: SeenTable, plan: ExportPlan, draft: Draft, run: ExportRun
+    ) -> ChangedRows:
         state = seen.state
         before = plan.columns if state is None else state.columns
         start = self.start if state is None else None
@@ -238,11 +240,11 @@ class Exporter:
 def _result(
     table: str,
     opened: OpenTable,
-    seen: Seen,
-    plan: Plan,
+    seen: SeenTable,
+    plan: ExportPlan,
     did: str,
     version: str = "",
-    changed: Changed = Changed((), ()),  # noqa: B008  # nothing changes it
+    changed: ChangedRows = ChangedRows((), ()),  # noqa: B008  # nothing changes it
 ) -> Result:
     rows = sum(one.rows for one in seen.files) - sum(one.rows for one in changed.removed)
     places = {one.shard: str(one.until.order) for one in plan.ranges if one.until is not None}

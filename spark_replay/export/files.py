@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from spark_replay.archive.arrays import grouped, signed
 from spark_replay.archive.storage import storage_errors
 from spark_replay.export.columns import row_values
-from spark_replay.export.port import NewFile
+from spark_replay.export.port import NewTableFile
 from spark_replay.selected import PLAIN
 from spark_replay.spark.portions import taken
 from spark_replay.tables.columns import TableColumn, converter
@@ -22,10 +23,10 @@ from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_key, encode_key, encode_row
 
-__all__ = ["WRITTEN", "AsUpdates", "FileRows", "FileWriter", "KeyRows", "new_files"]
+__all__ = ["WRITTEN", "AsUpdates", "FileRows", "KeyRows", "TableFileWriter", "new_files"]
 
 WRITTEN: Final = "path string, rows bigint, size bigint, footer binary"
-"""What :class:`FileWriter` returns of each file."""
+"""What :class:`TableFileWriter` returns of each file."""
 _FILE_BYTES: Final = 256 << 20
 _GROUP_BYTES: Final = 32 << 20  # in memory
 _BATCH_ROWS: Final = 4096
@@ -91,7 +92,7 @@ class AsUpdates:
     def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = [column.name for column in self.columns]
         at = [names.index(column.name) for column in self.schema.key]
-        number = self.schema.id - (1 << 64) if self.schema.id >> 63 else self.schema.id
+        number = signed(self.schema.id)
         for batch in given:
             rows = [self._row(row, at, number) for row in batch.to_pylist()]
             if rows:
@@ -119,7 +120,7 @@ class AsUpdates:
 
 
 @dataclass(frozen=True)
-class FileWriter:
+class TableFileWriter:
     """Rows become new files of ``shape`` in ``folder``, each with a name of its own. What an attempt of a task leaves
     that did not finish, no commit names.
     """
@@ -129,7 +130,7 @@ class FileWriter:
     shape: pa.Schema
 
     def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = _groups(given)
+        rows = map(pa.Table.from_batches, grouped(given, _GROUP_BYTES))
         first = next(rows, None)
         while first is not None:
             path = f"{self.folder}/{secrets.token_hex(16)}.parquet"
@@ -152,23 +153,11 @@ class FileWriter:
         return {"path": path, "rows": count, "size": size, "footer": footer.getvalue()}, following
 
 
-def _groups(given: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    for batch in given:
-        if batch.num_rows:
-            held.append(batch)
-        if sum(one.nbytes for one in held) > _GROUP_BYTES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
-
-
 def _fitted(table: pa.Table, shape: pa.Schema) -> pa.Table:
     """The columns by name, as the fields that the format wants."""
     return pa.Table.from_arrays([table.column(field.name).cast(field.type) for field in shape], schema=shape)
 
 
-def new_files(written: Iterable[Any]) -> tuple[NewFile, ...]:
+def new_files(written: Iterable[Any]) -> tuple[NewTableFile, ...]:
     """What the driver collected."""
-    return tuple(NewFile(one.path, one.rows, one.size, bytes(one.footer)) for one in written)
+    return tuple(NewTableFile(one.path, one.rows, one.size, bytes(one.footer)) for one in written)

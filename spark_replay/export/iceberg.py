@@ -39,7 +39,7 @@ from pyiceberg.typedef import Record
 from spark_replay.export.expiry import expire
 from spark_replay.export.leftovers import noted
 from spark_replay.export.places import keep_places, load_places, run_of
-from spark_replay.export.port import DataFile, NewFile, Seen, table_shape
+from spark_replay.export.port import NewTableFile, SeenTable, TableFile, table_shape
 from spark_replay.export.state import ANEW, KEY, Exported
 from spark_replay.tables.columns import TableColumn
 from spark_replay.tables.names import folder_name
@@ -122,7 +122,7 @@ class OpenIcebergTable:
             self._home = staged._table
             return staged
 
-    def look(self) -> Seen:
+    def look(self) -> SeenTable:
         """See :meth:`~spark_replay.export.port.OpenTable.look`."""
         self._seen = self._home = None
         with self.errors("read"):
@@ -130,13 +130,13 @@ class OpenIcebergTable:
                 table = self._catalogue.load_table(self.identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
                 self._check_new()
-                return Seen(None, "")
+                return SeenTable(None, "")
             state = self._state(table)
             state.check(*self._whose, self.name)
             self._check_schema(table, state)
             self._seen = self._home = table
             current = table.current_snapshot()
-            return Seen(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
+            return SeenTable(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
 
     def check(self, columns: Sequence[TableColumn]) -> None:
         """See :meth:`~spark_replay.export.port.OpenTable.check`. The catalogue is not asked."""
@@ -247,7 +247,7 @@ class OpenIcebergTable:
                 code="export-conflict",
             )
 
-    def _files(self, table: Table) -> Iterator[DataFile]:
+    def _files(self, table: Table) -> Iterator[TableFile]:
         root, prefix = _place(table)[1], _location(table)
         for task in table.scan().plan_files():
             if task.delete_files:
@@ -256,7 +256,7 @@ class OpenIcebergTable:
             if not file.file_path.startswith(f"{prefix}/"):
                 raise ReplayError(f"{self.name} has files in another place: {file.file_path}", hint=ANEW)
             path = f"{root}{file.file_path.removeprefix(prefix)}"
-            yield DataFile(path, file.record_count, file.file_size_in_bytes, file)
+            yield TableFile(path, file.record_count, file.file_size_in_bytes, file)
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
@@ -320,7 +320,7 @@ class IcebergDraft:
                     else:
                         update.move_first((field.name,))
 
-    def commit(self, state: Exported, added: Sequence[NewFile], removed: Sequence[DataFile]) -> str:
+    def commit(self, state: Exported, added: Sequence[NewTableFile], removed: Sequence[TableFile]) -> str:
         """See :meth:`~spark_replay.export.port.Draft.commit`."""
         transaction = self._transaction
         with self._table.errors("commit to"):
@@ -338,7 +338,7 @@ class IcebergDraft:
                 raise ArchiveConflict(f"somebody else committed to {self._table.name} first") from error
         return str(number)
 
-    def _file(self, new: NewFile) -> IcebergFile:
+    def _file(self, new: NewTableFile) -> IcebergFile:
         metadata = self._transaction.table_metadata
         statistics = data_file_statistics_from_parquet_metadata(
             pq.read_metadata(io.BytesIO(new.footer)),

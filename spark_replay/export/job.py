@@ -21,10 +21,10 @@ from pyarrow import fs
 from spark_replay import frames
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export.columns import base_schema
-from spark_replay.export.files import WRITTEN, AsUpdates, FileRows, FileWriter, KeyRows, new_files
-from spark_replay.export.port import DataFile, NewFile, table_shape
+from spark_replay.export.files import WRITTEN, AsUpdates, FileRows, KeyRows, TableFileWriter, new_files
+from spark_replay.export.port import NewTableFile, TableFile, table_shape
 from spark_replay.frames import ShardFiles
-from spark_replay.selected import TYPES, Condition, Wanted
+from spark_replay.selected import TYPES, ColumnCondition, Wanted
 from spark_replay.spark.portions import portions
 from spark_replay.spark.ranges import TASK_ROWS, by_range, quoted
 from spark_replay.tables.columns import TableColumn, arrow_type
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Changed", "Work", "run"]
+__all__ = ["ChangedRows", "Work", "run"]
 
 _ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 _TASK_BYTES: Final = 128 << 20
@@ -63,7 +63,7 @@ class Work:
     key: tuple[Column, ...]
     before: tuple[TableColumn, ...]
     columns: tuple[TableColumn, ...]
-    files: tuple[DataFile, ...]
+    files: tuple[TableFile, ...]
     filesystem: fs.FileSystem
     folder: str
     shape: pa.Schema
@@ -79,14 +79,14 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRows:
     """What a commit has to add and to remove."""
 
-    added: tuple[NewFile, ...]
-    removed: tuple[DataFile, ...]
+    added: tuple[NewTableFile, ...]
+    removed: tuple[TableFile, ...]
 
 
-def run(spark: SparkSession, work: Work) -> Changed:
+def run(spark: SparkSession, work: Work) -> ChangedRows:
     """Write the new files. Raises :class:`~wormhole.model.errors.ArchiveError`, and
     :class:`~wormhole.model.errors.UsageError` for a value that a column's type does not hold.
     """
@@ -100,30 +100,32 @@ class _Job:
 
         self._spark = spark
         self._work = work
-        wanted = Wanted((Condition("table", "in", (work.table,)),))
+        wanted = Wanted((ColumnCondition("table", "in", (work.table,)),))
         archived = frames.read(spark, work.store, work.ranges, wanted=wanted, current=True)
         self._changes = archived
         if work.start is not None:
             self._changes = work.start(spark).where(f.col("table") == work.table).unionByName(archived)
         self._base = base_schema(work.table, work.key, work.before)
 
-    def run(self) -> Changed:
+    def run(self) -> ChangedRows:
         work = self._work
         if not work.files:
-            return Changed(self._written(self._folded(self._changes), work.changes), ())
+            return ChangedRows(self._written(self._folded(self._changes), work.changes), ())
         touched = self._touched().persist()
         try:
             everything = work.rewrites or self._ends_many()
             removed = work.files if everything else self._hit(touched)
             if not removed:
-                return Changed(self._written(self._folded(self._changes), work.changes), ())
+                return ChangedRows(self._written(self._folded(self._changes), work.changes), ())
             rows = self._rows(removed, [column.shown for column in work.before])
             base = rows.join(touched, self._same(rows, touched), "left" if everything else "inner")
             folded = self._folded(self._updates(base).unionByName(self._changes))
             if not everything:
                 kept = rows.join(touched, self._same(rows, touched), "left_anti").drop("_file")
                 folded = folded.unionByName(kept)
-            return Changed(self._written(folded, work.changes + sum(file.rows for file in removed), removed), removed)
+            return ChangedRows(
+                self._written(folded, work.changes + sum(file.rows for file in removed), removed), removed
+            )
         finally:
             touched.unpersist()
 
@@ -158,7 +160,7 @@ class _Job:
 
         return self._work.inspect and bool(self._changes.where(f.col("op").isin(*_ENDING)).take(1))
 
-    def _hit(self, touched: DataFrame) -> tuple[DataFile, ...]:
+    def _hit(self, touched: DataFrame) -> tuple[TableFile, ...]:
         """The files with rows that may change; and the small ones, if they became many."""
         import pyspark.sql.functions as f
 
@@ -173,7 +175,7 @@ class _Job:
             hit.update(small)
         return tuple(work.files[i] for i in sorted(hit))
 
-    def _rows(self, files: Sequence[DataFile], names: Sequence[str]) -> DataFrame:
+    def _rows(self, files: Sequence[TableFile], names: Sequence[str]) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         shape = table_shape(self._work.before)
@@ -197,7 +199,7 @@ class _Job:
         table = given.mapInArrow(plan.batches, from_arrow_schema(plan.shape()))
         return table.select(*map(quoted, table_shape(work.columns).names))
 
-    def _written(self, rows: DataFrame, count: int, removed: Sequence[DataFile] = ()) -> tuple[NewFile, ...]:
+    def _written(self, rows: DataFrame, count: int, removed: Sequence[TableFile] = ()) -> tuple[NewTableFile, ...]:
         """``count``: about how many rows; ``removed``: the files that they come from."""
         shown = {column.name: column.shown for column in self._work.columns}
         key = [shown[column.name] for column in self._work.key]
@@ -205,6 +207,6 @@ class _Job:
         with by_range(rows, key, tasks) as ordered:
             return self._files(ordered)
 
-    def _files(self, rows: DataFrame) -> tuple[NewFile, ...]:
-        writer = FileWriter(self._work.filesystem, self._work.folder, self._work.shape)
+    def _files(self, rows: DataFrame) -> tuple[NewTableFile, ...]:
+        writer = TableFileWriter(self._work.filesystem, self._work.folder, self._work.shape)
         return new_files(rows.mapInArrow(writer, WRITTEN).collect())

@@ -18,7 +18,7 @@ from spark_replay.archive.storage import storage_errors
 from spark_replay.export.places import NOTES, places_path
 from spark_replay.export.port import OpenTable
 
-__all__ = ["NOTES", "Run", "clean", "is_ours", "noted"]
+__all__ = ["NOTES", "ExportRun", "clean", "is_ours", "noted"]
 
 _PREFIX: Final = "wormhole-"
 
@@ -28,7 +28,7 @@ def is_ours(name: str) -> bool:
     return name == NOTES or name.startswith(_PREFIX)
 
 
-class Run:
+class ExportRun:
     """One attempt to commit. ``name``: a random one."""
 
     def __init__(self, table: OpenTable, version: str) -> None:

@@ -9,19 +9,19 @@ from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export.columns import evolved
-from spark_replay.export.port import Seen
+from spark_replay.export.port import SeenTable
 from spark_replay.export.state import ANEW, Exported, ExportedShard
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import SnapshotAbout
 from spark_replay.tables.columns import TableColumn, unite
 from spark_replay.tables.rolling import lost_after, select_since
-from spark_replay.tables.selection import Selection, key_problem, select
+from spark_replay.tables.selection import TableSelection, key_problem, select
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Column, Schema
 
-__all__ = ["KeylessError", "Plan", "continued", "first", "planned"]
+__all__ = ["ExportPlan", "KeylessError", "continued", "first", "planned"]
 
 BASELINE = (
     "make a snapshot that has them (`wormholectl snapshot --baseline`), and name its folder with --from for the first "
@@ -42,12 +42,12 @@ class KeylessError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExportPlan:
     """``schemas``: of the rows, oldest first. ``key``, ``columns``: of the table after the run. ``changes``: how many
     rows of it the ranges hold about. ``before``: the shards as the table has them.
     """
 
-    selection: Selection
+    selection: TableSelection
     schemas: tuple[Schema, ...]
     key: tuple[Column, ...]
     columns: tuple[TableColumn, ...]
@@ -76,7 +76,7 @@ class Plan:
         return Exported(store.dataset, store.copy, table, shards, self.key, self.columns, run, at_us)
 
 
-def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: Asked) -> Selection:
+def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: Asked) -> TableSelection:
     """What the first export of a table reads: everything, or what comes after the snapshot ``start`` in ``folder``.
 
     Raises :class:`~wormhole.model.errors.ReplayError` where rows would be missing.
@@ -98,7 +98,7 @@ def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: 
     return selection
 
 
-def continued(store: ArchiveStore, state: Exported, name: str, until: Asked) -> Selection:
+def continued(store: ArchiveStore, state: Exported, name: str, until: Asked) -> TableSelection:
     """What comes after the places of a table.
 
     Raises :class:`~wormhole.model.errors.ReplayError` where the archive does not go on from them.
@@ -131,7 +131,9 @@ def _check_history(store: ArchiveStore, manifest: Manifest, marker: Datamarker, 
         )
 
 
-def planned(table: str, seen: Seen, selection: Selection, before: Sequence[Schema], types: Mapping[str, str]) -> Plan:
+def planned(
+    table: str, seen: SeenTable, selection: TableSelection, before: Sequence[Schema], types: Mapping[str, str]
+) -> ExportPlan:
     """The plan for ``table``. ``before``: the schemas of the snapshot that a first export starts from.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a table whose rows cannot be identified, and for a column or a
@@ -149,11 +151,11 @@ def planned(table: str, seen: Seen, selection: Selection, before: Sequence[Schem
     news = [one for one in selection.shards if not _is_known(one, shards.get(one.shard))]
     changes = sum(entry.tables.get(table, 0) for one in news for entry in one.files)
     if state is not None:
-        return Plan(selection, own, state.key, evolved(state.columns, known, types), changes, shards)
+        return ExportPlan(selection, own, state.key, evolved(state.columns, known, types), changes, shards)
     newest = [one.schema for _, one in sorted(selection.newest.get(table, {}).items())] or known[-1:]
     if not known:
         raise UsageError(f"the archive has no rows of {table}", hint="`wormholectl archive show` lists what it has")
-    return Plan(selection, own, known[-1].key, unite(known, types, only=newest), changes)
+    return ExportPlan(selection, own, known[-1].key, unite(known, types, only=newest), changes)
 
 
 def _is_known(one: ShardFiles, before: ExportedShard | None) -> bool:

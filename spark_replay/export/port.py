@@ -12,14 +12,14 @@ from pyarrow import fs
 from spark_replay.export.state import Exported
 from spark_replay.tables.columns import TableColumn, arrow_type
 
-__all__ = ["OURS", "DataFile", "Draft", "NewFile", "OpenTable", "Seen", "table_shape"]
+__all__ = ["OURS", "Draft", "NewTableFile", "OpenTable", "SeenTable", "TableFile", "table_shape"]
 
 OURS: Final = {"_shard": pa.string(), "_unavailable": pa.list_(pa.string())}
 """Our columns, behind those of the table."""
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class TableFile:
     """A Parquet file with rows of the table. ``path``: within the table's file system. ``size``: in bytes.
     ``handle``: the library's.
     """
@@ -31,7 +31,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class NewFile:
+class NewTableFile:
     """A Parquet file that no commit names yet. ``footer``: its metadata, as a Parquet file without rows."""
 
     path: str
@@ -46,7 +46,7 @@ class Draft(Protocol):
     shape: pa.Schema
     """How the new files have to be written."""
 
-    def commit(self, state: Exported, added: Sequence[NewFile], removed: Sequence[DataFile]) -> str:
+    def commit(self, state: Exported, added: Sequence[NewTableFile], removed: Sequence[TableFile]) -> str:
         """Make it, if the table is still as it was seen; returns its version. Raises
         :class:`~wormhole.model.errors.ArchiveConflict` where another writer committed since and nothing of ours was,
         :class:`~wormhole.model.errors.ArchiveUnavailable` where it is unknown whether it was made, and
@@ -55,14 +55,14 @@ class Draft(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTable:
     """A table at one moment. ``state``: of our last commit; ``None``: there is no table. ``version``: of the table,
     empty where there is none.
     """
 
     state: Exported | None
     version: str
-    files: tuple[DataFile, ...] = ()
+    files: tuple[TableFile, ...] = ()
 
 
 class OpenTable(Protocol):
@@ -81,7 +81,7 @@ class OpenTable(Protocol):
     def root(self) -> str:
         """The path of the table's own folder within the file system."""
 
-    def look(self) -> Seen:
+    def look(self) -> SeenTable:
         """Read it anew. Raises :class:`~wormhole.model.errors.ReplayError` for a table that others write to."""
 
     def check(self, columns: Sequence[TableColumn]) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_replay.replay.rate import HEARD_S, Share
+from spark_replay.replay.rate import HEARD_S, RateShare
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken, WormholeError
@@ -47,7 +47,7 @@ from wormhole.wire.v1 import push_pb2
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
 
-__all__ = ["Delivery", "Offer", "Park", "Piece", "Route", "Stored"]
+__all__ = ["Delivery", "Offer", "Park", "Route", "SentPiece", "Stored"]
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SentPiece:
     """The next of what is pushed: a body (or none), the place before it, and what may be offered behind it (or
     nothing).
 
@@ -148,10 +148,10 @@ class Delivery:
     application: str
     shard: str
     until: Datamarker
-    pieces: Callable[[Datamarker], Generator[Piece, None, None]]
+    pieces: Callable[[Datamarker], Generator[SentPiece, None, None]]
     store: Store
     park: Park
-    share: Share
+    share: RateShare
     ask: Callable[[], None]
     partial: bool = False
     clock: Clock = SYSTEM_CLOCK
@@ -264,12 +264,12 @@ class Delivery:
             return marker
         return have
 
-    def _fetch(self, pieces: Generator[Piece, None, None]) -> asyncio.Task[Piece | None]:
+    def _fetch(self, pieces: Generator[SentPiece, None, None]) -> asyncio.Task[SentPiece | None]:
         task = asyncio.create_task(asyncio.to_thread(_following, pieces))
         task.add_done_callback(lambda _: self._wake.set())
         return task
 
-    async def _send(self, push: PushFlow, piece: Piece) -> None:
+    async def _send(self, push: PushFlow, piece: SentPiece) -> None:
         session, body = self._session, piece.body
         if piece.gap is not None:
             await self._tell_gap(push, *piece.gap)
@@ -433,7 +433,7 @@ class Delivery:
             await self._connection.write(self._session.parked(wanted.flow, wanted.letter.id, refused))
 
 
-def _following(pieces: Generator[Piece, None, None]) -> Piece | None:
+def _following(pieces: Generator[SentPiece, None, None]) -> SentPiece | None:
     return next(pieces, None)
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
-from spark_replay.replay.progress import Pace, Progress
+from spark_replay.replay.progress import Pace, ReplayProgress
 from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FlowReport, ReplayObserver, ReplayRequest, ReplaySettings
 from wormhole.host.compiled import warn_interpreted
@@ -113,7 +113,7 @@ class Driver:
         self._no_executor = executors == 0
         self._observer.moves(progress)
 
-    def progress(self) -> Progress:
+    def progress(self) -> ReplayProgress:
         """How far all flows are together."""
         runs = self.runs
         return self._pace.look(

@@ -26,7 +26,7 @@ from spark_replay.replay.request import (
     ReplayRequest,
     ReplaySettings,
 )
-from spark_replay.replay.task import Ended, Outcome, Task
+from spark_replay.replay.task import Ended, Task, TaskOutcome
 from wormhole.model.errors import (
     ArchiveError,
     ArchiveUnavailable,
@@ -329,7 +329,7 @@ class ReplayFlow:
             if self.stopped.wait(_AGAIN_S):
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
 
-    def _job(self, mode: str, begin: Datamarker, until: Datamarker) -> Outcome:
+    def _job(self, mode: str, begin: Datamarker, until: Datamarker) -> TaskOutcome:
         """One task, and another when the publisher came back at another address, or the flow is no longer paused."""
         while True:
             if self.stopped.is_set():
@@ -357,7 +357,7 @@ class ReplayFlow:
             failed = ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None, code=outcome.code)
             raise self._not_found(failed) if outcome.ended is Ended.UNREACHABLE else failed
 
-    def _outcome_of(self, mode: str, task: Task) -> Outcome:
+    def _outcome_of(self, mode: str, task: Task) -> TaskOutcome:
         """What became of the task, which Spark is given."""
         self._given = task
         try:
@@ -377,12 +377,12 @@ class ReplayFlow:
             if self.stopped.wait(_AGAIN_S):
                 raise ReplayError(f"the driver was stopped, the flow is paused by {paused}", flow=self.plan.flow)
 
-    def _latest(self, task: Task) -> Outcome:
+    def _latest(self, task: Task) -> TaskOutcome:
         """By the newest manifest: what was planned on may have been merged into other files since, also while it was
         read.
         """
 
-        def push() -> Outcome:
+        def push() -> TaskOutcome:
             while True:
                 files = self._newest(task)
                 self._counts(files)

@@ -25,7 +25,7 @@ from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import Wanted
 from spark_replay.replay.plan import asked_from, asked_until
-from spark_replay.replay.progress import Progress
+from spark_replay.replay.progress import ReplayProgress
 from spark_replay.replay.publisher import Reach, ReplayClient
 from spark_replay.replay.request import (
     AT_ONCE,
@@ -52,7 +52,7 @@ from wormhole.wire.v1 import admin_pb2
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Planned", "Replay", "Replayed", "cancel_replay", "plan_replay", "run_replay", "setting_of"]
+__all__ = ["PlannedReplay", "Replay", "Replayed", "cancel_replay", "plan_replay", "run_replay", "setting_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedReplay:
     """What a replay would do. ``nobody``: why no subscriber would take it; ``slots``: tasks that run at one time."""
 
     plans: Sequence[FlowPlan]
@@ -134,7 +134,9 @@ def run_replay(where: Where | str, replay: Replay, observer: Callable[[str], Rep
         return Replayed(found.request.id, driver.run(), found.left_out)
 
 
-def plan_replay(where: Where | str, replay: Replay, observer: Callable[[str], ReplayObserver] | None = None) -> Planned:
+def plan_replay(
+    where: Where | str, replay: Replay, observer: Callable[[str], ReplayObserver] | None = None
+) -> PlannedReplay:
     """What :func:`run_replay` would do; nothing is held or changed. Raises as it does."""
     found = _prepared(where, replay)
     watching = (observer or _Logged)(found.request.id)
@@ -144,12 +146,12 @@ def plan_replay(where: Where | str, replay: Replay, observer: Callable[[str], Re
     slots = session.local_slots(replay.master)
     if slots and not replay.snapshot and mode_selection.needs_no_spark(found.plans):
         estimates = decide(None, found.request, found.settings, found.filters, found.plans)
-        return Planned(found.plans, estimates, min(slots, replay.at_once), found.nobody)
+        return PlannedReplay(found.plans, estimates, min(slots, replay.at_once), found.nobody)
     watching.says("starting Spark")
     with _jobs(found, replay.master) as (spark, jobs):
         estimates = decide(spark, found.request, found.settings, found.filters, found.plans)
         mode_selection.count_snapshot(jobs, found.plans)
-        return Planned(found.plans, estimates, min(jobs.slots, replay.at_once), found.nobody)
+        return PlannedReplay(found.plans, estimates, min(jobs.slots, replay.at_once), found.nobody)
 
 
 def cancel_replay(where: Where | str, replay_id: str) -> list[tuple[str, str]]:
@@ -183,7 +185,7 @@ class _Logged:
     def says(self, text: str) -> None:
         _log.info("replay %s: %s", self._replay, text)
 
-    def moves(self, progress: Progress) -> None:
+    def moves(self, progress: ReplayProgress) -> None:
         _log.debug("replay %s: %.0f %%, %d updates", self._replay, 100 * progress.share, progress.updates)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_replay.frames import ShardFiles, reading, schemas_of
 from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.shuffled import Piece, in_order, shuffled
-from spark_replay.replay.task import Outcome, Task, push_latest, push_log
+from spark_replay.replay.task import Task, TaskOutcome, push_latest, push_log
 from spark_replay.spark.executors import checked, executor_fault
 from spark_replay.tables.start import Start
 from wormhole.host.compiled import warn_interpreted
@@ -67,13 +67,13 @@ class Jobs:
                 return len(context.sc().statusTracker().getExecutorInfos()) - 1  # the driver is one of them
         return None
 
-    def log(self, task: Task) -> Outcome:
+    def log(self, task: Task) -> TaskOutcome:
         """Push every change of the range."""
         self._describe(task)
         with _giving_up(task.flow):
             return self._one(task, push_log)
 
-    def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
+    def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> TaskOutcome:
         """Push the last change of each key of the range: where it was left when it is taken up again. Raises
         :class:`~wormhole.model.errors.ArchiveUnavailable` where a file is gone that may have been merged meanwhile.
         """
@@ -86,10 +86,10 @@ class Jobs:
                 return self._one(task, partial(push_latest, batches=LastChanges(task.store, chosen, by_values)))
             with reading():
                 pieces = shuffled(self._spark.sparkContext, task.store, chosen, schemas, count, by_values=by_values)
-                outcome: Outcome = pieces.mapPartitions(checked(partial(_push_pieces, task))).collect()[0]
+                outcome: TaskOutcome = pieces.mapPartitions(checked(partial(_push_pieces, task))).collect()[0]
             return outcome
 
-    def snapshot(self, task: Task) -> Outcome:
+    def snapshot(self, task: Task) -> TaskOutcome:
         """Push the shard's rows of the snapshot: where it was left when it is taken up again."""
         start = self._start
         assert start is not None
@@ -103,7 +103,7 @@ class Jobs:
         with _giving_up():
             return {one["shard"]: one["count"] for one in self._start.of("").groupBy("shard").count().collect()}
 
-    def _pass(self, task: Task, rows: Callable[[], DataFrame]) -> Outcome:
+    def _pass(self, task: Task, rows: Callable[[], DataFrame]) -> TaskOutcome:
         def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow
 
@@ -118,12 +118,12 @@ class Jobs:
             # the same
             if not collected:
                 return self._one(task, partial(push_latest, batches=()))
-        outcome: Outcome = pickle.loads(bytes(collected[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
+        outcome: TaskOutcome = pickle.loads(bytes(collected[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
         return outcome
 
-    def _one(self, task: Task, does: Callable[[Task], Outcome]) -> Outcome:
+    def _one(self, task: Task, does: Callable[[Task], TaskOutcome]) -> TaskOutcome:
         alone = checked(partial(_alone, does, task))
-        outcome: Outcome = self._spark.sparkContext.parallelize([0], 1).map(alone).collect()[0]
+        outcome: TaskOutcome = self._spark.sparkContext.parallelize([0], 1).map(alone).collect()[0]
         return outcome
 
     def stop(self) -> None:
@@ -145,11 +145,11 @@ class Jobs:
         context.setLocalProperty("spark.scheduler.pool", pool)
 
 
-def _alone(does: Callable[[Task], Outcome], task: Task, slot: int) -> Outcome:
+def _alone(does: Callable[[Task], TaskOutcome], task: Task, slot: int) -> TaskOutcome:
     return does(task)
 
 
-def _push_pieces(task: Task, pieces: Iterable[Piece]) -> Iterator[Outcome]:
+def _push_pieces(task: Task, pieces: Iterable[Piece]) -> Iterator[TaskOutcome]:
     yield push_latest(task, in_order(pieces))
 
 

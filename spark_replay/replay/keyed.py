@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_replay.archive.arrays import joined
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import END, after, open_file, upto
@@ -30,7 +31,6 @@ __all__ = [
     "PART_BYTES",
     "LastChanges",
     "by_place",
-    "joined",
     "last_changes",
     "parts",
     "rows_of",
@@ -134,12 +134,6 @@ def last_changes(
 def by_place(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The rows ascending by place, a few MiB at a time."""
     return _taken(rows, pc.array_sort_indices(rows.column("place")))
-
-
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All of them in one piece. Each file has dictionaries of its own, which become one."""
-    (whole,) = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    return whole
 
 
 def _taken(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -25,8 +25,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_replay.combine import U64, Written, combined, groups, replaced
-from spark_replay.images import Image, encoded, fold, read_row
+from spark_replay.archive.arrays import U64
+from spark_replay.combine import Written, combined, groups, replaced
+from spark_replay.images import RowImage, encoded, fold, read_row
 from wormhole.model.errors import ReplayError
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
@@ -110,7 +111,7 @@ class _Net:
     def of(self, changes: list[int]) -> Iterator[tuple[int, Written]]:
         """The rows that are left of these, which ascend by place. They are two where a partial INSERT came after a
         DELETE, and the row is not whole again at the end."""
-        removed: tuple[int, int, Image | None] | None = None
+        removed: tuple[int, int, RowImage | None] | None = None
         first = last = changes[0]
         image = self._image(None, first) if self._partial[first] else None  # None: the last change says the row
         for at in changes[1:]:
@@ -129,10 +130,10 @@ class _Net:
     def _row(self, at: int) -> Row:
         return read_row(self._updates[at].as_py())
 
-    def _image(self, base: Image | None, at: int) -> Image:
+    def _image(self, base: RowImage | None, at: int) -> RowImage:
         return fold(base, self._schemas[at], self._row(at))
 
-    def _net(self, first: int, last: int, image: Image | None) -> tuple[int, Written]:
+    def _net(self, first: int, last: int, image: RowImage | None) -> tuple[int, Written]:
         op = self._ops[last]
         if first == last or op == _UPSERT:
             return last, (op, self._updates[last].as_py(), self._partial[last])

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.delivery import Offer, Piece
+from spark_replay.replay.delivery import Offer, SentPiece
 from spark_replay.replay.plan import files_between, holding
 from wormhole.filters import Filter, Projection, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
@@ -113,7 +113,7 @@ class Selector:
 
 def log_pieces(
     store: ArchiveStore, shard: str, start: Datamarker, until: Datamarker, selector: Selector
-) -> Generator[Piece, None, None]:
+) -> Generator[SentPiece, None, None]:
     """Every update between two datamarkers, in order, as the log had them.
 
     A replay may take longer than files stay that were merged into others, or that retention let go: when one is not
@@ -132,7 +132,7 @@ def log_pieces(
             gap = None
             while gaps and gaps[0][1].order <= entry.begin.order:
                 if gap is not None:
-                    yield Piece(None, gap[1].order, _given(gap[1]), gap)
+                    yield SentPiece(None, gap[1].order, _given(gap[1]), gap)
                     at = gap[1]
                 gap = gaps.popleft()
             with _about(shard, entry):
@@ -153,7 +153,7 @@ def log_pieces(
         else:
             for gap in gaps:
                 if gap[1].order <= until.order:
-                    yield Piece(None, gap[1].order, _given(gap[1]), gap)
+                    yield SentPiece(None, gap[1].order, _given(gap[1]), gap)
             return
 
 
@@ -212,10 +212,10 @@ def _gaps(manifest: Manifest, start: Datamarker) -> deque[tuple[LogGap, Datamark
 
 def _piece(
     segment: Segment, shard: str, selector: Selector, offer: Offer | None, gap: tuple[LogGap, Datamarker] | None = None
-) -> Piece:
+) -> SentPiece:
     run = segment.runs.get(shard)
     body = None if run is None else selector.body(run, segment.end.incarnation)
-    return Piece(body, segment.begin, offer, gap, reads=body is not None and run is not None and is_read(run))
+    return SentPiece(body, segment.begin, offer, gap, reads=body is not None and run is not None and is_read(run))
 
 
 def is_read(run: Run) -> bool:
@@ -256,7 +256,7 @@ class Pass:
         while self._kept and self._kept[0][0] <= progress:
             self._kept.popleft()
 
-    def pieces(self, progress: bytes, selector: Selector) -> Generator[Piece, None, None]:
+    def pieces(self, progress: bytes, selector: Selector) -> Generator[SentPiece, None, None]:
         """What lies behind ``progress``, as far as ``selector`` wants it: the application's filter may be another one
         at each connection.
         """

@@ -6,13 +6,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Counter", "Pace", "Progress"]
+__all__ = ["Counter", "Pace", "ReplayProgress"]
 
 _SPAN_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReplayProgress:
     """``done`` and ``all`` in rows of the archive; ``updates`` and ``bytes``: acknowledged so far; the rates per
     second, of the last seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all; ``pushing``: of the
     others those that a task has open.
@@ -71,7 +71,7 @@ class Pace:
 
     def look(
         self, now: float, done: int, all_: int, updates: int, size: int, flows: tuple[int, int], pushing: int = 0
-    ) -> Progress:
+    ) -> ReplayProgress:
         """What to report at ``now`` (seconds, monotonic)."""
         seen = self._seen
         seen.append((now, done, updates, size))
@@ -80,10 +80,10 @@ class Pace:
         began, first_done, first_updates, first_size = seen[0]
         span = now - began
         if span <= 0:
-            return Progress(done, all_, updates, size, 0.0, 0.0, None, flows, pushing)
+            return ReplayProgress(done, all_, updates, size, 0.0, 0.0, None, flows, pushing)
         rows_per_s = (done - first_done) / span
         left = max(0, all_ - done) / rows_per_s if rows_per_s > 0 else None
-        return Progress(
+        return ReplayProgress(
             done,
             all_,
             updates,

@@ -7,8 +7,9 @@ stream.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
@@ -51,7 +52,7 @@ class Reach:
     tls_name: str = ""
 
 
-class ReplayClient:
+class ReplayClient(AbstractContextManager["ReplayClient"]):
     """One flow's replay at its publisher.
 
     ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is
@@ -80,9 +81,6 @@ class ReplayClient:
         self._channel: grpc.Channel | None = None
         self._trust: Trust | None = None
         self._made_with: Trusted | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-__all__ = ["HEARD_S", "Share", "Shares"]
+__all__ = ["HEARD_S", "RateShare", "Shares"]
 
 HEARD_S: Final = 1.0
 """A task asks for its share so often, in seconds, however slowly it pushes."""
@@ -71,7 +71,7 @@ class Shares:
             self._most.pop(flow, None)
 
 
-class Share:
+class RateShare:
     """A task's side, used by its loop and by the threads of its requests: bytes come in at its share, and what takes
     more of them than there are has to wait. ``limited``: whether there is a limit; then nothing is pushed until a share
     is known.

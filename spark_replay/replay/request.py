@@ -11,7 +11,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.mode import Wanted
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.plan import Asked
-from spark_replay.replay.progress import Progress
+from spark_replay.replay.progress import ReplayProgress
 from spark_replay.replay.publisher import Reach
 from wormhole.config import ApplicationConfig, DatasetConfig, TlsFiles
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -143,6 +143,6 @@ class ReplayObserver(Protocol):
         """A line for people."""
         ...
 
-    def moves(self, progress: Progress) -> None:
+    def moves(self, progress: ReplayProgress) -> None:
         """How far it is; about once a second."""
         ...

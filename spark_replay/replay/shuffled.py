@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_replay.archive.arrays import joined
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.combine import combined, keyless
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
-from spark_replay.replay.keyed import COLUMNS, by_place, joined, last_changes
+from spark_replay.replay.keyed import COLUMNS, by_place, last_changes
 from spark_replay.replay.latest import refuse_others
 from spark_replay.replay.packed import Folding, Packed, Pushing
 from spark_replay.replay.shelf import SHELF_BYTES, Shelf

@@ -1,7 +1,7 @@
 """What one Spark task does: pushes one flow, attempt after attempt, until it is done or cannot go on.
 
 What passes (a subscriber that died, a publisher that is started again) is waited out here; what does not comes back as
-an :class:`Outcome`, never as an exception: Spark would try the task again, and in the end report a Java stack trace.
+a :class:`TaskOutcome`, never as an exception: Spark would try the task again, and in the end report a Java stack trace.
 Only what an executor dies of is Spark's business; its next attempt opens the flow in a higher epoch and goes on at the
 stored datamarker.
 """
@@ -20,13 +20,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spark_replay.archive.arrays import U64
 from spark_replay.archive.reader import upto
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.delivery import Delivery, Offer, Piece, Route
+from spark_replay.replay.delivery import Delivery, Offer, Route, SentPiece
 from spark_replay.replay.mode import unfit
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
-from spark_replay.replay.rate import Share
+from spark_replay.replay.rate import RateShare
 from wormhole.audit.sent_counts import Settled
 from wormhole.config import TlsFiles
 from wormhole.config.application_filter import read_mask_key
@@ -47,13 +48,12 @@ if TYPE_CHECKING:
 
     from wormhole.host.trust import Trust
 
-__all__ = ["Ended", "Outcome", "Task", "push_latest", "push_log"]
+__all__ = ["Ended", "Task", "TaskOutcome", "push_latest", "push_log"]
 
 _ASK_S: Final = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
 # connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
 _FRUITLESS: Final = 100
-_MASK: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Ended(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """How a flow fared. ``marker``: the last one that was stored, ``None``: none; ``epoch``: the last that was opened,
     0: none.
     """
@@ -125,11 +125,11 @@ class Outcome:
     code: str = ""
 
 
-def push_log(task: Task, clock: Clock = SYSTEM_CLOCK) -> Outcome:
+def push_log(task: Task, clock: Clock = SYSTEM_CLOCK) -> TaskOutcome:
     """Push every change of the range. Blocks."""
 
     def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
-        def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+        def pieces(start: Datamarker) -> Generator[SentPiece, None, None]:
             return log_pieces(task.store, task.shard, start, task.until, selector)
 
         return _Source(pieces, lambda offer: None, partial=bool(task.where))
@@ -137,7 +137,7 @@ def push_log(task: Task, clock: Clock = SYSTEM_CLOCK) -> Outcome:
     return _run(task, source, clock)
 
 
-def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SYSTEM_CLOCK) -> Outcome:
+def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SYSTEM_CLOCK) -> TaskOutcome:
     """Push rows that are the last change of their key, ascending by place. Blocks."""
     held: list[Pass] = []
 
@@ -150,9 +150,9 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SY
                 hint="begin another replay instead of this one, or set the filter back",
             )
         if not held:
-            held.append(Pass(batches, task.shard, lambda id_: task.schemas[id_ & _MASK], marker))
+            held.append(Pass(batches, task.shard, lambda id_: task.schemas[id_ & U64], marker))
 
-        def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+        def pieces(start: Datamarker) -> Generator[SentPiece, None, None]:
             if start.order < marker.order:
                 raise ReplayError(
                     (
@@ -178,7 +178,7 @@ class _Source:
     ``partial``: see :class:`~spark_replay.replay.delivery.Delivery`.
     """
 
-    pieces: Callable[[Datamarker], Generator[Piece, None, None]]
+    pieces: Callable[[Datamarker], Generator[SentPiece, None, None]]
     stored: Callable[[Offer], None]
     partial: bool
 
@@ -198,7 +198,7 @@ def _loop(process: int) -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _run(task: Task, source: _Sources, clock: Clock) -> Outcome:
+def _run(task: Task, source: _Sources, clock: Clock) -> TaskOutcome:
     attempts = _Attempts(task, source, clock)
     try:
         return asyncio.run_coroutine_threadsafe(attempts.run(), _loop(os.getpid())).result()
@@ -232,7 +232,7 @@ class _Attempts:
         self._selector: Selector | None = None
         self._selects = ("", b"")  # filter and projection of the selector
         self._trust: Trust | None = None
-        self._share = Share(task.rate > 0, self._clock.monotonic())
+        self._share = RateShare(task.rate > 0, self._clock.monotonic())
         self._waits_until = 0.0
         self._opener = f"{task.name}.{secrets.token_urlsafe(12)}"
         self._epoch = 0
@@ -241,11 +241,11 @@ class _Attempts:
         self._progress = b""
         self._updates = self._bytes = 0
 
-    def outcome(self, ended: Ended, message: str = "", hint: str = "", code: str = "") -> Outcome:
+    def outcome(self, ended: Ended, message: str = "", hint: str = "", code: str = "") -> TaskOutcome:
         """What became of the flow so far."""
-        return Outcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint, code)
+        return TaskOutcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint, code)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> TaskOutcome:
         """Until it is done. Raises what does not pass, and what has not passed for longer than the patience."""
         self._trust = await asyncio.to_thread(open_trust, self._task.tls)
         self._moved()

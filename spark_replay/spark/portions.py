@@ -7,14 +7,16 @@ is the content of one partition.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["portions", "taken"]
+__all__ = ["portions", "read_portions", "taken"]
 
 
 def portions(spark: SparkSession, given: Sequence[object]) -> DataFrame:
@@ -37,3 +39,20 @@ def taken(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
     for batch in batches:
         for portion in batch.column(0).to_pylist():
             yield pickle.loads(portion)  # noqa: S301 - what our own driver wrote
+
+
+def read_portions(
+    spark: SparkSession, given: Sequence[object], read: Callable[[Any], Iterable[pa.RecordBatch]], shape: str
+) -> DataFrame:
+    """The rows, of this ``shape``, that ``read`` finds for each of these: a task for each, in no order. It goes to
+    every task, with what it refers to.
+    """
+    if not given:
+        return spark.createDataFrame([], shape)
+    return portions(spark, given).mapInArrow(partial(_read, read), shape)
+
+
+def _read(
+    read: Callable[[Any], Iterable[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(map(read, taken(batches)))

@@ -24,13 +24,13 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.combine import rows_that_count
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
-from spark_replay.selected import PLAIN, Condition, Wanted
+from spark_replay.selected import PLAIN, ColumnCondition, Wanted
 from spark_replay.spark.ranges import TASK_ROWS, by_range
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import Decoding, decoding, needed, without
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, TableOptions, key_problem, select, select_tables
-from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
+from spark_replay.tables.versions import Barriers, EndedVersion, RowChange, Version, linked_keys, versions
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.schema import Schema
@@ -136,7 +136,7 @@ def write_history(
     with frames.reading():
         for table in names:
             how, name = readings.get(table, TableOptions()), table_folder(table)
-            wanted = Wanted((Condition("table", "in", (table,)),))
+            wanted = Wanted((ColumnCondition("table", "in", (table,)),))
             source = attach(frames.read(spark, store, selection.shards, wanted=wanted), selection.schemas)
             given, plan = _versions(
                 source, table, selection.whole, how.types, how.fields, how.value_format, selection.needs_inspection
@@ -215,7 +215,7 @@ def _gather(df: DataFrame) -> _Gathered:
         if row.op not in _ENDING:
             pairs.setdefault(where, []).append((bytes(row.key), bytes(row.old_key)))
             continue
-        ended = Ended(bytes(row.place), row.committed_at, row.op)
+        ended = EndedVersion(bytes(row.place), row.committed_at, row.op)
         kept = barriers.setdefault(where, Barriers())
         if row.op == Op.TRUNCATE.value:
             kept.truncates.append(ended)
@@ -360,10 +360,10 @@ def _made_of(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_SHAPE)
 
 
-def _change(row: dict[str, Any]) -> Change:
+def _change(row: dict[str, Any]) -> RowChange:
     left = row.pop("_left")
     del row["_group"]
-    return Change(
+    return RowChange(
         row["place"],
         row["committed_at"],
         row["op"],

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_replay.archive.arrays import U64
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import END, DataFile, open_file, upto
 from spark_replay.archive.store import ArchiveStore
@@ -22,7 +23,6 @@ from wormhole.model.schema import Schema
 __all__ = ["LogSchema", "Newest", "newest_schemas"]
 
 _COLUMNS: Final = ("schema_id",)
-_MASK: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,6 @@ def _lasts(batch: pa.RecordBatch, known: Mapping[int, Schema]) -> Iterator[tuple
     last = rows.group_by("id").aggregate([("at", "max")])
     places = batch.column("place")
     for row in last.take(pc.sort_indices(last.column("at_max"))).to_pylist():
-        schema = known.get(row["id"] & _MASK)
+        schema = known.get(row["id"] & U64)
         if schema is not None:
             yield places[row["at_max"]].as_py(), schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource as spark
 
-from spark_replay.selected import Condition
+from spark_replay.selected import ColumnCondition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ _TEXTS: Final = ("shard", "table", "op")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def conditions_of(asked: spark.Filter, names: Mapping[str, str]) -> tuple[Condition, ...] | None:
+def conditions_of(asked: spark.Filter, names: Mapping[str, str]) -> tuple[ColumnCondition, ...] | None:
     """The conditions that exactly the rows fulfil for which ``asked`` is true; ``None``: there are none like that,
     and Spark has to ask. ``names``: what the columns are called, and which ones they are.
     """
@@ -55,11 +55,11 @@ def conditions_of(asked: spark.Filter, names: Mapping[str, str]) -> tuple[Condit
     return None
 
 
-def _conditions(column: str, compared: str, values: Sequence[Any]) -> tuple[Condition, ...] | None:
+def _conditions(column: str, compared: str, values: Sequence[Any]) -> tuple[ColumnCondition, ...] | None:
     if not values or not all(isinstance(one, _KINDS[column]) for one in values):
         return None
     if column == "committed_at":
         if any(one.tzinfo is None for one in values):
             return None
         values = [(one - _EPOCH) // timedelta(microseconds=1) for one in values]
-    return (Condition(column, compared, tuple(values)),)
+    return (ColumnCondition(column, compared, tuple(values)),)

@@ -11,7 +11,7 @@ from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.plan import Asked, files_between, held
 from spark_replay.tables.about import SnapshotAbout, SnapshotShard
 from spark_replay.tables.newest import newest_schemas
-from spark_replay.tables.selection import EARLIEST, LATEST, Selection, ordered_schemas, shard_range
+from spark_replay.tables.selection import EARLIEST, LATEST, TableSelection, ordered_schemas, shard_range
 from wormhole.model.errors import ReplayError
 
 __all__ = ["ANEW", "lost_after", "select_since"]
@@ -24,7 +24,7 @@ ANEW: Final = (
 
 def select_since(
     store: ArchiveStore, previous: SnapshotAbout, named: str, stop: Asked = LATEST, hint: str = ANEW
-) -> Selection:
+) -> TableSelection:
     """What the archive holds after ``previous``, which is ``named`` so in messages, up to ``stop``; with the schemas of
     both. ``hint``: the next step where it does not go on.
 
@@ -65,7 +65,7 @@ def select_since(
 
 def _selection(
     store: ArchiveStore, previous: SnapshotAbout, ranges: list[ShardFiles], manifests: dict[str, Manifest]
-) -> Selection:
+) -> TableSelection:
     by_id = schemas_of(store, ranges)
     log_of = {shard: manifest.log for shard, manifest in manifests.items()}
     before = {table: one.newest for table, one in previous.tables.items()}
@@ -74,7 +74,7 @@ def _selection(
     last = {one.schema.id: one.schema for logs in newest.values() for _, one in sorted(logs.items())}
     ordered = (*(one for id_, one in schemas.items() if id_ not in last), *last.values())
     whole = frozenset(one.shard for one in ranges if not lost_after(manifests[one.shard], one))
-    return Selection(tuple(ranges), manifests, whole, ordered, newest)
+    return TableSelection(tuple(ranges), manifests, whole, ordered, newest)
 
 
 def _problems(manifest: Manifest, before: SnapshotShard | None, named: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from spark_replay.archive.arrays import U64, signed
 from spark_replay.images import SchemaOf
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.schema import Schema
@@ -50,7 +51,7 @@ def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
 
 def by_signed_id(schemas: Iterable[Schema]) -> dict[int, Schema]:
     """Schemas by id as the column has it: 64 bits in two's complement."""
-    return {schema.id - (1 << 64) if schema.id >> 63 else schema.id: schema for schema in schemas}
+    return {signed(schema.id): schema for schema in schemas}
 
 
 def lookup(schemas: Iterable[Schema]) -> SchemaOf:
@@ -59,12 +60,12 @@ def lookup(schemas: Iterable[Schema]) -> SchemaOf:
     """
     known = by_signed_id(schemas)
 
-    def find(signed: int) -> Schema:
+    def find(id_: int) -> Schema:
         try:
-            return known[signed]
+            return known[id_]
         except KeyError:
             raise ArchiveError(
-                f"schema {signed & (1 << 64) - 1:016x} was not known when reading began: a table changed since",
+                f"schema {id_ & U64:016x} was not known when reading began: a table changed since",
                 hint="start the query again: it goes on where it stopped, with the columns of now",
             ) from None
 

@@ -24,8 +24,8 @@ from wormhole.model.values import Op
 __all__ = [
     "EARLIEST",
     "LATEST",
-    "Selection",
     "TableOptions",
+    "TableSelection",
     "key_problem",
     "ordered_schemas",
     "select",
@@ -48,7 +48,7 @@ class TableOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class TableSelection:
     """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by.
     ``whole``: shards that are read from their first change on. ``schemas``: the newest ones of each table last.
     ``newest``: these, by table and log.
@@ -82,7 +82,7 @@ class Selection:
 
 def select(
     store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST
-) -> Selection:
+) -> TableSelection:
     """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
 
     Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for what it does
@@ -106,7 +106,7 @@ def select(
     by_id = schemas_of(store, ranges)
     log_of = {shard: manifest.log for shard, manifest in manifests.items()}
     newest = newest_schemas(store, ranges, log_of, by_id)
-    return Selection(ranges, manifests, whole, ordered_schemas(by_id, ranges, newest), newest)
+    return TableSelection(ranges, manifests, whole, ordered_schemas(by_id, ranges, newest), newest)
 
 
 def shard_range(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:

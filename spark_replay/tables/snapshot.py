@@ -24,7 +24,7 @@ from spark_replay.tables.about import ABOUT
 from spark_replay.tables.folder import Folder, Written
 from spark_replay.tables.rolling import ANEW, select_since
 from spark_replay.tables.schemas import attach
-from spark_replay.tables.selection import LATEST, Selection, TableOptions, select, select_tables
+from spark_replay.tables.selection import LATEST, TableOptions, TableSelection, select, select_tables
 from spark_replay.tables.snapshot_writer import SnapshotPlan, write_tables, write_updates
 from spark_replay.tables.start import read_about, snapshot_rows
 from wormhole.model.errors import UsageError
@@ -81,7 +81,7 @@ def _planned(store: ArchiveStore, tables: Collection[str], until: Asked, previou
     return SnapshotPlan(selection, names, left_out, tuple(others), begins)
 
 
-def _others(selection: Selection, names: Collection[str], left_out: Collection[str]) -> tuple[str, ...]:
+def _others(selection: TableSelection, names: Collection[str], left_out: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted({one.table for one in selection.schemas if one.columns} - {*names, *left_out}))
 
 

@@ -20,7 +20,7 @@ from spark_replay.tables.folder import Folder, TableWritten, Written, table_fold
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rolling import lost_after
 from spark_replay.tables.rows import Decoding, decoding, without
-from spark_replay.tables.selection import Selection, TableOptions
+from spark_replay.tables.selection import TableOptions, TableSelection
 from spark_replay.tables.updates import (
     UPDATES,
     TableRows,
@@ -68,7 +68,7 @@ class SnapshotPlan:
     the range begins.
     """
 
-    selection: Selection
+    selection: TableSelection
     names: tuple[str, ...]
     left_out: Mapping[str, str]
     others: tuple[str, ...]

@@ -28,7 +28,7 @@ from spark_replay.archive.reader import after, upto
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.frames import reading
 from spark_replay.replay.plan import asked_from, asked_until, files_between
-from spark_replay.selected import COLUMNS, PLAIN, Condition, Piece, Wanted, piece_rows, tasks_of
+from spark_replay.selected import COLUMNS, PLAIN, ColumnCondition, FilePiece, Wanted, piece_rows, tasks_of
 from spark_replay.tables.rows import NEEDED, Decoding, decoding
 from spark_replay.tables.schemas import metadata
 from spark_replay.tables.selection import select
@@ -231,12 +231,12 @@ class _Shape:
             return {name: name for name in PLAIN.names}
         return {f"_{name}": name for name in ("shard", "place", "op", "committed_at")}
 
-    def wanted(self, conditions: Iterable[Condition] = ()) -> Wanted:
+    def wanted(self, conditions: Iterable[ColumnCondition] = ()) -> Wanted:
         """What of the archive's rows is read."""
-        own = (Condition("table", "in", self.tables),) if self.tables else ()
+        own = (ColumnCondition("table", "in", self.tables),) if self.tables else ()
         return Wanted((*own, *conditions))
 
-    def rows(self, store: ArchiveStore, some: Iterable[Piece], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    def rows(self, store: ArchiveStore, some: Iterable[FilePiece], wanted: Wanted) -> Iterator[pa.RecordBatch]:
         """What a task reads, as it goes to Spark."""
         needed = self.columns if self.plan is None else NEEDED
         plain = tuple(name for name in COLUMNS if name in needed)
@@ -301,7 +301,7 @@ def _may_filter() -> bool:
 class _Pieces(InputPartition):
     """What one task reads."""
 
-    def __init__(self, pieces_: Sequence[Piece]) -> None:
+    def __init__(self, pieces_: Sequence[FilePiece]) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces_)
 
@@ -312,7 +312,7 @@ class ArchiveReader(DataSourceReader):
     def __init__(self, options: Options, shape: _Shape) -> None:
         self._store = open_store(options.to, options.dataset)
         self._shape = shape
-        self._conditions: list[Condition] = []
+        self._conditions: list[ColumnCondition] = []
 
     def partitions(self) -> list[_Pieces]:
         """Which files, as the newest manifests say.
@@ -331,7 +331,7 @@ class ArchiveReader(DataSourceReader):
                     code="archive-lacks-range",
                 )
             bounds = after(begin), upto(until)
-            every = (Piece(shard, entry, *bounds) for entry in files_between(manifest, begin, until))
+            every = (FilePiece(shard, entry, *bounds) for entry in files_between(manifest, begin, until))
             found += [piece for one in every if (piece := wanted.cut(one)) is not None]
         return [_Pieces(some) for some in tasks_of(found, _SLOTS)] or [_Pieces(())]
 
@@ -429,12 +429,12 @@ def next_offset(
 
 def pieces(
     manifests: list[Manifest], start: Mapping[str, str], end: Mapping[str, str], *, skip_gaps: bool = False
-) -> list[Piece]:
+) -> list[FilePiece]:
     """The files, and which of their rows, that lie between two offsets. Raises
     :class:`~wormhole.model.errors.ArchiveError` where something is missing in between, unless ``skip_gaps``.
     """
     by_shard = {manifest.shard: manifest for manifest in manifests}
-    found: list[Piece] = []
+    found: list[FilePiece] = []
     for shard, last in end.items():
         manifest = by_shard.get(shard)
         until = LogPosition.parse(last)
@@ -455,7 +455,7 @@ def pieces(
         # Rows that a backfill read at a place come with what follows it. Until then more of them may come there, and a
         # batch that is planned again has to have the same rows.
         low, high = before_reads(after), before_reads(until)
-        found += [Piece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
+        found += [FilePiece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
     return found
 
 

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_replay.archive.arrays import U64, grouped
 from spark_replay.archive.checksums import Blocks, CheckedSource, SummingSink
 from spark_replay.archive.storage import Storage, storage_errors
 from spark_replay.archive.writer import FileWriter
 from spark_replay.selected import PLAIN, TYPES
-from spark_replay.spark.portions import portions, taken
+from spark_replay.spark.portions import read_portions
 from wormhole.model.errors import ArchiveError, WormholeError
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ UPDATES: Final = "updates"
 """The folder within a snapshot that they lie in."""
 
 _SHAPE: Final = f"{TYPES}, shard string"
-_MASK: Final = (1 << 64) - 1
 _ROW_GROUP: Final = 8 << 20  # bytes: what a task of a replay has in memory at a time
 
 
@@ -106,7 +106,8 @@ def write_rows(storage: Storage, folder: str, shape: pa.Schema, batches: Iterabl
         try:
             with storage_errors("write", where):
                 writer = FileWriter(sink, shape, compression="zstd", write_page_checksum=True)
-            for group in _groups(batch.select(shape.names).cast(shape) for batch in batches):
+            for found in grouped((batch.select(shape.names).cast(shape) for batch in batches), _ROW_GROUP):
+                group = pa.Table.from_batches(found)
                 rows += group.num_rows
                 if shape.equals(PLAIN):
                     _count(tables, group)
@@ -125,25 +126,11 @@ def write_rows(storage: Storage, folder: str, shape: pa.Schema, batches: Iterabl
     return WrittenFile(UpdatesFile(path, sink.written, sink.blocks()), rows, tables)
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in row groups: what a task has in memory at a time."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= _ROW_GROUP:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
 def _count(tables: dict[str, TableRows], rows: pa.Table) -> None:
     """Add what updates there are of each table."""
     found = rows.group_by(["table", "schema_id"]).aggregate([([], "count_all"), ("partial", "sum")])
     for one in found.to_pylist():
-        some = TableRows(one["count_all"], one["partial_sum"], frozenset({one["schema_id"] & _MASK}))
+        some = TableRows(one["count_all"], one["partial_sum"], frozenset({one["schema_id"] & U64}))
         tables[one["table"]] = tables.get(one["table"], TableRows()) + some
 
 
@@ -154,21 +141,7 @@ def read_updates(spark: SparkSession, storage: Storage, files: Sequence[UpdatesF
 
     A damaged file shows when Spark reads it, see :func:`spark_replay.frames.reading`.
     """
-    if not files:
-        return spark.createDataFrame([], _SHAPE)
-    return portions(spark, files).mapInArrow(_Reading(storage, only), _SHAPE)
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """What runs on the executors: files become their rows."""
-
-    storage: Storage
-    only: Mapping[str, str]
-
-    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for file in taken(given):
-            yield from file_rows(self.storage, file, **self.only)
+    return read_portions(spark, files, lambda file: file_rows(storage, file, **only), _SHAPE)
 
 
 def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.RecordBatch]:

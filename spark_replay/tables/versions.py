@@ -13,18 +13,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_replay.images import ABSENT, Image, SchemaOf, encoded, fold, read_row
+from spark_replay.images import ABSENT, RowImage, SchemaOf, encoded, fold, read_row
 from wormhole.model.values import Op, Value
 from wormhole.wire.rows import Row, op_of, values_of
 
-__all__ = ["KEY_CHANGE", "Barriers", "Change", "Ended", "Version", "linked_keys", "versions"]
+__all__ = ["KEY_CHANGE", "Barriers", "EndedVersion", "RowChange", "Version", "linked_keys", "versions"]
 
 KEY_CHANGE: Final = "key_change"
 """What ends the version of a row that goes on under another key."""
 
 
 @dataclass(slots=True)
-class Change:
+class RowChange:
     """One archive row. ``carried``: what is handed on with the version that it begins. ``left``: the row was seen from
     the group of its key before, which it leaves; its image belongs to another group.
     """
@@ -42,7 +42,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedVersion:
     """Where a version ended, when, and by what: an operation's name, or :data:`KEY_CHANGE`."""
 
     place: bytes
@@ -56,11 +56,11 @@ class Version:
     ended it. ``update``: the bytes of an update with the whole image. ``ended``: ``None`` for the current one.
     """
 
-    change: Change
+    change: RowChange
     update: bytes
     partial: bool
     unseen: bool = False
-    ended: Ended | None = None
+    ended: EndedVersion | None = None
 
 
 @dataclass(slots=True)
@@ -70,8 +70,8 @@ class Barriers:
     ``truncates`` ascend by place; ``ranges``: each with first key and the key behind the last.
     """
 
-    truncates: list[Ended] = field(default_factory=list)
-    ranges: list[tuple[bytes, bytes, Ended]] = field(default_factory=list)
+    truncates: list[EndedVersion] = field(default_factory=list)
+    ranges: list[tuple[bytes, bytes, EndedVersion]] = field(default_factory=list)
     _starts: list[bytes] = field(default_factory=list)
 
     def sort(self) -> None:
@@ -80,9 +80,9 @@ class Barriers:
         self.ranges.sort(key=lambda one: one[0])
         self._starts = [one[0] for one in self.ranges]
 
-    def first(self, after: bytes, before: bytes | None, key: tuple[Value, ...]) -> Ended | None:
+    def first(self, after: bytes, before: bytes | None, key: tuple[Value, ...]) -> EndedVersion | None:
         """The first one between the places (``before`` ``None``: to the end) that ends the row with ``key``."""
-        found: Ended | None = None
+        found: EndedVersion | None = None
         at = bisect_right(self.truncates, after, key=lambda one: one.place)
         if at < len(self.truncates):
             found = self.truncates[at]
@@ -102,7 +102,7 @@ class _Open:
 
     version: Version
     schema_of: SchemaOf
-    image: Image | None = None
+    image: RowImage | None = None
     row: Row | None = None
 
     def parsed(self) -> Row:
@@ -110,14 +110,14 @@ class _Open:
             self.row = read_row(self.version.update)
         return self.row
 
-    def folded(self) -> Image:
+    def folded(self) -> RowImage:
         if self.image is None:
             self.image = fold(None, self.schema_of(self.version.change.schema_id), self.parsed())
         return self.image
 
 
 def versions(
-    changes: Iterable[Change], barriers: Barriers, schema_of: SchemaOf, *, from_first: bool
+    changes: Iterable[RowChange], barriers: Barriers, schema_of: SchemaOf, *, from_first: bool
 ) -> Iterator[Version]:
     """The versions of one group's rows; ``changes`` ascend by place. Each is handed on when it has ended, the current
     ones at the end.
@@ -132,7 +132,7 @@ def versions(
         if gone is not None:
             open_ = current.pop(gone, None)
             by = change.op if gone == change.key else KEY_CHANGE
-            end = Ended(change.place, change.time, by)
+            end = EndedVersion(change.place, change.time, by)
             if open_ is not None and _end(open_, barriers, change.place):
                 yield open_.version
                 open_, met_before = None, True
@@ -151,14 +151,14 @@ def versions(
                     yield open_.version
                     open_ = None
                 else:
-                    open_.version.ended = Ended(change.place, change.time, change.op)
+                    open_.version.ended = EndedVersion(change.place, change.time, change.op)
                     yield open_.version
         if change.left or change.op == Op.DELETE.value:
             continue
         if change.old_key is not None and (replaced := current.pop(change.key, None)) is not None:
             # The new key belonged to another row, whose deletion the log does not have.
             if not _end(replaced, barriers, change.place):
-                replaced.version.ended = Ended(change.place, change.time, change.op)
+                replaced.version.ended = EndedVersion(change.place, change.time, change.op)
             yield replaced.version
         met.add(change.key)
         current[change.key] = _begun(change, open_, schema_of)
@@ -178,7 +178,7 @@ def _end(open_: _Open, barriers: Barriers, before: bytes | None) -> bool:
     return ended is not None
 
 
-def _begun(change: Change, before: _Open | None, schema_of: SchemaOf) -> _Open:
+def _begun(change: RowChange, before: _Open | None, schema_of: SchemaOf) -> _Open:
     if not change.partial and change.op != Op.MERGE.value:
         return _Open(Version(change, change.update, False), schema_of)
     row = read_row(change.update)
@@ -188,12 +188,12 @@ def _begun(change: Change, before: _Open | None, schema_of: SchemaOf) -> _Open:
     return _Open(Version(change, update, not image.complete), schema_of, image)
 
 
-def _unseen(change: Change, gone: bytes, ended: Ended, schema_of: SchemaOf) -> Version:
+def _unseen(change: RowChange, gone: bytes, ended: EndedVersion, schema_of: SchemaOf) -> Version:
     row, schema = read_row(change.update), schema_of(change.schema_id)
     key = row.key if gone == change.key else row.old_key
     known = dict(zip((column.name for column in schema.columns), row.before, strict=False))
     known.update(zip((column.name for column in schema.key), key, strict=True))
-    image = Image(schema, key, [known.get(column.name, ABSENT) for column in schema.columns])
+    image = RowImage(schema, key, [known.get(column.name, ABSENT) for column in schema.columns])
     return Version(change, encoded(image, Op.UPDATE), not image.complete, unseen=True, ended=ended)
 
 

@@ -83,8 +83,8 @@ from spark_replay.archive.manifest import (
 from spark_replay.archive.newest_snapshot import NewestSnapshot, note_snapshot, noted_snapshot
 from spark_replay.archive.retention import GRACE_S, expire
 from spark_replay.archive.store import ArchiveStore, open_store
-from spark_replay.baseline.work import Done, Plan, Range
-from spark_replay.export.leftovers import Run, noted
+from spark_replay.baseline.work import BaselinePlan, Done, KeyRange
+from spark_replay.export.leftovers import ExportRun, noted
 from spark_replay.export.state import Exported, ExportedShard, state_from_text, state_to_text
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable
 from spark_replay.tables.about import about_from_json as snapshot_from_json
@@ -954,7 +954,7 @@ SNAPSHOT: Final = SnapshotAbout(
     (CUSTOMERS,),
     (UpdatesFile("updates/one.parquet", 1 << 20, Blocks(1 << 19, b"\1\2\3\4\5\6\7\x08")),),
 )
-PLAN: Final = Plan(
+PLAN: Final = BaselinePlan(
     "orders",
     "main",
     7,
@@ -963,7 +963,7 @@ PLAN: Final = Plan(
     {"db1": {"shop.customers": "f"}},
     {"shop.odd": "it has no key"},
     ("shop.other",),
-    (Range(0, 1, "db1", "shop.customers", b"a", b"b", (b"k",), 9),),
+    (KeyRange(0, 1, "db1", "shop.customers", b"a", b"b", (b"k",), 9),),
 )
 DONE: Final = Done(
     3,
@@ -1047,7 +1047,7 @@ def read_garbage(folder: Path) -> Any:
 
 
 def write_run(folder: Path) -> None:
-    run = Run(cast(Any, SimpleNamespace(filesystem=LocalFileSystem(), root=str(folder), data="")), "7")
+    run = ExportRun(cast(Any, SimpleNamespace(filesystem=LocalFileSystem(), root=str(folder), data="")), "7")
     run.name = EXPORTED.run
     run.begin()
 
@@ -1080,9 +1080,11 @@ def archives() -> Iterator[Form]:
         write_snapshot,
         lambda folder: snapshot_from_json(Folder(str(folder), ABOUT).about(), "it"),
     )
-    yield in_bytes("tables/baseline-plan", PLAN, Plan.to_json, lambda data: Plan.from_json(data, "it"))
-    least = replace(PLAN, ranges=(Range(0, 0, "db1", "shop.customers"),))
-    yield in_bytes("tables/baseline-plan-least", least, Plan.to_json, lambda data: Plan.from_json(data, "it"))
+    yield in_bytes("tables/baseline-plan", PLAN, BaselinePlan.to_json, lambda data: BaselinePlan.from_json(data, "it"))
+    least = replace(PLAN, ranges=(KeyRange(0, 0, "db1", "shop.customers"),))
+    yield in_bytes(
+        "tables/baseline-plan-least", least, BaselinePlan.to_json, lambda data: BaselinePlan.from_json(data, "it")
+    )
     yield in_bytes("tables/baseline-done", DONE, Done.to_json, lambda data: Done.from_json(data, "it"))
     runs = {EXPORTED.run: "7"}
     yield Form("tables/export-run", runs, write_run, lambda folder: noted(LocalFileSystem(), str(folder)))

@@ -15,7 +15,7 @@ from publisher.publisher import Publisher
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach, ReplayClient
-from spark_replay.replay.task import Ended, Outcome, Task, push_log
+from spark_replay.replay.task import Ended, Task, TaskOutcome, push_log
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
 from tests.support.archives import write_file
 from tests.support.eventually import eventually
@@ -70,7 +70,7 @@ class Scene:
         await asyncio.to_thread(write_file, self.store, "log.t", [piece], end, begin=self.begin)
         return end
 
-    async def replayed(self, until: Datamarker) -> Outcome:
+    async def replayed(self, until: Datamarker) -> TaskOutcome:
         """What a task came to."""
         task = Task(
             flow=FLOW,

@@ -30,8 +30,8 @@ AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="last-changes-called-lost",
         file="spark_replay/audit/archived.py",
-        old="                found.append((begin, end, Part.PARTIAL))\n",
-        new="                found.append((begin, end, Part.COUNTED))\n",
+        old="                found.append((begin, end, AuditPart.PARTIAL))\n",
+        new="                found.append((begin, end, AuditPart.COUNTED))\n",
         tests=("tests/unit/spark_replay/audit/test_archived.py",),
         promise="what a replay of the last changes left out is not called lost",
     ),
@@ -151,8 +151,8 @@ AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="pending-is-called-lost",
         file="spark_replay/audit/archived.py",
-        old="        return Part.PENDING if places.ends else Part.UNAUDITED\n",
-        new="        return Part.COUNTED if places.ends else Part.UNAUDITED\n",
+        old="        return AuditPart.PENDING if places.ends else AuditPart.UNAUDITED\n",
+        new="        return AuditPart.COUNTED if places.ends else AuditPart.UNAUDITED\n",
         tests=("tests/unit/spark_replay/audit/test_archived.py",),
         promise="what was not acknowledged yet is open, not lost",
     ),

@@ -17,8 +17,8 @@ from datastores.memory.source import MemorySource
 from datastores.memory.tables import MemoryTables
 from spark_replay.archive.store import open_store
 from spark_replay.baseline.baseline import write_baseline
-from spark_replay.baseline.log_archives import Pace
-from spark_replay.baseline.scan import Outcome, Portion, Scan, TableLog
+from spark_replay.baseline.log_archives import ScanPace
+from spark_replay.baseline.scan import Portion, Scan, ScanOutcome, TableLog
 from spark_replay.tables.snapshot import write_snapshot
 from tests.support.archives import write_file
 from tests.support.seed import SEED
@@ -109,7 +109,7 @@ class Source:
         for shard in self.log.shards():
             write_file(self.store, shard, pieces, end)
 
-    def run(self, scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def run(self, scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         """In this process, where the log is."""
         return [scan(portion) for portion in portions]
 
@@ -137,7 +137,7 @@ def check_round(spark: SparkSession, number: int, base: Path) -> bool:
     """Whether every row became known."""
     base.mkdir(exist_ok=True)
     source = Source(random.Random(number), base, left=60)
-    pace = Pace(range_rows=source.choice.choice([3, 7, 1000]), pause=source.archive, run=source.run)
+    pace = ScanPace(range_rows=source.choice.choice([3, 7, 1000]), pause=source.archive, run=source.run)
     logs = [TableLog("db", lambda folder: source.tables)]
     written = write_baseline(spark, source.store, str(base / "first"), logs, now=NOW, pace=pace)
     for name in written.tables:

@@ -19,7 +19,7 @@ from spark_replay.archive.columns import place_bytes, read_place
 from spark_replay.baseline.rows import split_moves
 from spark_replay.images import read_row
 from spark_replay.selected import PLAIN
-from spark_replay.tables.versions import Barriers, Change, Ended, versions
+from spark_replay.tables.versions import Barriers, EndedVersion, RowChange, versions
 from tests.support.seed import SEED
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
@@ -47,7 +47,7 @@ class Server:
     choice: random.Random
     states: list[Table] = field(default_factory=list)
     log: list[dict[str, object]] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[EndedVersion] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.states.append({key: (key, *self.values()) for key in range(KEYS) if self.choice.random() < 0.6})
@@ -84,7 +84,7 @@ class Server:
             return
         if chance < 0.53:
             rows.clear()
-            self.ended.append(Ended(place_bytes(at(number), False, index), None, Op.TRUNCATE.value))
+            self.ended.append(EndedVersion(place_bytes(at(number), False, index), None, Op.TRUNCATE.value))
             return
         to = choice.choice(free) if free and chance < 0.75 else key
         known, _ = self.logged(self.values())
@@ -123,18 +123,18 @@ def archive_row(
     return {**given, **rest, "schema_id": 0, "tx_index": 0, "partial": partial, "ends_tx": True, "shard": "s"}
 
 
-def folded(rows: list[dict[str, object]], ended: list[Ended]) -> dict[int, tuple[Value, ...]]:
+def folded(rows: list[dict[str, object]], ended: list[EndedVersion]) -> dict[int, tuple[Value, ...]]:
     """As :func:`spark_replay.tables.history.version_rows` does."""
     moves = [row for row in rows if row["old_key"] is not None and row["partial"]]
     others = [row for row in rows if not (row["old_key"] is not None and row["partial"])]
     batches = [pa.RecordBatch.from_pylist(moves, schema=PLAIN)] if moves else []
     every = others + [row for batch in split_moves(batches) for row in batch.to_pylist()]
-    groups: dict[bytes, list[Change]] = {}
+    groups: dict[bytes, list[RowChange]] = {}
     for row in every:
         given = (row["key"], row["old_key"], 0, row["partial"], row["update"])
-        groups.setdefault(row["key"], []).append(Change(row["place"], None, row["op"], *given))
+        groups.setdefault(row["key"], []).append(RowChange(row["place"], None, row["op"], *given))
         if row["old_key"] is not None:
-            groups.setdefault(row["old_key"], []).append(Change(row["place"], None, row["op"], *given, left=True))
+            groups.setdefault(row["old_key"], []).append(RowChange(row["place"], None, row["op"], *given, left=True))
     barriers = Barriers(sorted(ended, key=lambda one: one.place))
     found = {}
     for changes in groups.values():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.export.job import Changed, Work, run
+from spark_replay.export.job import ChangedRows, Work, run
 from tests.property.test_rolling_snapshot import Server, seen
 from tests.support.archives import write_archive
 from tests.support.exported import FORMATS, Format, local_job
@@ -36,7 +36,7 @@ def state(table: pa.Table, names: list[str]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def check_round(job: Callable[[Work], Changed], number: int, sizes: list[int], base: Path) -> list[str]:
+def check_round(job: Callable[[Work], ChangedRows], number: int, sizes: list[int], base: Path) -> list[str]:
     """The log grows by so many transactions before each run. Returns what the runs did."""
     server = Server(random.Random(number))
     states: list[tuple[dict[str, str], dict[int, dict[str, Any]], list[str]]] = []

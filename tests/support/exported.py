@@ -18,25 +18,25 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.export.columns import base_schema
 from spark_replay.export.delta import OpenDeltaTable
 from spark_replay.export.exporter import Exporter
-from spark_replay.export.files import AsUpdates, FileRows, FileWriter
+from spark_replay.export.files import AsUpdates, FileRows, TableFileWriter
 from spark_replay.export.iceberg import OpenIcebergTable
-from spark_replay.export.job import Changed, Work
-from spark_replay.export.port import DataFile, NewFile, OpenTable, table_shape
+from spark_replay.export.job import ChangedRows, Work
+from spark_replay.export.port import NewTableFile, OpenTable, TableFile, table_shape
 from spark_replay.selected import COLUMNS, PLAIN, plain_rows
 from spark_replay.tables.history import _Task
 from spark_replay.tables.names import folder_name
 from spark_replay.tables.rows import Decoding
-from spark_replay.tables.versions import Barriers, Ended
+from spark_replay.tables.versions import Barriers, EndedVersion
 from wormhole.model.values import Op
 
 ENDING = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 
-def local_job(work: Work) -> Changed:
+def local_job(work: Work) -> ChangedRows:
     """What :func:`spark_replay.export.job.run` does, in this process. Range deletes and links are left to Spark."""
     changes = list(_archived(work))
     if not work.files:
-        return Changed(_written(work, _folded(work, changes), []), ())
+        return ChangedRows(_written(work, _folded(work, changes), []), ())
     before = _table_rows(work, work.files)
     keys = {(row["shard"], row[name]) for row in changes for name in ("key", "old_key") if row[name] is not None}
     everything = work.rewrites or any(row["op"] in ENDING for row in changes)
@@ -45,7 +45,7 @@ def local_job(work: Work) -> Changed:
         hit = list(range(len(work.files)))
     base = [row for number, row, _ in before if everything or (row["shard"], row["key"]) in keys]
     kept = [cells for number, row, cells in before if number in hit and row not in base]
-    return Changed(_written(work, _folded(work, base + changes), kept), tuple(work.files[i] for i in hit))
+    return ChangedRows(_written(work, _folded(work, base + changes), kept), tuple(work.files[i] for i in hit))
 
 
 def _archived(work: Work) -> Iterator[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _archived(work: Work) -> Iterator[dict[str, Any]]:
                     yield from plain_rows(batch, one.shard).to_pylist()
 
 
-def _table_rows(work: Work, files: tuple[DataFile, ...]) -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
+def _table_rows(work: Work, files: tuple[TableFile, ...]) -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
     """Number of the file, the row as an update, and as the table has it."""
     shape = pa.schema([*table_shape(work.before), pa.field("_file", pa.int32())])
     read = FileRows(work.filesystem, shape)
@@ -78,7 +78,7 @@ def _folded(work: Work, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
     for row in rows:
         if row["op"] == Op.TRUNCATE.value:
             kept = barriers.setdefault((row["shard"], work.table), Barriers())
-            kept.truncates.append(Ended(row["place"], row["committed_at"], row["op"]))
+            kept.truncates.append(EndedVersion(row["place"], row["committed_at"], row["op"]))
     for one in barriers.values():
         one.sort()
     rest = [row | {"_group": b"", "_left": False} for row in rows if row["op"] not in ENDING]
@@ -90,13 +90,13 @@ def _folded(work: Work, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
     return Decoding(schemas, work.columns).batches(current)
 
 
-def _written(work: Work, rows: Iterator[pa.RecordBatch], kept: list[dict[str, Any]]) -> tuple[NewFile, ...]:
+def _written(work: Work, rows: Iterator[pa.RecordBatch], kept: list[dict[str, Any]]) -> tuple[NewTableFile, ...]:
     names = table_shape(work.columns).names
     given = [batch.select(names) for batch in rows]
     if kept:
         given.append(pa.RecordBatch.from_pylist(kept, schema=table_shape(work.columns)))
-    writer = FileWriter(work.filesystem, work.folder, work.shape)
-    return tuple(NewFile(**row) for batch in writer(given) for row in batch.to_pylist())
+    writer = TableFileWriter(work.filesystem, work.folder, work.shape)
+    return tuple(NewTableFile(**row) for batch in writer(given) for row in batch.to_pylist())
 
 
 class Format:

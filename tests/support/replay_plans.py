@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_replay.archive.store import ArchiveStore, open_store
-from spark_replay.replay.progress import Progress
+from spark_replay.replay.progress import ReplayProgress
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 from tests.support.archives import put, tx, write_archive
@@ -73,10 +73,10 @@ class Listener:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.moved: list[Progress] = []
+        self.moved: list[ReplayProgress] = []
 
     def says(self, text: str) -> None:
         self.said.append(text)
 
-    def moves(self, progress: Progress) -> None:
+    def moves(self, progress: ReplayProgress) -> None:
         self.moved.append(progress)

@@ -13,7 +13,7 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, read, reading, schemas_of, within_times
 from spark_replay.replay.estimate import Estimate, estimate
-from spark_replay.selected import COLUMNS, Piece, piece_rows, tasks_of
+from spark_replay.selected import COLUMNS, FilePiece, piece_rows, tasks_of
 from spark_replay.tables.source import register
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
 from wormhole.model.errors import ArchiveError, UsageError
@@ -143,7 +143,7 @@ def test_files_are_read_by_as_many_tasks_as_there_is_work_for(store: ArchiveStor
     entry = of(store, "a").files[0]
 
     def tasks(raw: int, files: int, slots: int) -> list[int]:
-        given = [Piece("a", replace(entry, raw=raw), b"", b"") for _ in range(files)]
+        given = [FilePiece("a", replace(entry, raw=raw), b"", b"") for _ in range(files)]
         found = tasks_of(given, slots)
         assert [one for some in found for one in some] == given
         return [len(some) for some in found]
@@ -185,7 +185,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "archive", {"a": [puts(1)]})
     (entry,) = of(store, "a").files
-    piece = Piece("a", entry, b"", b"\xff")
+    piece = FilePiece("a", entry, b"", b"\xff")
     assert sum(batch.num_rows for batch in piece_rows(store, piece)) == 1
     Path(store.data_path("a", entry.name)).unlink()
     with pytest.raises(ArchiveError, match=f"{entry.name}: the manifest names it, and it is not there") as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_replay.images import Image, encoded, fold, read_row
+from spark_replay.images import RowImage, encoded, fold, read_row
 from wormhole.model.errors import ArchiveError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
@@ -19,7 +19,7 @@ def row(op: Op, key: Value, *after: Value, too_large: bool = False) -> Row:
     return decode_row(encode_row(op, (key,), after=after, too_large=too_large))
 
 
-def image(*values: Value) -> Image:
+def image(*values: Value) -> RowImage:
     return fold(None, TABLE, row(Op.READ, values[0], *values))
 
 

@@ -15,18 +15,18 @@ import pytest
 from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.reader import END
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.selected import ALL, Condition, Piece, Wanted, piece_rows
+from spark_replay.selected import ALL, ColumnCondition, FilePiece, Wanted, piece_rows
 from tests.support.archives import CUSTOMERS, FIRST_US, Tx, chunk, gone, manifest_of, put, row, tx, write_archive
 from tests.support.seed import SEED
 from wormhole.model.errors import ArchiveError
 from wormhole.model.values import Op
 
 
-def everything(store: ArchiveStore) -> list[Piece]:
-    return [Piece(shard, entry, b"", END) for shard in store.shards() for entry in manifest_of(store, shard).files]
+def everything(store: ArchiveStore) -> list[FilePiece]:
+    return [FilePiece(shard, entry, b"", END) for shard in store.shards() for entry in manifest_of(store, shard).files]
 
 
-def rows(store: ArchiveStore, pieces: Sequence[Piece], wanted: Wanted = ALL) -> list[dict[str, Any]]:
+def rows(store: ArchiveStore, pieces: Sequence[FilePiece], wanted: Wanted = ALL) -> list[dict[str, Any]]:
     cut = [piece for one in pieces if (piece := wanted.cut(one)) is not None]
     return [row for piece in cut for batch in piece_rows(store, piece, wanted=wanted) for row in batch.to_pylist()]
 
@@ -46,7 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     return write_archive(tmp_path_factory.mktemp("selected") / "archive", shards)
 
 
-def holds(row_: dict[str, Any], one: Condition) -> bool:
+def holds(row_: dict[str, Any], one: ColumnCondition) -> bool:
     """As SQL has it: nothing compares with what is missing."""
     value = row_[one.column]
     if value is None:
@@ -66,7 +66,7 @@ def holds(row_: dict[str, Any], one: Condition) -> bool:
     return bool(value >= first)
 
 
-def some_condition(random_: random.Random, known: list[dict[str, Any]]) -> Condition:
+def some_condition(random_: random.Random, known: list[dict[str, Any]]) -> ColumnCondition:
     column = random_.choice(("shard", "table", "op", "place", "place", "committed_at", "committed_at"))
     values = [one[column] for one in random_.sample(known, 2) if one[column] is not None]
     if column == "committed_at":
@@ -74,9 +74,9 @@ def some_condition(random_: random.Random, known: list[dict[str, Any]]) -> Condi
     if column == "place":
         values = [random_.choice((one, one[: random_.randrange(25)], one + b"\0", one[:-1] + b"\1")) for one in values]
     if column in ("shard", "table", "op"):
-        return Condition(column, "in", tuple(random_.choice((values, values[:1], ["none"], [*values, "none"]))))
+        return ColumnCondition(column, "in", tuple(random_.choice((values, values[:1], ["none"], [*values, "none"]))))
     compared = random_.choice(("in", "<", "<=", ">", ">="))
-    return Condition(column, compared, tuple(values) if compared == "in" else tuple(values[:1]))
+    return ColumnCondition(column, compared, tuple(values) if compared == "in" else tuple(values[:1]))
 
 
 def test_asked_of_files_and_rows_is_the_same_as_asked_of_everything(store: ArchiveStore) -> None:
@@ -99,30 +99,36 @@ def test_places_at_the_border_itself(store: ArchiveStore, compared: str) -> None
     pieces = [piece for piece in everything(store) if piece.shard == "a"]
     known = rows(store, pieces)
     for one in known:
-        asked = Condition("place", compared, (one["place"],))
+        asked = ColumnCondition("place", compared, (one["place"],))
         assert rows(store, pieces, Wanted((asked,))) == [row_ for row_ in known if holds(row_, asked)]
 
 
 def test_files_that_hold_nothing_of_it_are_not_chosen(store: ArchiveStore) -> None:
     pieces = everything(store)
 
-    def chosen(*conditions: Condition) -> list[tuple[str, int]]:
+    def chosen(*conditions: ColumnCondition) -> list[tuple[str, int]]:
         cut = [piece for one in pieces if (piece := Wanted(conditions).cut(one)) is not None]
         numbers = {piece.entry.name: number % 5 for number, piece in enumerate(pieces)}
         return [(piece.shard, numbers[piece.entry.name]) for piece in cut]
 
-    assert chosen(Condition("shard", "in", ("a",))) == [("a", number) for number in range(5)]
-    assert chosen(Condition("table", "in", (CUSTOMERS.table, "x")), Condition("shard", "in", ("a",))) == [
+    assert chosen(ColumnCondition("shard", "in", ("a",))) == [("a", number) for number in range(5)]
+    assert chosen(ColumnCondition("table", "in", (CUSTOMERS.table, "x")), ColumnCondition("shard", "in", ("a",))) == [
         ("a", 1),
         ("a", 3),
     ]
-    assert chosen(Condition("op", "in", (Op.TRUNCATE.value,))) == []
+    assert chosen(ColumnCondition("op", "in", (Op.TRUNCATE.value,))) == []
     second = [piece for piece in pieces if piece.shard == "a"][1].entry
-    times = Condition("committed_at", ">=", (second.first_us,)), Condition("committed_at", "<=", (second.last_us,))
-    assert chosen(*times, Condition("shard", "in", ("a",))) == [("a", 1)]
+    times = (
+        ColumnCondition("committed_at", ">=", (second.first_us,)),
+        ColumnCondition("committed_at", "<=", (second.last_us,)),
+    )
+    assert chosen(*times, ColumnCondition("shard", "in", ("a",))) == [("a", 1)]
     timeless = replace(pieces[0], entry=replace(pieces[0].entry, first_us=0, last_us=0))
     assert Wanted(times).cut(timeless) == timeless
-    places = Condition("place", ">", (second.begin.order.to_bytes() + b"\xff",)), Condition("shard", "in", ("a",))
+    places = (
+        ColumnCondition("place", ">", (second.begin.order.to_bytes() + b"\xff",)),
+        ColumnCondition("shard", "in", ("a",)),
+    )
     assert chosen(*places) == [("a", number) for number in range(1, 5)]
 
 
@@ -138,8 +144,8 @@ def test_a_file_that_was_merged_is_read_where_its_rows_are(tmp_path: Path) -> No
     assert merge(store, Group("a", tuple(piece.entry for piece in pieces[:2]))).state == "merged"
     for piece in pieces[:2]:
         Path(store.data_path("a", piece.entry.name)).unlink()
-    second = Condition("place", ">=", (known[1]["place"],))
-    last = Condition("place", "<", (known[6]["place"],))
+    second = ColumnCondition("place", ">=", (known[1]["place"],))
+    last = ColumnCondition("place", "<", (known[6]["place"],))
     assert rows(store, pieces[:1]) == known[:4]
     assert rows(store, pieces, Wanted((second, last))) == known[1:6]
 

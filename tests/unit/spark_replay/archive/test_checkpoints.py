@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from spark_replay.archive.checkpoints import INLINE, LARGEST, Chunk, arranged, held_chunks, joined
+from spark_replay.archive.checkpoints import INLINE, LARGEST, Listed, arranged, held_chunks, joined
 from spark_replay.archive.columns import check_format
 from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.json_checksum import with_checksum
@@ -91,10 +91,10 @@ class Lists:
 
     def commit(self, files: tuple[FileEntry, ...], read: bool) -> None:
         if read:
-            known = [Chunk(one.files, one, self.stored[one.name]) for one in self.named]
+            known = [Listed(one.files, one, self.stored[one.name]) for one in self.named]
             chunks, rest = held_chunks(files, known)
         else:
-            chunks = [Chunk(one.files, one) for one in self.named]
+            chunks = [Listed(one.files, one) for one in self.named]
             rest = files[sum(one.files for one in self.named) :]
         groups, self.rest = arranged(chunks, rest)
         self.named = []
@@ -151,7 +151,7 @@ def test_whatever_is_done_to_files_they_are_listed_once_and_in_order(seed: int) 
 def test_a_manifest_lists_the_newest_file_itself_whatever_goes() -> None:
     files = tuple(entry(number) for number in range(INLINE))
     assert held_chunks(
-        files, [Chunk(INLINE, Checkpoint("x", INLINE, 0, 0, START.begin.order, START.end.order), files)]
+        files, [Listed(INLINE, Checkpoint("x", INLINE, 0, 0, START.begin.order, START.end.order), files)]
     ) == (
         [],
         files,

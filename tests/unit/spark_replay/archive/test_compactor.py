@@ -14,7 +14,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.run import _held, _publishers
 from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.verify import verify
-from spark_replay.replay.delivery import Piece
+from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.pieces import Selector, log_pieces
 from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
@@ -51,7 +51,7 @@ def counts(store: ArchiveStore) -> list[int]:
     return [len(manifest_of(store, shard).files) for shard in ("a", "b", "c")]
 
 
-def ids(pieces: Iterable[Piece]) -> list[str]:
+def ids(pieces: Iterable[SentPiece]) -> list[str]:
     """The ids of the updates, in order."""
     bodies = [parse_body(piece.body.data) for piece in pieces if piece.body is not None]
     return [
@@ -110,7 +110,7 @@ def test_a_replay_that_begins_while_files_are_merged_reads_each_row_once(
     kit = Kit(store)
     old = manifest_of(store).files
     pieces = log_pieces(store, "a", marker_at(0), marker_at(FILES), Selector("", "", ValueFormats()))
-    found: list[Piece] = []
+    found: list[SentPiece] = []
     create = ArchiveStore.create_data
 
     def begun(store: ArchiveStore, shard: str, name: str) -> NewFile:

@@ -18,13 +18,13 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from spark_replay.audit.archived import Selecting, _Selected
 from spark_replay.frames import ShardFiles, schemas_of
-from spark_replay.replay.delivery import Piece
+from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.keyed import last_changes, rows_of
 from spark_replay.replay.latest import net_op
 from spark_replay.replay.pieces import Formats, Selector, log_pieces
 from spark_replay.replay.plan import Asked, files_between, range_of
 from spark_replay.selected import plain_rows
-from spark_replay.tables.versions import Barriers, Change, versions
+from spark_replay.tables.versions import Barriers, RowChange, versions
 from tests.support.archives import KEYS, manifest_of, marker_at, put, segments, tx
 from tests.support.archives import Change as Written
 from tests.support.chunks import chunk, progressed
@@ -55,7 +55,7 @@ def log(number: int, *changes: Written) -> list[Update]:
     return Batch(parse_body(body.data), "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates()
 
 
-def ids(pieces: Iterator[Piece]) -> list[str]:
+def ids(pieces: Iterator[SentPiece]) -> list[str]:
     found = []
     for piece in pieces:
         if piece.body is not None:
@@ -254,11 +254,11 @@ def test_what_changes_around_an_existing_row_come_to(first: str, last: str, net:
 
 
 def test_a_version_begins_with_an_existing_row() -> None:
-    def change(number: int, op: Op, value: bytes) -> Change:
+    def change(number: int, op: Op, value: bytes) -> RowChange:
         at = LogPosition(1, 1, number)
         place = read_place(at, 0) if op is Op.READ else place_bytes(at, False, 0)
         after = [] if op is Op.DELETE else [value]
-        return Change(place, None, op.value, b"k", None, KEYS.id, False, encode_row(op, [b"k"], after=after))
+        return RowChange(place, None, op.value, b"k", None, KEYS.id, False, encode_row(op, [b"k"], after=after))
 
     changes = [change(1, Op.UPSERT, b"1"), change(1, Op.READ, b"2"), change(2, Op.UPSERT, b"3")]
     found = list(versions(changes, Barriers(), {KEYS.id: KEYS}.__getitem__, from_first=True))

@@ -18,7 +18,7 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.manifest import KnownLoss
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.archive.verify import Problem, verify
+from spark_replay.archive.verify import FileProblem, verify
 from spark_replay.archive.writer import parquet_settings
 from tests.support.archives import (
     blocks_at,
@@ -63,7 +63,7 @@ def with_entry(store: ArchiveStore, number: int, **changes: Any) -> None:
     commit(store, files=tuple(files))
 
 
-def found(store: ArchiveStore, deep: bool) -> list[Problem]:
+def found(store: ArchiveStore, deep: bool) -> list[FileProblem]:
     return verify(store, deep=deep).problems
 
 

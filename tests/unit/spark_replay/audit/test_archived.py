@@ -9,7 +9,7 @@ import pytest
 
 from spark_replay.archive.columns import place_bytes
 from spark_replay.archive.reader import DataFile
-from spark_replay.audit.archived import Archived, Part, Places, Selecting, _Finding, _Tallying, part_of
+from spark_replay.audit.archived import Archived, AuditPart, AuditPlaces, Selecting, _Finding, _Tallying, part_of
 from spark_replay.replay.pieces import Formats
 from tests.support.archives import FIRST_US, KEYS, gone, put, tx, write_archive
 from wormhole.audit.delivery_counts import RangeKind
@@ -31,37 +31,37 @@ def place(offset: int, *, inside: bool = False, index: int = 0) -> bytes:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (place(100), Part.UNAUDITED),
-        (place(100, inside=True), Part.COUNTED),
-        (place(101), Part.COUNTED),
-        (place(200, index=9), Part.COUNTED),
-        (place(200, inside=True), Part.UNAUDITED),
-        (place(250), Part.UNAUDITED),
-        (place(400), Part.COUNTED),
-        (place(401), Part.PENDING),
+        (place(100), AuditPart.UNAUDITED),
+        (place(100, inside=True), AuditPart.COUNTED),
+        (place(101), AuditPart.COUNTED),
+        (place(200, index=9), AuditPart.COUNTED),
+        (place(200, inside=True), AuditPart.UNAUDITED),
+        (place(250), AuditPart.UNAUDITED),
+        (place(400), AuditPart.COUNTED),
+        (place(401), AuditPart.PENDING),
     ],
 )
-def test_counts_cover_what_lies_behind_their_begin_up_to_their_end(where: bytes, expected: Part) -> None:
-    assert part_of(where, Places.of({COUNTED: [(at(300), at(400)), (at(100), at(200))]})) is expected
+def test_counts_cover_what_lies_behind_their_begin_up_to_their_end(where: bytes, expected: AuditPart) -> None:
+    assert part_of(where, AuditPlaces.of({COUNTED: [(at(300), at(400)), (at(100), at(200))]})) is expected
 
 
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (place(50), Part.UNAUDITED),
-        (place(150), Part.COUNTED),
-        (place(200), Part.COUNTED),
-        (place(200, inside=True), Part.PARTIAL),
-        (place(300), Part.PARTIAL),
-        (place(300, inside=True), Part.COUNTED),
-        (place(450), Part.PARTIAL),
-        (place(501), Part.PENDING),
+        (place(50), AuditPart.UNAUDITED),
+        (place(150), AuditPart.COUNTED),
+        (place(200), AuditPart.COUNTED),
+        (place(200, inside=True), AuditPart.PARTIAL),
+        (place(300), AuditPart.PARTIAL),
+        (place(300, inside=True), AuditPart.COUNTED),
+        (place(450), AuditPart.PARTIAL),
+        (place(501), AuditPart.PENDING),
     ],
 )
 def test_where_a_replay_delivered_in_part_counts_say_nothing_unless_it_was_counted_too(
-    where: bytes, expected: Part
+    where: bytes, expected: AuditPart
 ) -> None:
-    places = Places.of(
+    places = AuditPlaces.of(
         {COUNTED: [(at(300), at(400)), (at(100), at(200))], PARTIAL: [(at(150), at(450)), (at(420), at(500))]}
     )
     assert part_of(where, places) is expected
@@ -69,19 +69,20 @@ def test_where_a_replay_delivered_in_part_counts_say_nothing_unless_it_was_count
 
 @pytest.mark.parametrize(
     ("where", "expected"),
-    [(place(150), Part.COUNTED), (place(250), Part.REDELIVERED), (place(350), Part.UNAUDITED)],
+    [(place(150), AuditPart.COUNTED), (place(250), AuditPart.REDELIVERED), (place(350), AuditPart.UNAUDITED)],
 )
-def test_what_a_replay_delivered_a_second_time_is_separate(where: bytes, expected: Part) -> None:
+def test_what_a_replay_delivered_a_second_time_is_separate(where: bytes, expected: AuditPart) -> None:
     assert (
         part_of(
-            where, Places.of({COUNTED: [(at(100), at(300)), (at(400), at(500))], REDELIVERED: [(at(200), at(400))]})
+            where,
+            AuditPlaces.of({COUNTED: [(at(100), at(300)), (at(400), at(500))], REDELIVERED: [(at(200), at(400))]}),
         )
         is expected
     )
 
 
 def test_without_counts_all_is_unaudited() -> None:
-    assert part_of(place(1), Places()) is Part.UNAUDITED
+    assert part_of(place(1), AuditPlaces()) is AuditPart.UNAUDITED
 
 
 def rows(folder: Path) -> list[pa.RecordBatch]:
@@ -112,9 +113,9 @@ def selecting(where: str = "") -> Selecting:
     return Selecting(where, (), Formats(), {KEYS.id: KEYS.canonical})
 
 
-def tallied(folder: Path, where: str, places: Places) -> dict[tuple[int, Part], tuple[int, int]]:
+def tallied(folder: Path, where: str, places: AuditPlaces) -> dict[tuple[int, AuditPart], tuple[int, int]]:
     (batch,) = _Tallying(selecting(where), {"db1": places})(iter(rows(folder)))
-    return {(row["window"], Part(row["part"])): (row["updates"], row["hash"] % 2**64) for row in batch.to_pylist()}
+    return {(row["window"], AuditPart(row["part"])): (row["updates"], row["hash"] % 2**64) for row in batch.to_pylist()}
 
 
 def hashes(folder: Path) -> list[int]:
@@ -124,18 +125,18 @@ def hashes(folder: Path) -> list[int]:
 
 def test_rows_are_tallied_by_window_and_where_they_lie(tmp_path: Path) -> None:
     of = hashes(tmp_path)
-    found = tallied(tmp_path, "", Places.of({COUNTED: [(at(100), at(200))]}))
+    found = tallied(tmp_path, "", AuditPlaces.of({COUNTED: [(at(100), at(200))]}))
     assert found == {
-        (WINDOW, Part.UNAUDITED): (2, (of[0] + of[1]) % 2**64),
-        (WINDOW, Part.COUNTED): (1, of[2]),
-        (WINDOW + 1, Part.PENDING): (1, of[3]),
+        (WINDOW, AuditPart.UNAUDITED): (2, (of[0] + of[1]) % 2**64),
+        (WINDOW, AuditPart.COUNTED): (1, of[2]),
+        (WINDOW + 1, AuditPart.PENDING): (1, of[3]),
     }
 
 
 def test_only_what_the_filter_selects_counts(tmp_path: Path) -> None:
     of = hashes(tmp_path)
-    found = tallied(tmp_path, 'key startswith "b"', Places.of({COUNTED: [(at(0), at(900))]}))
-    assert found == {(WINDOW, Part.COUNTED): (1, of[1])}
+    found = tallied(tmp_path, 'key startswith "b"', AuditPlaces.of({COUNTED: [(at(0), at(900))]}))
+    assert found == {(WINDOW, AuditPart.COUNTED): (1, of[1])}
 
 
 def test_an_update_is_found_by_its_hash(tmp_path: Path) -> None:
@@ -148,4 +149,4 @@ def test_an_update_is_found_by_its_hash(tmp_path: Path) -> None:
 
 
 def test_nothing_archived_is_nothing() -> None:
-    assert Archived().of(Part.COUNTED) == (0, 0)
+    assert Archived().of(AuditPart.COUNTED) == (0, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from spark_replay.archive.manifest import Manifest
 from spark_replay.audit.auditor import Audit, _lacking, flow_counts, write_parquet
-from spark_replay.audit.compare import Finding, Window
+from spark_replay.audit.compare import AuditFinding, AuditWindow
 from tests.support.archives import marker_at
 from wormhole.audit.delivery_counts import Range, RangeKind
 from wormhole.model.position import LogPosition
@@ -84,8 +84,8 @@ def test_of_updates_without_a_time_nothing_is_known_where_not_every_file_is_read
 
 
 def test_windows_and_findings_as_parquet(tmp_path: Path) -> None:
-    window = Window("cache/db1", 7, 3, 2, 2, 0, 0, 1, 0, 0, 0, "complete", 5.0)
-    finding = Finding("lost", "cache/db1", 7, 1, "s:9:0")
+    window = AuditWindow("cache/db1", 7, 3, 2, 2, 0, 0, 1, 0, 0, 0, "complete", 5.0)
+    finding = AuditFinding("lost", "cache/db1", 7, 1, "s:9:0")
     write_parquet(Audit((window,), (finding,), (), ()), str(tmp_path / "audit.parquet"))
     (row,) = pq.read_table(tmp_path / "audit.parquet").to_pylist()
     assert (row["begin_s"], row["lost"], row["findings"]) == (4200, 1, ["1 lost: s:9:0"])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_replay.archive.columns import place_bytes
-from spark_replay.audit.archived import Archived, Part
-from spark_replay.audit.compare import Window, compare, completed_s, findings, single_hashes
+from spark_replay.audit.archived import Archived, AuditPart
+from spark_replay.audit.compare import AuditWindow, compare, completed_s, findings, single_hashes
 from tests.support.markers import CACHE, marker
 from tests.unit.publisher.flows.test_delivery_counter import WINDOW as PRESENT
 from tests.unit.publisher.flows.test_delivery_counter import World, body
@@ -23,10 +23,10 @@ NOW = 100.0 * WINDOW_S
 
 
 def held(*hashes: int, unaudited: int = 0, pending: int = 0, partial: int = 0, again: Tally | None = None) -> Archived:
-    parts = {Part.COUNTED: Tally(len(hashes), sum(hashes) % 2**64)}
-    parts[Part.PARTIAL] = Tally(partial, 1)
-    parts[Part.REDELIVERED] = again or Tally()
-    parts[Part.UNAUDITED], parts[Part.PENDING] = Tally(unaudited, 1), Tally(pending, 1)
+    parts = {AuditPart.COUNTED: Tally(len(hashes), sum(hashes) % 2**64)}
+    parts[AuditPart.PARTIAL] = Tally(partial, 1)
+    parts[AuditPart.REDELIVERED] = again or Tally()
+    parts[AuditPart.UNAUDITED], parts[AuditPart.PENDING] = Tally(unaudited, 1), Tally(pending, 1)
     place = place_bytes(LogPosition(1, 2, 30), False, 0)
     return Archived(parts, place, place)
 
@@ -43,7 +43,9 @@ def counted(*hashes: int, processed: int | None = None, set_aside: int = 0, **mo
     )
 
 
-def one(archived: Archived, counts: admin_pb2.AuditWindow | None, *, lacks: bool = False, window: int = 7) -> Window:
+def one(
+    archived: Archived, counts: admin_pb2.AuditWindow | None, *, lacks: bool = False, window: int = 7
+) -> AuditWindow:
     pages = {} if counts is None else {window: counts}
     (compared,) = compare(FLOW, {window: archived}, pages, (1.0,), lacks=lambda _: lacks, now_s=NOW)
     return compared
@@ -212,7 +214,7 @@ async def test_what_is_planted_between_log_and_callback_is_named(planted: str) -
         assert not DeliveryCounts(pages).unreadable
     else:
         reply = world.counter.report(admin_pb2.AuditRequest(), [world.flow])
-    archived = Archived({Part.COUNTED: whole.tallies[PRESENT]})
+    archived = Archived({AuditPart.COUNTED: whole.tallies[PRESENT]})
     counts = {one.window: one for one in reply.windows}
     windows = compare(FLOW, {PRESENT: archived}, counts, (1.0,), lacks=lambda _: False, now_s=time.time())
     named = [(one.kind, one.updates) for one in findings(windows, {})]

@@ -15,8 +15,8 @@ from spark_replay.archive.manifest import KnownLoss, Manifest
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.baseline import baseline
 from spark_replay.baseline.baseline import write_baseline
-from spark_replay.baseline.log_archives import Pace
-from spark_replay.baseline.scan import Outcome, Portion, Scan, TableLog
+from spark_replay.baseline.log_archives import ScanPace
+from spark_replay.baseline.scan import Portion, Scan, ScanOutcome, TableLog
 from spark_replay.tables.about import ABOUT
 from spark_replay.tables.snapshot_writer import SnapshotPlan
 from tests.support.archives import write_file
@@ -64,7 +64,7 @@ class World:
         for shard in self.shards:
             write_file(self.store, shard, [], begin, begin=begin, whole=False)
 
-    def run(self, scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def run(self, scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         found = []
         for portion in portions:
             for one in portion.ranges:
@@ -75,7 +75,7 @@ class World:
         return found
 
     def baseline(self, *tables: str, store: ArchiveStore | None = None, **pace: Any) -> None:
-        given = Pace(**{"range_rows": 3, "patience_s": 5.0, "pause": self.archive, "run": self.run, **pace})
+        given = ScanPace(**{"range_rows": 3, "patience_s": 5.0, "pause": self.archive, "run": self.run, **pace})
         logs = [TableLog("db", lambda folder: self.tables)]
         spark = cast("Any", None)  # it is needed by the fold only
         write_baseline(spark, store or self.store, self.to, logs, tables=tables, now=NOW, pace=given)
@@ -167,7 +167,7 @@ def test_an_archiver_that_does_not_run_is_noticed_before_anything_is_read(world:
 
 
 def test_a_key_that_changes_meanwhile(world: World) -> None:
-    def alter(scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def alter(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         world.log.commit([Change(Op.INSERT, TABLE, ("text",), {"a": "x"})])
         return world.run(scan, portions)
 
@@ -177,7 +177,7 @@ def test_a_key_that_changes_meanwhile(world: World) -> None:
 
 
 def test_a_key_that_changes_after_its_rows_were_read(world: World) -> None:
-    def altered(scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def altered(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         found = world.run(scan, portions)
         world.log.commit([Change(Op.INSERT, TABLE, ("text",), {"a": "x"})])
         return found
@@ -187,7 +187,7 @@ def test_a_key_that_changes_after_its_rows_were_read(world: World) -> None:
 
 
 def test_a_log_that_goes_on_in_another_history(world: World) -> None:
-    def restored(scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def restored(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         world.log.restore(world.start, new_incarnation=True)
         end = world.log.latest()
         world.changed(lambda now: now.gap_accepted(KnownLoss(end, "restored"), now.epoch))
@@ -198,7 +198,7 @@ def test_a_log_that_goes_on_in_another_history(world: World) -> None:
 
 
 def test_a_loss_of_the_archive(world: World) -> None:
-    def lost(scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def lost(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         found = world.run(scan, portions)
         world.log.commit([Change(Op.DELETE, TABLE, (4,))])
         end = world.log.latest()
@@ -212,7 +212,7 @@ def test_a_loss_of_the_archive(world: World) -> None:
 def test_a_dropped_table_is_an_error_only_if_it_was_asked_for(world: World) -> None:
     world.log.commit([Change(Op.INSERT, "shop.users", (1,), {"a": "x"})])
 
-    def drop(scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def drop(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         world.tables.drop("shop.users")
         return world.run(scan, portions)
 
@@ -228,7 +228,7 @@ def test_a_dropped_table_is_an_error_only_if_it_was_asked_for(world: World) -> N
 def test_altered_and_new_tables_are_read_again(world: World) -> None:
     rounds: list[list[tuple[str, int]]] = []
 
-    def alter(scan: Scan, portions: Sequence[Portion]) -> list[Outcome]:
+    def alter(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
         rounds.append(sorted((one.table, one.round) for portion in portions for one in portion.ranges))
         found = world.run(scan, portions)
         if len(rounds) == 1:

@@ -10,7 +10,7 @@ import pytest
 
 from spark_replay.audit import auditor
 from spark_replay.audit.auditor import Audit
-from spark_replay.audit.compare import Finding
+from spark_replay.audit.compare import AuditFinding
 from spark_replay.replay import job
 from spark_replay.spark import session
 from tests.support.command_line import run
@@ -28,7 +28,7 @@ def test_options_reach_the_audit_and_its_exit_code_tells_of_losses(
     asked.setting_of.return_value = SimpleNamespace(
         application=application, formats=formats, store=store, archives=lambda copy: True
     )
-    asked.audit.return_value = Audit((), (Finding("lost", "cache/db1", 1, 1, "s:9:0"),), (), ())
+    asked.audit.return_value = Audit((), (AuditFinding("lost", "cache/db1", 1, 1, "s:9:0"),), (), ())
     for module, names in (
         (session, ("check_spark", "spark_session")),
         (job, ("setting_of",)),

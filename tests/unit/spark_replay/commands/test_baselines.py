@@ -13,7 +13,7 @@ from datastores.mysql.existing_rows.server import Server
 from datastores.mysql.existing_rows.snapshot import MariaSnapshots
 from datastores.mysql.existing_rows.source import MySqlTables
 from publisher.stores.markers import ZooKeeperMarkerStore, open_store
-from spark_replay.archive.choice import Archived
+from spark_replay.archive.choice import ArchivedLog
 from spark_replay.commands.baselines import OpenTables, table_logs
 from tests.support.archives import write_archive
 from wormhole.config import FAILOVER, parse
@@ -37,10 +37,10 @@ start = "latest"
 
 
 @pytest.fixture
-def chosen(tmp_path: Path) -> Archived:
+def chosen(tmp_path: Path) -> ArchivedLog:
     (tmp_path / "password").write_text(f"{SECRET}\n")
     write_archive(tmp_path / "archive", {})
-    return Archived(parse(CONFIG.format(folder=tmp_path), "shop.toml"), "orders", stored=False)
+    return ArchivedLog(parse(CONFIG.format(folder=tmp_path), "shop.toml"), "orders", stored=False)
 
 
 def opened(tables: object) -> str:
@@ -51,7 +51,7 @@ def opened(tables: object) -> str:
     return file.read_text().strip()
 
 
-def test_a_password_goes_with_the_task_and_into_no_text(chosen: Archived, tmp_path: Path) -> None:
+def test_a_password_goes_with_the_task_and_into_no_text(chosen: ArchivedLog, tmp_path: Path) -> None:
     (log,) = table_logs(chosen, "main", local=False)
     (tmp_path / "password").unlink()
     there = pickle.loads(pickle.dumps(log))
@@ -64,7 +64,7 @@ def test_a_password_goes_with_the_task_and_into_no_text(chosen: Archived, tmp_pa
     assert tables._options.rows_dir == folder
 
 
-def test_where_all_tasks_are_here_the_file_is_read_here(chosen: Archived, tmp_path: Path) -> None:
+def test_where_all_tasks_are_here_the_file_is_read_here(chosen: ArchivedLog, tmp_path: Path) -> None:
     (log,) = table_logs(chosen, "main", local=True)
     assert SECRET.encode() not in pickle.dumps(log)
     assert opened(log.open(tmp_path)) == SECRET
@@ -72,7 +72,7 @@ def test_where_all_tasks_are_here_the_file_is_read_here(chosen: Archived, tmp_pa
 
 
 def test_tables_of_another_server_than_the_one_known_in_zookeeper_are_refused(
-    chosen: Archived, tmp_path: Path, zookeeper: str
+    chosen: ArchivedLog, tmp_path: Path, zookeeper: str
 ) -> None:
     connected = f'[coordinator]\nzookeeper = "{zookeeper}"\n[publisher]\nmarkers = "zookeeper"'
     config = parse(CONFIG.format(folder=tmp_path).replace("[publisher]", connected), "shop.toml")
@@ -95,12 +95,12 @@ def test_tables_of_another_server_than_the_one_known_in_zookeeper_are_refused(
         known.write("histories", {})
 
 
-def test_what_only_zookeeper_says_is_not_connected_to(chosen: Archived) -> None:
+def test_what_only_zookeeper_says_is_not_connected_to(chosen: ArchivedLog) -> None:
     with pytest.raises(UsageError, match="only ZooKeeper says"):
         table_logs(replace(chosen, stored=True), "main", local=True)
 
 
-def test_rows_are_not_read_beside_copies_that_serve_for_each_other(chosen: Archived) -> None:
+def test_rows_are_not_read_beside_copies_that_serve_for_each_other(chosen: ArchivedLog) -> None:
     text = """version = 1
 [datasets.orders.failover]
 copies = ["main", "west"]
@@ -117,7 +117,7 @@ kind = "mysql"
         assert "a backfill of the archive's application" in str(refused.value.hint)
 
 
-def test_a_password_file_that_cannot_be_read(chosen: Archived, tmp_path: Path) -> None:
+def test_a_password_file_that_cannot_be_read(chosen: ArchivedLog, tmp_path: Path) -> None:
     (tmp_path / "password").unlink()
     with pytest.raises(ConfigError, match=r"password file .* cannot be read"):
         table_logs(chosen, "main", local=False)

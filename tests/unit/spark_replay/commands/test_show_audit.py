@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_replay.audit.auditor import Audit
-from spark_replay.audit.compare import Finding, Window
+from spark_replay.audit.compare import AuditFinding, AuditWindow
 from spark_replay.commands.show_audit import audit_object, show_audit
 from tests.support.cli_schema import check
 from wormholectl.show.printer import print_json
@@ -15,17 +15,17 @@ from wormholectl.show.printer import print_json
 WINDOW = 2_833_333
 
 
-def window(number: int = WINDOW, **more: Any) -> Window:
+def window(number: int = WINDOW, **more: Any) -> AuditWindow:
     given: dict[str, Any] = {
         "flow": "cache/db1", "window": number, "archived": 3, "delivered": 2, "processed": 4, "set_aside": 0, "duplicates": 2,  # noqa: E501
         "lost": 1, "unprocessed": 0, "unaudited": 0, "pending": 0, "state": "complete", "complete_s": 5.0,
     }  # fmt: skip
-    return Window(**(given | more))
+    return AuditWindow(**(given | more))
 
 
 FINDINGS = (
-    Finding("lost", "cache/db1", WINDOW, 1, "s:9:0"),
-    Finding("unprocessed", "cache/db1", 0, 2, "", "between a and b"),
+    AuditFinding("lost", "cache/db1", WINDOW, 1, "s:9:0"),
+    AuditFinding("unprocessed", "cache/db1", 0, 2, "", "between a and b"),
 )
 
 
@@ -51,7 +51,7 @@ def test_a_person_reads_what_is_lost_and_where(capsys: pytest.CaptureFixture[str
 
 def test_duplicates_and_repairs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     windows = (window(lost=0, duplicates=4047), window(lost=0, duplicates=0))
-    repaired = Finding("repaired", "cache/db1", WINDOW, 1, "", "between a and b")
+    repaired = AuditFinding("repaired", "cache/db1", WINDOW, 1, "", "between a and b")
     show_audit("cache", Audit(windows, (repaired,), (), ()))
     out = capsys.readouterr().out
     assert "4047" in out

@@ -7,13 +7,13 @@ import pytest
 from spark_replay.commands.show_replay import Teller, bar, show_cancelled, show_plan, show_reports
 from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.flow_plans import nobody_takes, plan
-from spark_replay.replay.progress import Pace, Progress
+from spark_replay.replay.progress import Pace, ReplayProgress
 from spark_replay.replay.request import FlowReport
 from tests.support.archives import marker_at
 from tests.support.cli_schema import check
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 
-GOING = Progress(5, 10, 5, 500, 1.0, 100.0, None, (0, 1))
+GOING = ReplayProgress(5, 10, 5, 500, 1.0, 100.0, None, (0, 1))
 
 
 def test_the_bar_says_how_far_how_fast_and_for_how_long() -> None:
@@ -27,7 +27,7 @@ def test_the_bar_says_how_far_how_fast_and_for_how_long() -> None:
 
 
 def test_at_the_end_nothing_is_left() -> None:
-    assert "left" not in bar(Progress(10, 10, 10, 10, 1.0, 1.0, 0.0, (1, 1)))
+    assert "left" not in bar(ReplayProgress(10, 10, 10, 10, 1.0, 1.0, 0.0, (1, 1)))
 
 
 def test_programs_get_objects_only_and_people_lines_beside_what_they_redirect(

@@ -24,7 +24,7 @@ from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.export import delta, iceberg, leftovers
 from spark_replay.export.exporter import Exporter, Result
-from spark_replay.export.job import Changed, Work
+from spark_replay.export.job import ChangedRows, Work
 from spark_replay.export.leftovers import NOTES, noted
 from spark_replay.replay.plan import Asked
 from tests.support.archives import (
@@ -231,7 +231,7 @@ def test_a_table_without_changes_moves_once_an_hour(lake: Format) -> None:
 def test_tables_at_the_same_places_go_on_to_the_same_places(lake: Format) -> None:
     store = grow(lake, customer(1), tx(put(b"k", b"v")))
 
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         grow(lake, tx(row(Op.INSERT, (9, "late", "Ulm", 5)), put(b"late", b"v")))
         return local_job(work)
 
@@ -244,11 +244,11 @@ def test_tables_at_the_same_places_go_on_to_the_same_places(lake: Format) -> Non
 
 
 def kill_job(monkeypatch: pytest.MonkeyPatch, lake: Format) -> dict[str, Any]:
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         local_job(work)
         raise KilledError
 
-    monkeypatch.setattr(leftovers.Run, "abandon", lambda self: None)
+    monkeypatch.setattr(leftovers.ExportRun, "abandon", lambda self: None)
     return {"job": job}
 
 
@@ -264,7 +264,7 @@ def kill_after_commit(monkeypatch: pytest.MonkeyPatch, lake: Format) -> dict[str
     def committed(self: Any) -> None:
         raise KilledError
 
-    monkeypatch.setattr(leftovers.Run, "committed", committed)
+    monkeypatch.setattr(leftovers.ExportRun, "committed", committed)
     return {}
 
 
@@ -273,8 +273,8 @@ def kill_at_first(monkeypatch: pytest.MonkeyPatch, lake: Format) -> dict[str, An
         real(self)
         raise KilledError
 
-    real = leftovers.Run.begin
-    monkeypatch.setattr(leftovers.Run, "begin", begin)
+    real = leftovers.ExportRun.begin
+    monkeypatch.setattr(leftovers.ExportRun, "begin", begin)
     return {}
 
 
@@ -320,7 +320,7 @@ def test_of_two_exporters_one_applies_a_range(lake: Format) -> None:
     store = grow(lake, customer(2), customer(1, "bob", Op.UPDATE))
     inner: list[Result] = []
 
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         made = local_job(work)
         if not inner:
             inner.append(export(lake, store))
@@ -336,7 +336,7 @@ def test_of_two_that_create_a_table_one_does(lake: Format) -> None:
     store = grow(lake, customer(1))
     inner: list[Result] = []
 
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         made = local_job(work)
         if not inner:
             inner.append(export(lake, store))
@@ -350,7 +350,7 @@ def test_an_older_run_that_ends_late_changes_nothing(lake: Format) -> None:
     export(lake, grow(lake, customer(1)))
     store = grow(lake, customer(2))
 
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         made = local_job(work)
         if len(work.ranges[0].files) == 1:
             export(lake, grow(lake, customer(2, "bob", Op.UPDATE), customer(3)))
@@ -420,7 +420,7 @@ def test_a_compaction_in_the_middle_of_a_run_makes_it_begin_anew(lake: Format) -
         export(lake, grow(lake, customer(number)))
     runs: list[Work] = []
 
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         made = local_job(work)
         runs.append(work)
         if len(runs) == 1:

@@ -16,7 +16,7 @@ from pyiceberg.catalog import load_catalog
 from spark_replay.export.delta import OpenDeltaTable, storage_options
 from spark_replay.export.exporter import Exporter, Result
 from spark_replay.export.iceberg import OpenIcebergTable
-from spark_replay.export.job import Changed, Work
+from spark_replay.export.job import ChangedRows, Work
 from tests.support.archives import gone, put, tx, write_archive
 from tests.support.exported import local_job
 from tests.support.s3 import BUCKET
@@ -59,7 +59,7 @@ def test_delta(endpoint: str, tmp_path: Path) -> None:
     open_ = partial(OpenDeltaTable, to, "orders", "main")
     inner: list[Result] = []
 
-    def job(work: Work) -> Changed:
+    def job(work: Work) -> ChangedRows:
         made = local_job(work)
         if not inner:
             inner.extend(Exporter(store, open_, local_job).run())

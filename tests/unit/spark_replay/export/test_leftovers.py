@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from spark_replay.export.leftovers import Run, clean, is_ours, noted
-from spark_replay.export.port import Seen
+from spark_replay.export.leftovers import ExportRun, clean, is_ours, noted
+from spark_replay.export.port import SeenTable
 from spark_replay.tables.columns import TableColumn
 
 
@@ -23,7 +23,7 @@ class Table:
     outcomes: dict[str, bool | None] = field(default_factory=dict)
     filesystem: fs.FileSystem = field(default_factory=fs.LocalFileSystem)
 
-    def look(self) -> Seen:
+    def look(self) -> SeenTable:
         raise NotImplementedError
 
     def draft(self, columns: object) -> TableColumn:
@@ -41,7 +41,7 @@ def test_what_happens_to_a_run_on_version_4(
     version: str, outcome: bool | None, stays: bool, forgotten: bool, tmp_path: Path
 ) -> None:
     table = Table(str(tmp_path))
-    run = Run(table, "4")  # type: ignore[arg-type]  # it drafts nothing
+    run = ExportRun(table, "4")  # type: ignore[arg-type]  # it drafts nothing
     run.begin()
     (Path(run.folder) / "x.parquet").touch()
     table.outcomes[run.name] = outcome

@@ -8,9 +8,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark_replay.replay.delivery import Delivery, Offer, Park, Piece, Route, Stored
+from spark_replay.replay.delivery import Delivery, Offer, Park, Route, SentPiece, Stored
 from spark_replay.replay.pieces import Selector, log_pieces
-from spark_replay.replay.rate import Share
+from spark_replay.replay.rate import RateShare
 from subscriber_sdk.testing import body_of, read
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
@@ -61,7 +61,7 @@ def delivery(
         max_frame_bytes=4096,
     )
     to = Route(hello, subscriber.address, 7, marker_at(0), **route)
-    share, asks = Share(limited=False, now=0.0), MagicMock()
+    share, asks = RateShare(limited=False, now=0.0), MagicMock()
     made = Delivery(to, "cache", "a", until, pieces, store or StoredOffers(), park, share, asks)  # type: ignore[arg-type]
     made._session.schemas((USERS,))
     return made
@@ -104,9 +104,9 @@ async def test_existing_rows_are_not_pushed_to_a_subscriber_that_knows_none(
     subscriber: ScriptedSubscriber,
 ) -> None:
     body = parse_body(body_of([read("t", key=1, after={"v": 1})], source="read:1"))
-    piece = Piece(Body((body.to_bytes(),), 1, ()), marker_at(0).order, None, reads=True)
+    piece = SentPiece(Body((body.to_bytes(),), 1, ()), marker_at(0).order, None, reads=True)
 
-    def pieces(start: object) -> Generator[Piece, None, None]:
+    def pieces(start: object) -> Generator[SentPiece, None, None]:
         yield piece
 
     run, _ = await accepted(subscriber, delivery(subscriber, pieces))
@@ -146,10 +146,10 @@ async def test_an_offer_that_is_due_is_made_though_nothing_was_pushed(due: bool)
     async with scripted_subscriber("cache", "s1", max_frame=4096) as subscriber:
         stored, kinds = StoredOffers(), []
 
-        def nothing(start: Datamarker) -> Generator[Piece, None, None]:
+        def nothing(start: Datamarker) -> Generator[SentPiece, None, None]:
             for number in (1, 2):
                 marker = marker_at(number)
-                yield Piece(None, marker.order, Offer(marker, marker, due=due))
+                yield SentPiece(None, marker.order, Offer(marker, marker, due=due))
 
         run = asyncio.create_task(delivery(subscriber, nothing, stored).run())
         await takes_all(subscriber, see=lambda frame: kinds.append(frame.WhichOneof("kind")))
@@ -168,14 +168,14 @@ async def test_nothing_goes_beyond_the_credit(archived: object, subscriber: Scri
     await asyncio.gather(run, return_exceptions=True)
 
 
-def nothing(start: Datamarker) -> Generator[Piece, None, None]:
+def nothing(start: Datamarker) -> Generator[SentPiece, None, None]:
     yield from ()
 
 
 async def test_what_the_application_has_itself_is_where_it_begins(subscriber: ScriptedSubscriber) -> None:
     asked = []
 
-    def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+    def pieces(start: Datamarker) -> Generator[SentPiece, None, None]:
         asked.append(start)
         yield from ()
 
@@ -234,9 +234,9 @@ async def test_what_cannot_be_stored_ends_it(archived: object, subscriber: Scrip
 async def test_what_the_archive_lacks_too_is_reported_before_it_goes_on(
     proceed: bool, subscriber: ScriptedSubscriber
 ) -> None:
-    def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+    def pieces(start: Datamarker) -> Generator[SentPiece, None, None]:
         gap = LogGap(LossKind.PURGED, "3", "4", "gone")
-        yield Piece(None, marker_at(1).order, None, (gap, marker_at(2)))
+        yield SentPiece(None, marker_at(1).order, None, (gap, marker_at(2)))
 
     run, flow = await accepted(subscriber, delivery(subscriber, pieces))
     await subscriber.hears("notice")

@@ -13,8 +13,8 @@ from spark_replay.archive.store import open_store
 from spark_replay.replay import driver as driver_module
 from spark_replay.replay.driver import Driver
 from spark_replay.replay.flow_plans import plan
-from spark_replay.replay.progress import Progress
-from spark_replay.replay.task import Ended, Outcome, Task
+from spark_replay.replay.progress import ReplayProgress
+from spark_replay.replay.task import Ended, Task, TaskOutcome
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
@@ -39,11 +39,11 @@ class Pushing:
         self.rates: list[float] = []
         self._fails = fails
 
-    def log(self, task: Task) -> Outcome:
+    def log(self, task: Task) -> TaskOutcome:
         self.rates.append(task.rate)
         if task.shard in self._fails:
-            return Outcome(Ended.FAILED, 1, None, 0, 0, "no")
-        return Outcome(Ended.DONE, 1, task.until, 2, 20)
+            return TaskOutcome(Ended.FAILED, 1, None, 0, 0, "no")
+        return TaskOutcome(Ended.DONE, 1, task.until, 2, 20)
 
     def stop(self) -> None:
         pass
@@ -129,7 +129,7 @@ def test_what_is_submitted_while_everything_ends_is_ended_too(tmp_path: Path, sc
     submitted, ended = threading.Event(), threading.Event()
 
     class Late(Pushing):
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             assert stopped.wait(PATIENCE_S)
             submitted.set()
             assert ended.wait(PATIENCE_S), "nobody ends it"
@@ -141,7 +141,7 @@ def test_what_is_submitted_while_everything_ends_is_ended_too(tmp_path: Path, sc
                 ended.set()
 
     class Interrupts(Listener):
-        def moves(self, progress: Progress) -> None:
+        def moves(self, progress: ReplayProgress) -> None:
             raise KeyboardInterrupt
 
     stopped = threading.Event()
@@ -156,7 +156,7 @@ def test_progress_is_shown_before_anything_is_pushed(
     monkeypatch.setattr(driver_module, "_LOOK_S", PATIENCE_S)
 
     class Waits(Pushing):
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             assert eventually_now(lambda: bool(listener.moved))
             return super().log(task)
 
@@ -171,7 +171,7 @@ def test_what_nobody_thought_of_costs_no_other_flow_its_lease(
     monkeypatch.setattr(driver_module, "_LOOK_S", 0.02)
 
     class Waits(Pushing):
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             assert eventually_now(lambda: script.asked.count("renew") > 1)
             return super().log(task)
 
@@ -197,7 +197,7 @@ def test_a_publisher_that_hangs_costs_no_other_flow_its_lease(tmp_path: Path, sc
     with replay_publisher(ScriptedReplay(marker_at(0))) as other:
 
         class Waits(Pushing):
-            def log(self, task: Task) -> Outcome:
+            def log(self, task: Task) -> TaskOutcome:
                 assert eventually_now(lambda: other.asked.count("renew") > 1)
                 renewed.set()
                 return super().log(task)
@@ -223,7 +223,7 @@ def test_leases_are_kept_while_other_flows_are_begun(tmp_path: Path, script: Scr
 
 def test_what_nobody_thought_of_ends_one_flow_and_is_reported(tmp_path: Path, script: ScriptedReplay) -> None:
     class Breaks(Pushing):
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             if task.shard == "b":
                 raise ZeroDivisionError("oh")
             return super().log(task)
@@ -285,7 +285,7 @@ def test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one
             self.at_once = self.most = 0
             self._lock, self._round = threading.Lock(), threading.Barrier(4)
 
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             with self._lock:
                 self.given.append(task.shard)
                 self.at_once += 1
@@ -315,7 +315,7 @@ def test_a_flow_is_pushed_once_a_task_has_opened_it_and_waits_before(
     class Slots(Pushing):
         """One, for the first."""
 
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             if task.shard == "s0":
                 assert eventually_now(lambda: bool(told.moved))
                 assert {one.pushing for one in told.moved} == {0}
@@ -346,7 +346,7 @@ def test_when_the_cluster_has_no_executor_it_is_said_once_and_whose_move_it_is(
     class Scaled(Pushing):
         executors = 0
 
-        def log(self, task: Task) -> Outcome:
+        def log(self, task: Task) -> TaskOutcome:
             assert eventually_now(lambda: len(told.moved) > 2)
             assert len(told.said) == 1
             self.executors = 4

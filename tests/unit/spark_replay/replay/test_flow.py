@@ -19,7 +19,7 @@ from spark_replay.replay.flow_plans import plan
 from spark_replay.replay.publisher import TIMEOUT_S
 from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FoundPublisher
-from spark_replay.replay.task import Ended, Outcome, Task, push_log
+from spark_replay.replay.task import Ended, Task, TaskOutcome, push_log
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
@@ -33,17 +33,17 @@ from wormhole.wire.v1 import admin_pb2
 class Pushing:
     """In place of Spark: what each task came to, by a function of the task."""
 
-    def __init__(self, does: Callable[[Task], Outcome]) -> None:
+    def __init__(self, does: Callable[[Task], TaskOutcome]) -> None:
         self.tasks: list[Task] = []
         self._does = does
 
-    def log(self, task: Task) -> Outcome:
+    def log(self, task: Task) -> TaskOutcome:
         self.tasks.append(task)
         return self._does(task)
 
 
-def done(task: Task) -> Outcome:
-    return Outcome(Ended.DONE, 4, task.until, 5, 50)
+def done(task: Task) -> TaskOutcome:
+    return TaskOutcome(Ended.DONE, 4, task.until, 5, 50)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_it_goes_on_until_the_log_reaches_back(tmp_path: Path, script: ScriptedR
     store = archived(tmp_path)
     script.purged = [admin_pb2.PurgedLog(message="cut")]
 
-    def grows(task: Task) -> Outcome:
+    def grows(task: Task) -> TaskOutcome:
         if task.until == marker_at(3):
             write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
         return done(task)
@@ -110,11 +110,11 @@ def test_it_goes_on_until_the_log_reaches_back(tmp_path: Path, script: ScriptedR
 class Folding(Pushing):
     """In place of Spark, for the last change of each key: the files that each job was to read."""
 
-    def __init__(self, does: Callable[[Task], Outcome]) -> None:
+    def __init__(self, does: Callable[[Task], TaskOutcome]) -> None:
         super().__init__(does)
         self.files: list[list[str]] = []
 
-    def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
+    def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> TaskOutcome:
         self.files.append([entry.name for entry in chosen.files])
         return self.log(task)
 
@@ -143,7 +143,7 @@ def test_files_that_were_merged_while_they_were_read_are_read_where_they_went(
     manifest = store.read("a")
     assert manifest is not None
 
-    def merges(task: Task) -> Outcome:
+    def merges(task: Task) -> TaskOutcome:
         if len(jobs.files) == 1:
             assert merge(store, Group("a", manifest.files[:2])).state == "merged"
             raise error("it is not there any more")
@@ -163,7 +163,7 @@ def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_wait
     store, away = archived(tmp_path), [ArchiveUnavailable("the bucket does not answer")]
     script.purged = [admin_pb2.PurgedLog(message="cut")]
 
-    def grows(task: Task) -> Outcome:
+    def grows(task: Task) -> TaskOutcome:
         write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
         monkeypatch.setattr(ArchiveStore, "read", fails_once)
         return done(task)
@@ -290,7 +290,9 @@ def test_an_archive_that_does_not_grow_ends_in_a_loss_with_its_range(tmp_path: P
 def test_what_cannot_go_on_is_given_back_and_says_so(
     tmp_path: Path, script: ScriptedReplay, ended: Ended, asked: str, text: str
 ) -> None:
-    run = run_of(archived(tmp_path), script, Pushing(lambda task: Outcome(ended, 1, None, 0, 0, "the handler gave up")))
+    run = run_of(
+        archived(tmp_path), script, Pushing(lambda task: TaskOutcome(ended, 1, None, 0, 0, "the handler gave up"))
+    )
     run.begin()
     report = run.run()
     assert script.asked[-1] == asked
@@ -337,7 +339,7 @@ def test_what_was_pushed_is_reported_although_the_publisher_was_not_asked_meanwh
 def test_the_next_step_is_reported_before_what_goes_on_and_only_where_something_does(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
-    failed = Outcome(Ended.FAILED, 1, None, 0, 0, "it is damaged", "restore it")
+    failed = TaskOutcome(Ended.FAILED, 1, None, 0, 0, "it is damaged", "restore it")
     run = run_of(archived(tmp_path), script, Pushing(lambda task: failed))
     run.begin()
     assert run.run().hint == "restore it; then `wormholectl replay --resume r` goes on"
@@ -360,7 +362,7 @@ def test_a_paused_flow_is_given_to_spark_again_when_it_is_no_longer_paused(
         return reply
 
     script.answer = paused  # type: ignore[method-assign]
-    jobs = Pushing(lambda task: Outcome(ends.pop(0), 4, task.until, 5, 50))
+    jobs = Pushing(lambda task: TaskOutcome(ends.pop(0), 4, task.until, 5, 50))
     run = run_of(archived(tmp_path), script, jobs)
     run.begin()
     assert run.run().handed_over
@@ -378,9 +380,9 @@ def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script
         reply.flow.paused = "maria"
         return reply
 
-    def stopped(task: Task) -> Outcome:
+    def stopped(task: Task) -> TaskOutcome:
         run.stopped.set()
-        return Outcome(Ended.PAUSED, 0, None, 0, 0)
+        return TaskOutcome(Ended.PAUSED, 0, None, 0, 0)
 
     script.answer = paused  # type: ignore[method-assign]
     run = run_of(archived(tmp_path), script, Pushing(stopped))
@@ -391,7 +393,7 @@ def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script
 class Withdrawing(Pushing):
     """Keeps which tasks were withdrawn."""
 
-    def __init__(self, does: Callable[[Task], Outcome]) -> None:
+    def __init__(self, does: Callable[[Task], TaskOutcome]) -> None:
         super().__init__(does)
         self.withdrawn: list[Task] = []
 
@@ -421,7 +423,7 @@ def test_a_task_is_withdrawn_when_its_publisher_is_elsewhere(
 ) -> None:
     """Also one that has the flow open: it would dial the former address for as long as its patience lasts."""
 
-    def waits(task: Task) -> Outcome:
+    def waits(task: Task) -> TaskOutcome:
         if len(jobs.tasks) == 1:
             script.opener, script.updates = (f"{task.name}.1", 7) if opened else ("", 0)
             run.renew()
@@ -449,9 +451,9 @@ def test_a_task_is_withdrawn_when_its_publisher_is_elsewhere(
 def test_a_task_that_ended_at_the_former_address_is_followed_by_one_at_the_present_one(
     tmp_path: Path, script: ScriptedReplay, other: ScriptedReplay, ended: Ended
 ) -> None:
-    def ends(task: Task) -> Outcome:
+    def ends(task: Task) -> TaskOutcome:
         moves(run, other)
-        return done(task) if len(jobs.tasks) == 2 else Outcome(ended, 4, None, 0, 0, "it is not there")
+        return done(task) if len(jobs.tasks) == 2 else TaskOutcome(ended, 4, None, 0, 0, "it is not there")
 
     run = run_of(archived(tmp_path), script, jobs := Pushing(ends))
     run.begin()
@@ -487,7 +489,7 @@ def test_a_flow_ends_with_the_next_step_when_its_publisher_is_away_for_longer_th
 ) -> None:
     """Also one that waits for a slot: of many flows each would wait after the one before."""
 
-    def waits(task: Task) -> Outcome:
+    def waits(task: Task) -> TaskOutcome:
         script.refuses = {"renew": [WENT_DOWN] * 2, "cancel": [WENT_DOWN]}
         run.renew()
         run.renew()
@@ -509,7 +511,7 @@ def test_a_flow_ends_with_the_next_step_when_its_publisher_is_away_for_longer_th
 def test_a_task_gets_its_share_of_the_rate_as_soon_as_it_has_the_flow_open(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
-    def opened(task: Task) -> Outcome:
+    def opened(task: Task) -> TaskOutcome:
         run.renew()
         assert (script.rate, script.asked.count("renew")) == (0.0, 1)
         script.opener = f"{task.name}.1"

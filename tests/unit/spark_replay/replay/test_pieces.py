@@ -13,7 +13,7 @@ from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay import pieces as pieces_module
-from spark_replay.replay.delivery import Piece
+from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from tests.support.archives import KEYS, gone, marker_at, put, segments, tx, write_archive, write_file
 from wormhole.formats import FormatSpec, ValueFormats
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> ArchiveStore:
     return write_archive(tmp_path / "archive", {"a": [first, [tx(put(b"k9", b"v9"))]]})
 
 
-def ids(pieces: Iterator[Piece]) -> list[str]:
+def ids(pieces: Iterator[SentPiece]) -> list[str]:
     found = []
     for piece in pieces:
         if piece.body is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from publisher.flows.replay_states import Run
-from spark_replay.replay.rate import HEARD_S, Share, Shares
+from spark_replay.replay.rate import HEARD_S, RateShare, Shares
 
 RATE = 1000.0
 
@@ -19,7 +19,7 @@ class Publisher:
 
     flow: str
     run: Run = field(default_factory=lambda: Run("r", 0.0))
-    task: Share | None = None
+    task: RateShare | None = None
     asks_at: float = 0.0
     uses: float = 0.0
 
@@ -47,7 +47,7 @@ def test_all_tasks_together_never_get_more_than_the_rate_and_in_the_end_each_its
         for one in flows:
             if one.task is None:
                 if step < 2000 and chance.random() < 0.01:
-                    one.task, one.asks_at = Share(limited=True, now=now), now
+                    one.task, one.asks_at = RateShare(limited=True, now=now), now
             elif step < 2000 and chance.random() < 0.003:
                 one.task, one.uses = None, 0.0  # its executor died
             elif now >= one.asks_at:
@@ -98,7 +98,7 @@ def test_of_a_publisher_of_an_earlier_release_a_task_keeps_its_fixed_part() -> N
 
 
 def test_without_a_limit_nobody_is_told_and_nobody_waits() -> None:
-    shares, share = Shares(0.0, 0.0), Share(limited=False, now=0.0)
+    shares, share = Shares(0.0, 0.0), RateShare(limited=False, now=0.0)
     assert shares.grant("a") is None
     assert not shares.told("a", None, 0.0, pushing=True)
     share.take(1 << 30)
@@ -106,7 +106,7 @@ def test_without_a_limit_nobody_is_told_and_nobody_waits() -> None:
 
 
 def test_a_task_looks_again_soon_and_a_share_lapses_that_is_not_told_again() -> None:
-    share = Share(limited=True, now=0.0)
+    share = RateShare(limited=True, now=0.0)
     share.take(100)
     assert share.wait_s(1.0) == 0.5, "it has none yet"
     share.heard(10.0, 1.0, 1.0)

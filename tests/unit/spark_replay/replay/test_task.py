@@ -18,7 +18,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
-from spark_replay.replay.task import Ended, Outcome, Task, push_latest, push_log
+from spark_replay.replay.task import Ended, Task, TaskOutcome, push_latest, push_log
 from subscriber_sdk import EpochRefused, NoticeKind, ShardNotice, Subscriber, Update, serve
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
@@ -166,7 +166,7 @@ async def test_what_does_not_pass_comes_back_as_an_outcome(store: ArchiveStore) 
         assert "cannot be reached" in nobody.message
 
 
-async def outcome_of(store: ArchiveStore, **more: Any) -> Outcome:
+async def outcome_of(store: ArchiveStore, **more: Any) -> TaskOutcome:
     """What a task comes to whose subscriber takes everything."""
     async with scripted_subscriber("cache", "s1") as subscriber:
         with replay_publisher(ScriptedReplay(marker_at(0))) as script:

@@ -15,7 +15,7 @@ from spark_replay.combine import not_superseded, rows_that_count
 from spark_replay.tables import history as history_module
 from spark_replay.tables.history import _Task
 from spark_replay.tables.schemas import by_signed_id
-from spark_replay.tables.versions import Barriers, Ended
+from spark_replay.tables.versions import Barriers, EndedVersion
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
@@ -80,11 +80,11 @@ def test_changes_that_leave_no_trace_are_left_out_wherever_rows_are_cut(seed: in
     anywhere."""
     random, alone = Random(seed), bool(seed % 2)  # alone: each key is a group of its own
     rows: list[dict[str, Any]] = []
-    ended: list[Ended] = []
+    ended: list[EndedVersion] = []
     for at in range(1, 200):
         key, op = random.randrange(6), random.choice([Op.INSERT, Op.UPDATE, Op.UPDATE, Op.DELETE, Op.READ, Op.UPSERT])
         if not alone and random.random() < 0.03:
-            ended.append(Ended(bytes([at]) * 25, None, Op.TRUNCATE.value))
+            ended.append(EndedVersion(bytes([at]) * 25, None, Op.TRUNCATE.value))
             continue
         part = op is Op.UPDATE and random.random() < 0.4
         values: tuple[Value, ...] = () if op is Op.DELETE else (UNAVAILABLE if part else f"v{at}",)
@@ -145,7 +145,7 @@ def test_a_row_that_a_backfill_read_replaces_what_was_known_of_it() -> None:
 
 
 def test_barriers_are_those_of_the_shard_and_table() -> None:
-    barriers = Barriers([Ended(b"\x05" * 25, None, "truncate")])
+    barriers = Barriers([EndedVersion(b"\x05" * 25, None, "truncate")])
     rows = [archived(1, Op.INSERT, 1, "x")]
     assert run(task(True, {("db1", "t"): barriers}), rows) == []
     assert len(run(task(True, {("db2", "t"): barriers, ("db1", "u"): barriers}), rows)) == 1

@@ -8,7 +8,7 @@ from spark_replay.archive.columns import position_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.newest import newest_schemas
-from spark_replay.tables.selection import Selection, select
+from spark_replay.tables.selection import TableSelection, select
 from tests.support.archives import Change, Tx, marker_at, tx, write_archive
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
@@ -32,7 +32,7 @@ def wrote(*schemas: Schema) -> list[Tx]:
     return [tx(insert(schema)) for schema in schemas]
 
 
-def newest(selection: Selection, name: str = "shop.orders") -> dict[str, tuple[Schema, int]]:
+def newest(selection: TableSelection, name: str = "shop.orders") -> dict[str, tuple[Schema, int]]:
     """By log, the schema and the number of the transaction at its place."""
     return {log: (one.schema, position_of(one.place).offset // 100) for log, one in selection.newest[name].items()}
 

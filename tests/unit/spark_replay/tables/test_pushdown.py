@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import datasource as spark
 
-from spark_replay.selected import Condition
+from spark_replay.selected import ColumnCondition
 from spark_replay.tables.pushdown import conditions_of
 
 NAMES = {name: name for name in ("shard", "table", "op", "place", "committed_at", "key")}
@@ -18,15 +18,15 @@ NOON_US = 1_767_268_800_000_007
 @pytest.mark.parametrize(
     ("asked", "conditions"),
     [
-        (spark.EqualTo(("shard",), "a"), (Condition("shard", "in", ("a",)),)),
-        (spark.EqualNullSafe(("table",), "t"), (Condition("table", "in", ("t",)),)),
-        (spark.In(("op",), ("insert", None, "read")), (Condition("op", "in", ("insert", "read")),)),
+        (spark.EqualTo(("shard",), "a"), (ColumnCondition("shard", "in", ("a",)),)),
+        (spark.EqualNullSafe(("table",), "t"), (ColumnCondition("table", "in", ("t",)),)),
+        (spark.In(("op",), ("insert", None, "read")), (ColumnCondition("op", "in", ("insert", "read")),)),
         (spark.IsNotNull(("place",)), ()),
-        (spark.LessThan(("place",), b"\1"), (Condition("place", "<", (b"\1",)),)),
-        (spark.LessThanOrEqual(("place",), b"\1"), (Condition("place", "<=", (b"\1",)),)),
-        (spark.GreaterThan(("committed_at",), NOON), (Condition("committed_at", ">", (NOON_US,)),)),
-        (spark.GreaterThanOrEqual(("committed_at",), NOON), (Condition("committed_at", ">=", (NOON_US,)),)),
-        (spark.EqualTo(("committed_at",), NOON), (Condition("committed_at", "in", (NOON_US,)),)),
+        (spark.LessThan(("place",), b"\1"), (ColumnCondition("place", "<", (b"\1",)),)),
+        (spark.LessThanOrEqual(("place",), b"\1"), (ColumnCondition("place", "<=", (b"\1",)),)),
+        (spark.GreaterThan(("committed_at",), NOON), (ColumnCondition("committed_at", ">", (NOON_US,)),)),
+        (spark.GreaterThanOrEqual(("committed_at",), NOON), (ColumnCondition("committed_at", ">=", (NOON_US,)),)),
+        (spark.EqualTo(("committed_at",), NOON), (ColumnCondition("committed_at", "in", (NOON_US,)),)),
         # These stay with Spark.
         (spark.IsNotNull(("committed_at",)), None),
         (spark.IsNull(("shard",)), None),
@@ -41,10 +41,12 @@ NOON_US = 1_767_268_800_000_007
         (spark.StringStartsWith(("table",), "shop."), None),
     ],
 )
-def test_what_is_asked(asked: spark.Filter, conditions: tuple[Condition, ...] | None) -> None:
+def test_what_is_asked(asked: spark.Filter, conditions: tuple[ColumnCondition, ...] | None) -> None:
     assert conditions_of(asked, NAMES) == conditions
 
 
 def test_columns_of_a_table_are_asked_by_the_names_that_they_have_there() -> None:
-    assert conditions_of(spark.EqualTo(("_op",), "insert"), {"_op": "op"}) == (Condition("op", "in", ("insert",)),)
+    assert conditions_of(spark.EqualTo(("_op",), "insert"), {"_op": "op"}) == (
+        ColumnCondition("op", "in", ("insert",)),
+    )
     assert conditions_of(spark.EqualTo(("op",), "insert"), {"_op": "op"}) is None

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from spark_replay.archive.columns import place_bytes, read_place
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.selected import Piece
+from spark_replay.selected import FilePiece
 from spark_replay.tables.schemas import METADATA
 from spark_replay.tables.source import (
     ArchiveReader,
@@ -51,7 +51,7 @@ def at(place: int) -> dict[str, str]:
     return {"a": f"1/1/{place}"}
 
 
-def read(found: list[Piece]) -> list[tuple[str, int, int]]:
+def read(found: list[FilePiece]) -> list[tuple[str, int, int]]:
     return [
         (piece.entry.name, int.from_bytes(piece.after[12:20], "big"), int.from_bytes(piece.until[12:20], "big"))
         for piece in found

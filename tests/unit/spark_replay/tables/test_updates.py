@@ -5,7 +5,6 @@ On Spark: tests/integration/test_spark_tables.py."""
 from __future__ import annotations
 
 import errno
-import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,8 @@ from spark_replay.tables.updates import (
     TableRows,
     UpdatesFile,
     WrittenFile,
-    _Reading,
     file_from_json,
+    file_rows,
     file_to_json,
     write_rows,
 )
@@ -53,9 +52,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UpdatesFile:
 
 
 def read(folder: Path, file: UpdatesFile, **only: str) -> list[dict[str, Any]]:
-    task = _Reading(open_storage(str(folder)), only)
-    portion = pa.RecordBatch.from_pydict({"portion": [pickle.dumps(file)]})
-    return [one for batch in task([portion]) for one in batch.to_pylist()]
+    return [one for batch in file_rows(open_storage(str(folder)), file, **only) for one in batch.to_pylist()]
 
 
 def test_what_a_file_holds_of_each_table(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from spark_replay.tables.versions import KEY_CHANGE, Barriers, Change, Ended, Version, linked_keys, versions
+from spark_replay.tables.versions import KEY_CHANGE, Barriers, EndedVersion, RowChange, Version, linked_keys, versions
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row, values_of
@@ -19,13 +19,13 @@ NONE = Barriers()
 
 def change(
     at: int, op: Op, key: bytes, *after: Value, old: bytes | None = None, before: tuple[Value, ...] = ()
-) -> Change:
+) -> RowChange:
     update = encode_row(op, (key,), after=(key, *after) if after else (), old_key=(old,) if old else (), before=before)
     partial = UNAVAILABLE in after
-    return Change(bytes([at]), at, op.value, key, old, 1, partial, update)
+    return RowChange(bytes([at]), at, op.value, key, old, 1, partial, update)
 
 
-def told(changes: Iterable[Change], barriers: Barriers = NONE, from_first: bool = True) -> list[tuple[object, ...]]:
+def told(changes: Iterable[RowChange], barriers: Barriers = NONE, from_first: bool = True) -> list[tuple[object, ...]]:
     return [shown(one) for one in versions(changes, barriers, lambda _: TABLE, from_first=from_first)]
 
 
@@ -37,8 +37,8 @@ def shown(version: Version) -> tuple[object, ...]:
 
 
 def ending(truncates: Iterable[int] = (), ranges: Iterable[tuple[bytes, bytes, int]] = ()) -> Barriers:
-    barriers = Barriers([Ended(bytes([at]), at, "truncate") for at in truncates])
-    barriers.ranges = [(low, high, Ended(bytes([at]), at, "delete_range")) for low, high, at in ranges]
+    barriers = Barriers([EndedVersion(bytes([at]), at, "truncate") for at in truncates])
+    barriers.ranges = [(low, high, EndedVersion(bytes([at]), at, "delete_range")) for low, high, at in ranges]
     barriers.sort()
     return barriers
 
@@ -110,7 +110,7 @@ def test_the_current_versions_are_the_table(seed: int) -> None:
     """One group of linked keys under random changes: the versions without an end are what the table holds."""
     random_ = random.Random(seed)
     table: dict[bytes, tuple[Value, Value]] = {}
-    changes: list[Change] = []
+    changes: list[RowChange] = []
     truncates: list[int] = []
     for at in range(1, 60):
         key = bytes([random_.randrange(5)])
