@@ -22,6 +22,7 @@ from spark_replay.archive.verify import verify
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay import task as tasks
 from spark_replay.replay.keyed import LastChanges
+from tests.support.archives import manifest_of
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.body import build_body, parse_body
 
@@ -85,8 +86,7 @@ def test_a_task_without_a_push_makes_all_that_would_be_pushed(
             return tasks.push_latest(replace(task, schemas=schemas), LastChanges(task.store, chosen, by_values))
 
     archive = made(tmp_path)
-    manifest = archive.store.read("db.0of2")
-    assert manifest is not None
+    manifest = manifest_of(archive.store, "db.0of2")
     outcome = unpusher._push(Jobs(), archive.store, manifest, mode)  # type: ignore[arg-type]
     assert (outcome.ended, outcome.updates) == (tasks.Ended.DONE, pushed)
 

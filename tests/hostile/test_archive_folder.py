@@ -15,7 +15,7 @@ from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.manifest import Manifest, manifest_from_json, manifest_to_json
 from spark_replay.archive.retention import expire
 from spark_replay.archive.store import ArchiveStore, open_store
-from tests.support.archives import manifest_given, put, tx, write_archive
+from tests.support.archives import manifest_given, manifest_of, put, tx, write_archive
 from tests.support.command_line import run
 from wormhole.model.errors import ArchiveError, WormholeError
 
@@ -26,15 +26,13 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 def _newest(store: ArchiveStore) -> Path:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     return Path(store.to) / manifest_path("a", manifest.version)
 
 
 def _with(store: ArchiveStore, change: Callable[[Manifest], dict[str, object]]) -> None:
     """Replace the newest manifest by what ``change`` makes of it, with a right checksum."""
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     _newest(store).write_bytes(with_checksum({**manifest_given(manifest), **change(manifest)}))
 
 
@@ -144,7 +142,6 @@ def test_the_archive_itself_may_be_behind_a_link(store: ArchiveStore, tmp_path: 
 
 
 def test_a_manifest_is_read_as_it_was_written(store: ArchiveStore) -> None:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     assert manifest_from_json(manifest_to_json(manifest), "x") == manifest
     assert run("archive", "show", "--help")[0] == 0

@@ -15,6 +15,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import open_store
 from spark_replay.archive.verify import verify
+from tests.support.archives import manifest_of
 from tests.support.databases import DatabaseServer
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
@@ -114,8 +115,7 @@ def test_what_a_server_logs_is_archived_as_it_is(
     writer.commit(markers[-1])
     assert not verify(store, deep=True).problems
 
-    manifest = store.read("log")
-    assert manifest is not None
+    manifest = manifest_of(store, "log")
     (entry,) = manifest.files
     with DataFile(store.open_data("log", entry.name), entry.name) as file:
         read = [update for updates, _ in batches(list(file.segments(limit=1))) for update in updates]

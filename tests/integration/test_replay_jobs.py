@@ -28,7 +28,7 @@ from spark_replay.replay.rate import Shares
 from spark_replay.replay.task import Ended, Task
 from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.start import start_rows
-from tests.support.archives import gone, marker_at, put, tx, write_archive
+from tests.support.archives import gone, manifest_of, marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.ports import free_port
 from tests.support.replay_plans import Listener, flow, seen, setting, wish
@@ -204,8 +204,7 @@ def test_a_task_that_is_withdrawn_leaves_its_slot_and_its_worker_ends(spark: Spa
 
 
 def files_of(store: ArchiveStore) -> tuple[FileEntry, ...]:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     return manifest.files
 
 

@@ -31,7 +31,7 @@ from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.source import stream
 from spark_replay.tables.start import start_rows
 from tests.support.archives import KEYS as STORE
-from tests.support.archives import Change, Tx, gone, marker_at, segments, tx, write_archive
+from tests.support.archives import Change, Tx, gone, manifest_of, marker_at, segments, tx, write_archive
 from tests.support.archives import row as change_of
 from tests.support.chunks import chunk, progressed
 from tests.support.cli_schema import check
@@ -401,8 +401,7 @@ def changed(store: ArchiveStore, shard: str, how: Callable[[Manifest], Manifest]
 
 def merge(store: ArchiveStore, shard: str) -> None:
     """All files of a shard become one."""
-    manifest = store.read(shard)
-    assert manifest is not None
+    manifest = manifest_of(store, shard)
     old = manifest.files
     with store.create_data(shard, "merged.parquet") as file:
         writer = DataFileWriter(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from examples.demo.database_server import DatabaseServer
 from spark_replay.archive.reader import open_file
+from tests.support.archives import manifest_of
 from tests.support.certificates import Authority
 from tests.support.command_line import run
 from tests.support.databases import purge
@@ -137,8 +138,7 @@ class ServerScene(Stage):
         store, lacking = self.store(), []
         assert store is not None
         for shard in SHARDS:
-            manifest = store.read(shard)
-            assert manifest is not None
+            manifest = manifest_of(store, shard)
             came = self.mirrors[application].look().ids[shard]
             for entry in manifest.files:
                 with open_file(store, shard, entry) as file:

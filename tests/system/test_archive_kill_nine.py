@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from spark_replay.archive.compactor import LEAST_FILES
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
+from tests.support.archives import manifest_of
 from tests.support.seed import SEED
 from tests.system.harness.archive_rows import rows
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
@@ -91,8 +92,7 @@ def check(store: ArchiveStore, ensemble: Ensemble, known: Known, *, deep: bool =
     sharder = ensemble.plan.sharder()
     total = 0
     for shard in store.shards():
-        manifest = store.read(shard)
-        assert manifest is not None
+        manifest = manifest_of(store, shard)
         end = int(manifest.end.delivered)
         wanted = [
             (commit.sequence, index, change)

@@ -25,7 +25,7 @@ from spark_replay.archive.retention import GRACE_S, expire
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from spark_replay.replay.plan import Asked, files_between, range_of
-from tests.support.archives import FIRST_US, marker_at
+from tests.support.archives import FIRST_US, manifest_of, marker_at
 from tests.support.memory_storage import MemoryStorage, memory_store
 
 LONG: Final = "WORMHOLE_ROUNDS" in os.environ
@@ -78,8 +78,7 @@ def archive(shards: int) -> tuple[ArchiveStore, MemoryStorage]:
 def planned(store: ArchiveStore) -> None:
     """Every flow from the beginning, by the manifests; a driver keeps the files of the ranges beside that."""
     for shard in store.chosen([]):
-        manifest = store.read(shard)
-        assert manifest is not None
+        manifest = manifest_of(store, shard)
         range_ = range_of(manifest, manifest.begin, Asked("earliest", earliest=True), Asked(), lambda _: ())
         rows = sum(one.rows for one in files_between(manifest, range_.begin, range_.until))
         assert rows == sum(1000 + number for number in range(1, FILES + 1))

@@ -22,6 +22,7 @@ import pytest
 
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore, open_store
+from tests.support.archives import manifest_of
 from tests.support.command_line import run
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
@@ -94,8 +95,7 @@ def change(ensemble: Ensemble, flow: str, **what: Any) -> None:
 
 def first_update(store: ArchiveStore, shard: str) -> str:
     """Its id."""
-    manifest = store.read(shard)
-    assert manifest is not None
+    manifest = manifest_of(store, shard)
     name = manifest.files[0].name
     with DataFile(store.open_data(shard, name), name) as file:
         row = next(iter(file.batches())).slice(0, 1).to_pylist()[0]

@@ -15,7 +15,19 @@ from spark_replay.frames import ShardFiles, read, reading, schemas_of, within_ti
 from spark_replay.replay.estimate import Estimate, estimate
 from spark_replay.selected import COLUMNS, FilePiece, piece_rows, tasks_of
 from spark_replay.tables.source import register
-from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
+from tests.support.archives import (
+    CUSTOMERS,
+    FIRST_US,
+    KEYS,
+    Tx,
+    gone,
+    manifest_of,
+    marker_at,
+    put,
+    row,
+    tx,
+    write_archive,
+)
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, values_of
@@ -58,8 +70,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
 
 
 def of(store: ArchiveStore, shard: str, begin: int | None = None, until: int | None = None) -> ShardFiles:
-    manifest = store.read(shard)
-    assert manifest is not None
+    manifest = manifest_of(store, shard)
     given = (None if at is None else marker_at(at, shard) for at in (begin, until))
     return ShardFiles(shard, manifest.files, *given)
 

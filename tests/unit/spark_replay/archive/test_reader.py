@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.reader import DataFile, segments_of, upto
 from spark_replay.archive.store import ArchiveStore
-from tests.support.archives import CUSTOMERS, Tx, gone, marker_at, put, row, segments, tx, write_archive
+from tests.support.archives import CUSTOMERS, Tx, gone, manifest_of, marker_at, put, row, segments, tx, write_archive
 from wormhole.model.errors import ArchiveError
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
@@ -51,8 +51,7 @@ def seen(update: Update) -> tuple[object, ...]:
 
 
 def opened(store: ArchiveStore, shard: str = "a", file: int = 0) -> DataFile:
-    manifest = store.read(shard)
-    assert manifest is not None
+    manifest = manifest_of(store, shard)
     name = manifest.files[file].name
     return DataFile(store.open_data(shard, name), name)
 
@@ -168,8 +167,7 @@ def test_no_parquet_at_all(tmp_path: Path) -> None:
 
 def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "x", {"a": [[tx(put(b"k", b"v"))]]})
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     path = Path(store.data_path("a", manifest.files[0].name))
     path.write_bytes(path.read_bytes().replace(b"tx_source", b"tx_\xffourc\xff"))
     with pytest.raises(ArchiveError, match=r"cannot be read as a file of the archive|is damaged"):
@@ -178,8 +176,7 @@ def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
 
 def test_a_file_that_is_damaged_within(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "x", {"a": [[tx(*(put(b"%d" % i, bytes([i])) for i in range(200)))]]})
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     path = Path(store.data_path("a", manifest.files[0].name))
     data = bytearray(path.read_bytes())
     data[40:140] = bytes(100)

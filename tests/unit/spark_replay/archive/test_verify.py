@@ -160,8 +160,7 @@ def test_files_of_others(store: ArchiveStore) -> None:
 
 
 def test_a_file_of_another_shard(store: ArchiveStore) -> None:
-    other = store.read("b")
-    assert other is not None
+    other = manifest_of(store, "b")
     path_of(store, 0).write_bytes(Path(store.data_path("b", other.files[0].name)).read_bytes())
     with_entry(store, 0, **{name: getattr(other.files[0], name) for name in ("bytes", "footer_crc", "blocks")})
     assert [one.text for one in found(store, False)] == ["is of dataset orders, shard b"]

@@ -11,7 +11,7 @@ from spark_replay.archive.columns import place_bytes
 from spark_replay.archive.reader import DataFile
 from spark_replay.audit.archived import Archived, AuditPart, AuditPlaces, Selecting, _Finding, _Tallying, part_of
 from spark_replay.replay.pieces import Formats
-from tests.support.archives import FIRST_US, KEYS, gone, put, tx, write_archive
+from tests.support.archives import FIRST_US, KEYS, gone, manifest_of, put, tx, write_archive
 from wormhole.audit.delivery_counts import RangeKind
 from wormhole.model.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, update_hash, window_of
@@ -94,8 +94,7 @@ def rows(folder: Path) -> list[pa.RecordBatch]:
     ]
     there = (folder / "archive").exists()
     store = write_archive(folder / "archive", {} if there else {"db1": [transactions]})
-    manifest = store.read("db1")
-    assert manifest is not None
+    manifest = manifest_of(store, "db1")
     (entry,) = manifest.files
     with DataFile(store.open_data("db1", entry.name), entry.name) as file:
         found = []

@@ -14,7 +14,7 @@ from spark_replay.archive.newest_snapshot import NewestSnapshot, note_snapshot
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.spark import session
 from tests.support import cli_schema
-from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
 from tests.support.command_line import run
 from wormhole.model.errors import UsageError
 
@@ -62,8 +62,7 @@ def archive(*words: str) -> tuple[int, list[str], str]:
 
 
 def test_what_is_held(store: ArchiveStore) -> None:
-    lossy = store.read("b")
-    assert lossy is not None
+    lossy = manifest_of(store, "b")
     store.commit(lossy.gap_accepted(KnownLoss(marker_at(5), "purged up to 5"), 1))
     code, (head, a, b, after), _ = archive("show")
     assert code == 0

@@ -10,7 +10,7 @@ import pytest
 
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate, Sketch, _hashes, estimate, is_small
-from tests.support.archives import CUSTOMERS, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, manifest_of, marker_at, put, row, tx, write_archive
 from tests.unit.spark_replay.replay.test_keyed import ALSO, as_in_files
 from tests.unit.spark_replay.replay.test_latest import KEYLESS, OLD, Change
 from wormhole.model.errors import ArchiveError
@@ -46,8 +46,7 @@ def test_each_change_of_a_table_without_a_key_counts_as_a_key(tmp_path: Path) ->
     visits = replace(CUSTOMERS, table="shop.visits", key=())
     visit = replace(row(Op.INSERT, (1, "Ann", "Rome", 10), schema=visits), key=())
     store = write_archive(tmp_path / "archive", {"a": [[tx(visit), tx(visit)], [tx(visit, *[put(b"k", b"v")] * 3)]]})
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     (found,) = estimate(None, store, [ShardFiles("a", manifest.files)]).values()
     assert (found.updates, found.keys) == (6, 4)
 
@@ -57,8 +56,7 @@ def test_a_small_range_is_looked_through_without_spark(tmp_path: Path) -> None:
         tmp_path / "archive",
         {"a": [[tx(put(b"k1", b"v")), tx(put(b"k2", b"v"))], [tx(put(b"k1", b"w"), put(b"k3", b"w"))]]},
     )
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     chosen = [ShardFiles("a", manifest.files, marker_at(1), marker_at(3))]
     assert is_small(chosen)
     assert not is_small([replace(chosen[0], files=(replace(manifest.files[0], raw=1 << 30),))])

@@ -20,7 +20,7 @@ from spark_replay.replay.publisher import TIMEOUT_S
 from spark_replay.replay.rate import Shares
 from spark_replay.replay.request import FindPublishers, FoundPublisher
 from spark_replay.replay.task import Ended, Task, TaskOutcome, push_log
-from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -122,8 +122,7 @@ class Folding(Pushing):
 def test_the_last_of_each_key_is_read_from_the_files_that_there_are_now(tmp_path: Path, script: ScriptedReplay) -> None:
     store = archived(tmp_path)
     write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     run = run_of(store, script, jobs := Folding(done))
     run.plan.mode = "latest"
     run.begin()
@@ -140,8 +139,7 @@ def test_files_that_were_merged_while_they_were_read_are_read_where_they_went(
 ) -> None:
     store = archived(tmp_path)
     write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
 
     def merges(task: Task) -> TaskOutcome:
         if len(jobs.files) == 1:

@@ -11,7 +11,7 @@ from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder
-from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
 from wormhole.config import FAILOVER
@@ -194,8 +194,7 @@ def test_a_snapshot_that_the_archive_does_not_go_on_from_is_refused(tmp_path: Pa
     beyond = wish(snapshot=snapshot_at(tmp_path / "beyond", a=marker_at(9)))
     with pytest.raises(ReplayError, match="does not go on where the snapshot ends"):
         plan(beyond, setting(store), [seen(flow("a", marker_at(0)))])
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     store.change("a", lambda _: expired(manifest))
     early, held = (wish(snapshot=snapshot_at(tmp_path / str(n), a=marker_at(n))) for n in (1, 2))
     with pytest.raises(ReplayError, match="does not go on where the snapshot ends"):
@@ -238,8 +237,7 @@ def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None
         assert "--cancel r" in str(caught.value.hint)
     without = taken_up(0, 2, "")
     assert (without.first, without.range.begin) == (None, marker_at(0)), "the archive has all of it too"
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     store.change("a", lambda _: expired(manifest))
     with pytest.raises(ReplayError, match="no snapshot holds what is before") as caught:
         taken_up(0, 2, "")

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.jobs import Jobs
-from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
 from tests.unit.spark_replay.replay.test_task import task
 from wormhole.model.errors import ReplayError
 
@@ -82,8 +82,7 @@ def test_a_push_of_last_changes_takes_along_what_it_needs_of_their_files(
 ) -> None:
     monkeypatch.setattr("spark_replay.replay.jobs.checked", lambda function: function)
     store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"v"))]]})
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     jobs = Jobs(SimpleNamespace(sparkContext=(context := Context())))  # type: ignore[arg-type]
     with pytest.raises(ReplayError):
         jobs.latest(task(store, "127.0.0.1:1"), ShardFiles("a", manifest.files), by_values=True)

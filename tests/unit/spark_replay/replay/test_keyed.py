@@ -19,7 +19,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
 from spark_replay.replay.keyed import MOST_PARTS, PART_BYTES, LastChanges, last_changes, parts, slices
-from tests.support.archives import CUSTOMERS, gone, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, gone, manifest_of, marker_at, put, row, tx, write_archive
 from tests.support.eventually import until
 from tests.unit.spark_replay.replay.test_latest import (
     SCHEMAS,
@@ -47,8 +47,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 def of(store: ArchiveStore, begin: int, until: int) -> ShardFiles:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     return ShardFiles("a", manifest.files, marker_at(begin), marker_at(until))
 
 

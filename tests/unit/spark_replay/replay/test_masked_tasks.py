@@ -13,7 +13,7 @@ import pytest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.task import Ended, push_latest, push_log
-from tests.support.archives import marker_at, row, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, row, tx, write_archive
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.spark_replay.replay.test_task import of_pass, task
@@ -43,8 +43,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 @pytest.fixture
 def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     (entry,) = manifest.files
     with DataFile(store.open_data("a", entry.name), entry.name) as file:
         return list(file.batches())

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from spark_replay.archive.compact import Group, merge
-from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
+from spark_replay.archive.manifest import FileEntry, KnownLoss
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay import pieces as pieces_module
 from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
-from tests.support.archives import KEYS, gone, marker_at, put, segments, tx, write_archive, write_file
+from tests.support.archives import KEYS, gone, manifest_of, marker_at, put, segments, tx, write_archive, write_file
 from wormhole.formats import FormatSpec, ValueFormats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.model.position import Datamarker
@@ -82,18 +82,12 @@ def unlink(store: ArchiveStore, *entries: FileEntry) -> None:
         store.delete_data("a", entry.name)
 
 
-def named(store: ArchiveStore) -> Manifest:
-    manifest = store.read("a")
-    assert manifest is not None
-    return manifest
-
-
 @pytest.mark.parametrize("read", range(7))
 def test_files_that_were_merged_meanwhile_are_read_where_they_went(four: ArchiveStore, read: int) -> None:
     everything = [f"source-a:{number}:0" for number in range(1, 9)]
     pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
     found = list(itertools.islice(pieces, read))  # two for each file: its rows, and the datamarker at its end
-    files = named(four).files
+    files = manifest_of(four).files
     assert merge(four, Group("a", files[:3])).state == "merged"
     unlink(four, *files[:3])
     found += pieces
@@ -106,7 +100,7 @@ def test_files_that_were_merged_meanwhile_are_read_where_they_went(four: Archive
 def test_what_retention_took_meanwhile_is_an_error_with_the_range(four: ArchiveStore) -> None:
     pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
     assert len(ids(itertools.islice(pieces, 1))) == 2
-    files = named(four).files
+    files = manifest_of(four).files
     four.change("a", lambda one: one.without_first(3))  # type: ignore[union-attr]
     unlink(four, *files[:3])
     with pytest.raises(
@@ -117,7 +111,7 @@ def test_what_retention_took_meanwhile_is_an_error_with_the_range(four: ArchiveS
 
 
 def test_a_file_that_is_named_and_not_there_is_an_error_with_its_range(four: ArchiveStore) -> None:
-    unlink(four, named(four).files[1])
+    unlink(four, manifest_of(four).files[1])
     with pytest.raises(ArchiveError, match="is not there, and the newest manifest names it") as caught:
         list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
     assert (caught.value.shard, caught.value.position) == ("a", "1/1/200 to 1/1/400")
@@ -134,8 +128,6 @@ def test_a_file_that_goes_while_it_is_read_is_tried_again(four: ArchiveStore, mo
 
 
 def test_what_the_archive_lacks_is_reported_where_it_lacks_it(store: ArchiveStore) -> None:
-    manifest = store.read("a")
-    assert manifest is not None
     store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(7), "it was gone"), 1))  # type: ignore[union-attr]
     pieces = list(log_pieces(store, "a", marker_at(0), marker_at(7), ALL))
     assert [(piece.gap[0].message, piece.gap[1]) for piece in pieces if piece.gap] == [
@@ -175,8 +167,7 @@ def test_a_value_that_is_not_of_its_format_stops_where_the_application_says_so(s
 
 def a_pass(store: ArchiveStore) -> Pass:
     def batches() -> Iterator[pa.RecordBatch]:
-        manifest = store.read("a")
-        assert manifest is not None
+        manifest = manifest_of(store)
         for entry in manifest.files:
             with DataFile(store.open_data("a", entry.name), entry.name) as file:
                 yield from file.batches()

@@ -23,7 +23,7 @@ from spark_replay.replay import shuffled as module
 from spark_replay.replay.keyed import LastChanges
 from spark_replay.replay.packed import Folding, Pushing
 from spark_replay.replay.shuffled import Slice, fold, in_order, slices, split
-from tests.support.archives import gone, marker_at, put, tx, write_archive
+from tests.support.archives import gone, manifest_of, marker_at, put, tx, write_archive
 from tests.unit.spark_replay.replay.test_keyed import CUTS, as_in_files
 from tests.unit.spark_replay.replay.test_latest import (
     KEYLESS,
@@ -193,8 +193,7 @@ def test_the_slices_are_the_range(
     store: ArchiveStore, part: int, begin: int, until: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyed, "PART_BYTES", part)
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     chosen = ShardFiles("a", manifest.files, marker_at(begin), marker_at(until))
     cut = slices(store, chosen)
     assert [one.number for one in cut] == list(range(len(cut)))
@@ -212,8 +211,7 @@ def test_the_slices_are_the_range(
 
 
 def test_a_file_that_is_gone_may_have_been_merged(store: ArchiveStore) -> None:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     chosen = ShardFiles("a", manifest.files)
     schemas, (one,) = schemas_of(store, [chosen]), slices(store, chosen)
     store.delete_data("a", manifest.files[1].name)

@@ -20,7 +20,7 @@ from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Task, TaskOutcome, push_latest, push_log
 from subscriber_sdk import EpochRefused, NoticeKind, ShardNotice, Subscriber, Update, serve
-from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
@@ -63,8 +63,7 @@ def task(store: ArchiveStore, reach: str, *, until: int = 3, patience_s: float =
 
 def of_pass(store: ArchiveStore, reach: str, by_values: bool | None = None) -> Task:
     """As :func:`task`, for rows of the archive that come one per key."""
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     schemas = schemas_of(store, [ShardFiles("a", manifest.files)])
     return replace(task(store, reach), schemas=schemas, by_values=by_values)
 
@@ -239,8 +238,7 @@ async def test_what_somebody_put_into_the_folder_is_nobody_s(store: ArchiveStore
 
 @pytest.fixture
 def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     found: list[pa.RecordBatch] = []
     for entry in manifest.files:
         with DataFile(store.open_data("a", entry.name), entry.name) as file:

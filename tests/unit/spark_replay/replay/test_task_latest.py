@@ -12,7 +12,7 @@ import pytest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.task import Ended, push_latest
-from tests.support.archives import marker_at
+from tests.support.archives import manifest_of, marker_at
 from tests.support.replay_plans import archived
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -26,8 +26,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 @pytest.fixture
 def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
-    manifest = store.read("a")
-    assert manifest is not None
+    manifest = manifest_of(store)
     found: list[pa.RecordBatch] = []
     for entry in manifest.files:
         with DataFile(store.open_data("a", entry.name), entry.name) as file:
