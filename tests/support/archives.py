@@ -142,9 +142,13 @@ def chunk(number: int, *changes: Change) -> Tx:
 
 def manifest_of(store: ArchiveStore, shard: str = "a") -> Manifest:
     """The newest one, of a shard that has one."""
-    found = store.read(shard)
-    assert found is not None
-    return found
+    return present(store.read(shard))
+
+
+def present(manifest: Manifest | None) -> Manifest:
+    """The same, where there is one."""
+    assert manifest is not None
+    return manifest
 
 
 def marker_at(number: int, shard: str = "a", at_us: int | None = None) -> Datamarker:

@@ -4,7 +4,6 @@ place."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,7 @@ from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.shard_writer import ShardWriter
-from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from spark_replay.audit.archived import Selecting, _Selected
 from spark_replay.frames import ShardFiles, schemas_of
@@ -36,11 +35,6 @@ from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
 from wormhole.wire.update import Batch, Update
 
 ALL = Selector("", "", ValueFormats())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArchiveStore:
-    return open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
 
 
 @pytest.fixture

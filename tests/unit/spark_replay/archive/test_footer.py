@@ -43,24 +43,24 @@ def test_a_file_without_one_is_none_of_an_archive() -> None:
         read_footer(metadata(None), "x.parquet")
 
 
-def test_a_newer_format_names_both_releases() -> None:
-    given = json.loads(footer_to_bytes(FOOTER))
-    given["format"] = FORMAT + 1
-    with pytest.raises(ArchiveError, match=f"written by a newer release: its format is {FORMAT + 1}"):
-        read_footer(metadata(json.dumps(given).encode()), "x.parquet")
+def changed(**given: object) -> bytes:
+    return json.dumps(json.loads(footer_to_bytes(FOOTER)) | given).encode()
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b'{"format": "1"}', b'{"format": 1}'])
-def test_damage(data: bytes) -> None:
-    with pytest.raises(ArchiveError, match=r"the footer of x\.parquet is damaged"):
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        *((data, "damaged") for data in (b"", b"{}", b"[]", b"\xff", b'{"format": "1"}', b'{"format": 1}')),
+        (changed(begin="%"), "damaged"),
+        (changed(end="AAAA"), "damaged"),
+        (changed(schemas=["////"]), "damaged"),
+        (changed(markers=1), "damaged"),
+        (changed(format=FORMAT + 1), f"written by a newer release: its format is {FORMAT + 1}"),
+    ],
+)
+def test_damage(data: bytes, told: str) -> None:
+    with pytest.raises(ArchiveError, match=rf"x\.parquet (is|was) {told}"):
         read_footer(metadata(data), "x.parquet")
-
-
-@pytest.mark.parametrize(("name", "value"), [("begin", "%"), ("end", "AAAA"), ("schemas", ["////"]), ("markers", 1)])
-def test_damage_within(name: str, value: object) -> None:
-    given = json.loads(footer_to_bytes(FOOTER)) | {name: value}
-    with pytest.raises(ArchiveError, match="is damaged"):
-        read_footer(metadata(json.dumps(given).encode()), "x.parquet")
 
 
 def test_other_columns() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import pickle
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,61 +14,19 @@ import pytest
 from spark_replay.archive import hdfs_files
 from spark_replay.archive.open_storage import open_storage
 from spark_replay.archive.remote_storage import HdfsStorage, S3Storage
-from spark_replay.archive.storage import Storage
 from tests.support.name_node import NameNode
 from tests.support.ports import free_port
-from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
+from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
 
-@pytest.fixture(params=["s3", "hdfs"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    if request.param == "hdfs":
-        return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", NameNode().files())
-    return open_storage(f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}")
+@pytest.fixture
+def node() -> NameNode:
+    return NameNode()
 
 
-def test_files_and_folders(storage: Storage) -> None:
-    assert (storage.files("none"), storage.folders(), storage.read("none")) == ([], [], None)
-    assert storage.create_if_absent("s/manifests/1", b"mine")
-    assert not storage.create_if_absent("s/manifests/1", b"theirs")
-    assert storage.read("s/manifests/1") == b"mine"
-    assert [one.name for one in storage.files("s/manifests")] == ["1"]
-    with storage.open_output("s/data/x") as stream:
-        stream.write(b"abc")
-    storage.settle("s/data/x")
-    [found] = storage.files("s/data")
-    assert (found.name, found.bytes) == ("x", 3)
-    assert found.modified_s > 1_700_000_000
-    storage.replace("s/garbage.json", b"{}")
-    storage.replace("s/garbage.json", b"[]")
-    assert storage.read("s/garbage.json") == b"[]"
-    assert storage.folders() == ["s"]
-    with storage.open_input("s/data/x") as source:
-        assert source.read_at(2, 1) == b"bc"
-    for name in ("s/data/x", "s/data/x", "s/manifests/1"):
-        storage.delete(name)
-    assert storage.files("s/data") == storage.files("s/manifests") == []
-    with pytest.raises(ArchiveError, match="cannot read"):
-        storage.open_input("s/data/x")
-
-
-def test_of_many_at_once_one_creates_it(storage: Storage) -> None:
-    created: list[int] = []
-    begin = threading.Barrier(6)
-
-    def create(number: int) -> None:
-        begin.wait()
-        if storage.create_if_absent("s/manifests/7", b"%d" % number):
-            created.append(number)
-
-    threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(created) == 1
-    assert storage.read("s/manifests/7") == b"%d" % created[0]
-    assert [one.name for one in storage.files("s/manifests")] == ["7"]
+@pytest.fixture
+def stored(node: NameNode, tmp_path: Path) -> HdfsStorage:
+    return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
 
 
 def test_a_storage_travels(s3_service: str) -> None:
@@ -153,9 +110,7 @@ def test_without_a_client_for_hdfs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.hint == "pip install 'wormhole-pubsub[hdfs]'"
 
 
-def test_a_mover_that_cannot(tmp_path: Path) -> None:
-    node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+def test_a_mover_that_cannot(node: NameNode, stored: HdfsStorage) -> None:
     node.refuses[stored.path("x")] = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(ArchiveUnavailable, match="No space left"):
         stored.create_if_absent("x", b"1")
@@ -163,10 +118,8 @@ def test_a_mover_that_cannot(tmp_path: Path) -> None:
     assert not stored.create_if_absent("x", b"2")
 
 
-def test_a_request_that_the_client_repeated(tmp_path: Path) -> None:
+def test_a_request_that_the_client_repeated(node: NameNode, stored: HdfsStorage) -> None:
     """The first one moved the folder: the second one finds it no more."""
-    node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
     assert stored.create_if_absent("x", b"1")
     rename = node.rename
 
@@ -179,9 +132,7 @@ def test_a_request_that_the_client_repeated(tmp_path: Path) -> None:
     assert stored.read("y") == b"2"
 
 
-def test_a_folder_that_somebody_takes_away_while_it_is_moved(tmp_path: Path) -> None:
-    node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+def test_a_folder_that_somebody_takes_away_while_it_is_moved(node: NameNode, stored: HdfsStorage) -> None:
 
     def gone(source: str, target: str, overwrite: bool) -> None:
         raise FileNotFoundError(f"rename source {source} is not found.")
@@ -191,10 +142,8 @@ def test_a_folder_that_somebody_takes_away_while_it_is_moved(tmp_path: Path) -> 
         stored.create_if_absent("y", b"2")
 
 
-def test_what_is_replaced_is_never_seen_half(tmp_path: Path) -> None:
+def test_what_is_replaced_is_never_seen_half(node: NameNode, stored: HdfsStorage) -> None:
     """Nor is it when the writer dies."""
-    node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
     stored.replace("x", b"old")
     seen: list[bytes | None] = []
     create = node.create
@@ -226,18 +175,16 @@ def test_what_is_replaced_is_never_seen_half(tmp_path: Path) -> None:
         ("DataTransferError(All DataNodes failed)", ArchiveUnavailable, "try again"),
     ],
 )
-def test_what_a_name_node_refuses(tmp_path: Path, said: str, kind: type[Exception], hint: str) -> None:
-    node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+def test_what_a_name_node_refuses(
+    node: NameNode, stored: HdfsStorage, said: str, kind: type[WormholeError], hint: str
+) -> None:
     node.refuses[stored.path("x/content")] = RuntimeError(said)
     with pytest.raises(kind, match=said.partition("(")[0]) as caught:
         stored.read("x")
-    assert hint in str(caught.value.hint)  # type: ignore[attr-defined]
+    assert hint in str(caught.value.hint)
 
 
-def test_what_is_closed_is_on_the_disks(tmp_path: Path) -> None:
-    node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node.files())
+def test_what_is_closed_is_on_the_disks(node: NameNode, stored: HdfsStorage) -> None:
     with stored.open_output("s/data/x") as stream:
         stream.write(b"abc")
         stream.flush()

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import random
 import resource
-from pathlib import Path
 
 import pytest
 
 from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.shard_writer import ShardWriter
-from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import KEYS, Tx, manifest_of, marker_at, put, segments, tx
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, EpochRefused
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.update import Batch, Update
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArchiveStore:
-    return open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
 
 
 @pytest.fixture
@@ -97,33 +91,8 @@ def test_the_manifest_names_complete_files_only(
 
 def test_what_was_archived_is_not_archived_again(store: ArchiveStore, writer: ShardWriter) -> None:
     archive(writer, 1)
-    entry = archive(writer, 1, 2)
-    assert entry is not None
-    assert entry.rows == 1
-
-
-def test_abandoning_leaves_no_file(store: ArchiveStore, writer: ShardWriter) -> None:
-    writer.add(updates(1))
-    writer.spill()
-    writer.abandon()
-    assert not store.data_files("a")
-    assert writer.size == 0
-
-
-def test_a_file_that_cannot_be_completed_is_removed(
-    store: ArchiveStore, writer: ShardWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from spark_replay.archive.store import NewFile
-
-    def full(self: NewFile) -> int:
-        raise ArchiveUnavailable("no space left")
-
-    writer.add(updates(1))
-    monkeypatch.setattr(NewFile, "close", full)
-    with pytest.raises(ArchiveUnavailable):
-        writer.commit(marker_at(1))
-    assert not store.data_files("a")
-    assert manifest_of(store).files == ()
+    archive(writer, 1, 2)
+    assert rows(store) == [1, 1]
 
 
 def test_manifests_that_vanish_are_reported(

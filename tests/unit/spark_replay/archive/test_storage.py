@@ -1,4 +1,4 @@
-"""What a local disk does, and whose move it is when it does not."""
+"""What every storage does; what a local disk does, and whose move it is when it does not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_replay.archive.open_storage import open_storage
-from spark_replay.archive.storage import LocalStorage, storage_errors
+from spark_replay.archive.storage import LocalStorage, Storage, storage_errors
 from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
@@ -26,30 +27,48 @@ def disk(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path / "archive"))
 
 
-def test_of_two_that_create_one_file_one_does(disk: LocalStorage) -> None:
-    assert disk.create_if_absent("s/manifests/1", b"mine")
-    assert not disk.create_if_absent("s/manifests/1", b"theirs")
-    assert disk.read("s/manifests/1") == b"mine"
-    # Nothing is left of the one who came second.
-    assert [one.name for one in disk.files("s/manifests")] == ["1"]
-
-
-def test_files_and_folders(disk: LocalStorage) -> None:
-    assert (disk.files("none"), disk.folders(), disk.read("none")) == ([], [], None)
-    with disk.open_output("s/data/x") as stream:
+def test_files_and_folders(storage: Storage) -> None:
+    assert (storage.files("none"), storage.folders(), storage.read("none")) == ([], [], None)
+    assert storage.create_if_absent("s/manifests/1", b"mine")
+    assert not storage.create_if_absent("s/manifests/1", b"theirs")
+    assert storage.read("s/manifests/1") == b"mine"
+    assert [one.name for one in storage.files("s/manifests")] == ["1"]
+    with storage.open_output("s/data/x") as stream:
         stream.write(b"abc")
-    disk.replace("s/garbage.json", b"{}")
-    disk.replace("s/garbage.json", b"[]")
-    assert disk.read("s/garbage.json") == b"[]"
-    [found] = disk.files("s/data")
+    storage.settle("s/data/x")
+    [found] = storage.files("s/data")
     assert (found.name, found.bytes) == ("x", 3)
     assert found.modified_s > 1_700_000_000
-    assert (disk.folders(), [one.name for one in disk.files("s")]) == (["s"], ["garbage.json"])
-    assert disk.open_input("s/data/x").read_at(2, 1) == b"bc"
-    disk.delete("s/data/x")
-    disk.delete("s/data/x")
-    assert disk.files("s/data") == []
-    assert pickle.loads(pickle.dumps(disk)).root == disk.root
+    storage.replace("s/garbage.json", b"{}")
+    storage.replace("s/garbage.json", b"[]")
+    assert storage.read("s/garbage.json") == b"[]"
+    assert storage.folders() == ["s"]
+    with storage.open_input("s/data/x") as source:
+        assert source.read_at(2, 1) == b"bc"
+    for name in ("s/data/x", "s/data/x", "s/manifests/1"):
+        storage.delete(name)
+    assert storage.files("s/data") == storage.files("s/manifests") == []
+    with pytest.raises(ArchiveError, match="cannot read"):
+        storage.open_input("s/data/x")
+
+
+def test_of_many_at_once_one_creates_it(storage: Storage) -> None:
+    created: list[int] = []
+    begin = threading.Barrier(6)
+
+    def create(number: int) -> None:
+        begin.wait()
+        if storage.create_if_absent("s/manifests/7", b"%d" % number):
+            created.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(created) == 1
+    assert storage.read("s/manifests/7") == b"%d" % created[0]
+    assert [one.name for one in storage.files("s/manifests")] == ["7"]
 
 
 def test_what_is_no_file_is_not_waited_for(disk: LocalStorage) -> None:
@@ -197,7 +216,9 @@ def test_whose_move_it_is(error: OSError, kind: type[WormholeError]) -> None:
 
 
 def test_only_some_storages_are_known(tmp_path: Path) -> None:
-    assert isinstance(open_storage(str(tmp_path)), LocalStorage)
+    found = open_storage(str(tmp_path))
+    assert isinstance(found, LocalStorage)
+    assert pickle.loads(pickle.dumps(found)).root == found.root
     with pytest.raises(UsageError, match="cannot lie in gs://"):
         open_storage("gs://bucket/folder")
 

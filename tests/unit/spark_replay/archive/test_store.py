@@ -17,11 +17,9 @@ import pytest
 
 from spark_replay.archive.layout import ABOUT, KEPT_VERSIONS, about_from_json, manifest_path
 from spark_replay.archive.manifest import FileEntry, Manifest, manifest_to_json
-from spark_replay.archive.remote_storage import HdfsStorage
 from spark_replay.archive.store import ArchiveStore, open_store, store_of
 from spark_replay.archive.verify import verify
-from tests.support.archives import marker_at, put, segments, tx, write_archive, write_file
-from tests.support.name_node import NameNode
+from tests.support.archives import manifest_of, marker_at, present, put, segments, tx, write_archive, write_file
 from wormhole.config import FAILOVER, parse
 from wormhole.model.errors import (
     ArchiveConflict,
@@ -39,30 +37,9 @@ def entry(begin: int, end: int) -> FileEntry:
     return FileEntry(f"{begin}-{end}", 1, 9, marker_at(begin), marker_at(end), 1, 2, {"upsert": 1}, {"t": 1})
 
 
-def present(manifest: Manifest | None) -> Manifest:
-    assert manifest is not None
-    return manifest
-
-
 def following(manifest: Manifest | None, version: int = 0, **changes: Any) -> Manifest:
     """The next version, or another one, with these changes."""
     return replace(present(manifest), version=version or present(manifest).version + 1, **changes)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArchiveStore:
-    return open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
-
-
-@pytest.fixture(params=["disk", "s3", "hdfs"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArchiveStore:
-    to = str(tmp_path / "archive")
-    if request.param == "s3":
-        to = f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}"
-    if request.param == "hdfs":
-        made = HdfsStorage(f"hdfs://name:9000{to}", NameNode().files())
-        monkeypatch.setattr("spark_replay.archive.store.open_storage", lambda _: made)
-    return open_store(to, "orders", copy="main", create=True)
 
 
 def test_from_nothing_to_files(any_store: ArchiveStore) -> None:
@@ -97,7 +74,7 @@ def test_of_many_commits_of_one_version_one_is_made(any_store: ArchiveStore) -> 
 
     with ThreadPoolExecutor(5) as pool:
         list(pool.map(commit, range(2, 7)))
-    found = present(any_store.read("a"))
+    found = manifest_of(any_store)
     assert (made, len(lost)) == ([found.epoch], 4)
     assert "somebody else committed version 2 of the archive of a first" in str(lost[0])
     # Who is told of its own work that somebody was first, since an answer was lost, has committed.
@@ -112,7 +89,7 @@ def test_writers_that_meet_all_commit_in_the_end(store: ArchiveStore) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(claim, range(4)))
-    assert present(store.read("a")).version == 5
+    assert manifest_of(store).version == 5
 
 
 def test_the_archiver_that_is_second_gets_the_reason(store: ArchiveStore) -> None:
