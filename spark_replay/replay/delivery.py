@@ -47,7 +47,7 @@ from wormhole.wire.v1 import push_pb2
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
 
-__all__ = ["Delivery", "Offer", "Park", "Route", "SentPiece", "Stored"]
+__all__ = ["Delivery", "Offer", "Park", "Route", "SentPiece"]
 
 _log = logging.getLogger(__name__)
 
@@ -100,15 +100,6 @@ class SentPiece:
     reads: bool = False
 
 
-@dataclass(slots=True)
-class Stored:
-    """What one connection got acknowledged and stored. ``marker``: the last one; ``None``: none moved."""
-
-    marker: Datamarker | None = None
-    updates: int = 0
-    bytes: int = 0
-
-
 Store = Callable[[Offer, int, int, Settled | None], None]
 """Makes an acknowledged offer durable, with the updates and bytes since the last one and what is booked of them;
 blocks, may raise.
@@ -155,7 +146,6 @@ class Delivery:
     ask: Callable[[], None]
     partial: bool = False
     clock: Clock = SYSTEM_CLOCK
-    done: Stored = field(default_factory=Stored)
     reached: bool = False
     """Whether the subscriber answered: until then it is not there."""
     _session: PushSession = field(init=False)
@@ -179,7 +169,7 @@ class Delivery:
         self._threads = PeerThreads("letters", 1, self.clock)
         self._connection = Connection(self._session, self, allowance, Traffic(), self._threads, self.clock)
 
-    async def run(self) -> Stored:
+    async def run(self) -> None:
         """Push everything, have it acknowledged and stored, and get the flow back.
 
         Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
@@ -195,7 +185,6 @@ class Delivery:
             raise
         finally:
             self._threads.close()
-        return self.done
 
     @property
     def _name(self) -> str:
@@ -410,9 +399,6 @@ class Delivery:
                 )
                 settled, self._settled = self._settled, None
                 await asyncio.to_thread(self.store, offer, updates, size, settled)
-                self.done.updates += updates
-                self.done.bytes += size
-                self.done.marker = offer.store or self.done.marker
                 for _ in taken:
                     self._acked.popleft()
                 self._wake.set()

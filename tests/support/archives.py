@@ -23,9 +23,11 @@ import pyarrow as pa
 from spark_replay.archive.checksums import Blocks, blocks_of
 from spark_replay.archive.footer import footer_crc
 from spark_replay.archive.manifest import Manifest, manifest_to_json
+from spark_replay.archive.reader import DataFile
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
+from spark_replay.replay.delivery import SentPiece
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.reads import read_source
 from wormhole.model.schema import Column, Schema
@@ -149,6 +151,25 @@ def present(manifest: Manifest | None) -> Manifest:
     """The same, where there is one."""
     assert manifest is not None
     return manifest
+
+
+def batches_of(store: ArchiveStore, shard: str = "a") -> list[pa.RecordBatch]:
+    """Its rows, in order."""
+    found: list[pa.RecordBatch] = []
+    for entry in manifest_of(store, shard).files:
+        with DataFile(store.open_data(shard, entry.name), entry.name) as file:
+            found += file.batches()
+    return found
+
+
+def pushed_ids(pieces: Iterable[SentPiece]) -> list[str]:
+    """The ids of the updates that these pieces push, in order."""
+    bodies = [parse_body(piece.body.data) for piece in pieces if piece.body is not None]
+    return [
+        f"{body.transaction_id(body.transaction_of(row))}:{body.index_of(row)}"
+        for body in bodies
+        for row in range(len(body.updates))
+    ]
 
 
 def marker_at(number: int, shard: str = "a", at_us: int | None = None) -> Datamarker:

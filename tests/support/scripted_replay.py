@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import grpc
 
 from tests.support.eventually import patience
-from tests.support.scripted_subscriber import ScriptedSubscriber
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.push.refusal import refusal_metadata
@@ -149,6 +149,15 @@ def replay_publisher(
             yield script
         finally:
             server.stop(0).wait()
+
+
+@asynccontextmanager
+async def pushed(marker: Datamarker) -> AsyncIterator[tuple[ScriptedSubscriber, ScriptedReplay]]:
+    """A subscriber, and the publisher of its flow, which stands at ``marker``."""
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker)) as script:
+            script.address = subscriber.address
+            yield subscriber, script
 
 
 async def takes_all(

@@ -113,21 +113,17 @@ def test_its_size_makes_it_due_too(archivers: Archivers) -> None:
     assert len(ids(archivers.store)) == int(flow.datamarker.delivered)
 
 
-def test_killed_before_the_commit_it_comes_again(archivers: Archivers, flow: KitFlow) -> None:
+@pytest.mark.parametrize("committed", [False, True])
+def test_killed_before_the_acknowledgement_it_comes_again_once(
+    archivers: Archivers, flow: KitFlow, committed: bool
+) -> None:
     archive(archivers, flow, 1)
     flow.commit(update("t", key=2))
-    flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())
-    archivers.kit.advance(61)
-    assert ids(archivers.store) == ["1:0", "2:0"]
-    assert flow.datamarker == flow.end
-
-
-def test_killed_between_commit_and_acknowledgement_it_is_not_twice(archivers: Archivers, flow: KitFlow) -> None:
-    flow.commit(update("t", key=1))
-    archive(archivers, flow, 2)
+    archivers.kit.advance(61 * committed)
     flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())  # the kit delivers what the manifest has again
     archive(archivers, flow, 3)
     assert ids(archivers.store) == ["1:0", "2:0", "3:0"]
+    assert flow.datamarker == flow.end
 
 
 def test_a_graceful_end_commits_what_has_its_datamarker(archivers: Archivers, flow: KitFlow) -> None:
@@ -269,14 +265,6 @@ def test_a_spill_for_another_shard_that_fails_is_reported_to_that_one(
     archivers.kit.advance(150)
     assert (large.datamarker, small.datamarker) == (large.end, small.end)
     assert ids(archivers.store, "large") == ids(archivers.store, "small") == ["1:0"]
-
-
-def test_a_transaction_that_was_cut_off_is_not_there(archivers: Archivers) -> None:
-    archiver = archivers.new(flush_size=64 << 10)
-    flow = archivers.attach(archiver)
-    archive(archivers, flow, 0)
-    flow.crash_and_redeliver(transactions=1, subscriber=archivers.new())
-    assert ids(archivers.store) == ["1:0"]
 
 
 def test_where_nothing_comes_the_archive_goes_on_without_files(archivers: Archivers, flow: KitFlow) -> None:

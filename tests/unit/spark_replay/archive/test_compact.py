@@ -21,7 +21,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import CUSTOMERS, Change, Tx, gone, manifest_of, marker_at, put, row, tx, write_archive
 from tests.support.eventually import PATIENCE_S
-from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.model.values import Op
 
@@ -80,21 +80,23 @@ def names(target: int, *entries: FileEntry) -> list[str]:
     return ["".join(one.name for one in group) for group in groups(manifest, target)]
 
 
-def test_small_files_that_adjoin_become_one_up_to_the_target() -> None:
-    assert names(100, *(entry(at, 30) for at in range(1, 9))) == ["123", "456"]
-    assert names(1000, *(entry(at, 30) for at in range(1, 9))) == ["1234567"]
-    assert names(100, entry(1, 30), entry(2, 30), entry(3, 50), entry(4, 10), entry(5, 49), entry(6, 1)) == ["12", "45"]
-
-
-def test_the_newest_file_and_one_alone_stay_as_they_are() -> None:
-    assert names(100, entry(1, 10)) == []
-    assert names(100, entry(1, 10), entry(2, 10)) == []
-    assert names(100, entry(1, 10), entry(2, 60), entry(3, 10), entry(4, 10)) == []
-
-
-def test_no_file_spans_a_range_that_was_lost() -> None:
-    after_loss = entry(4, 10, begin=3)
-    assert names(100, entry(1, 10), entry(2, 10), after_loss, entry(5, 10), entry(6, 10)) == ["12", "45"]
+@pytest.mark.parametrize(
+    ("target", "entries", "merged"),
+    [
+        (100, [entry(at, 30) for at in range(1, 9)], ["123", "456"]),
+        (1000, [entry(at, 30) for at in range(1, 9)], ["1234567"]),
+        (100, [entry(at, size) for at, size in enumerate((30, 30, 50, 10, 49, 1), 1)], ["12", "45"]),
+        (100, [entry(1, 10)], []),
+        (100, [entry(1, 10), entry(2, 10)], []),  # the newest one stays as it is
+        (100, [entry(at, size) for at, size in enumerate((10, 60, 10, 10), 1)], []),
+        # No file spans a range that was lost.
+        (100, [entry(1, 10), entry(2, 10), entry(4, 10, begin=3), entry(5, 10), entry(6, 10)], ["12", "45"]),
+    ],
+)
+def test_small_files_that_adjoin_become_one_up_to_the_target(
+    target: int, entries: list[FileEntry], merged: list[str]
+) -> None:
+    assert names(target, *entries) == merged
 
 
 def test_a_merged_file_holds_every_row_datamarker_and_schema(tmp_path: Path) -> None:
@@ -124,16 +126,6 @@ def test_a_merged_file_holds_every_row_datamarker_and_schema(tmp_path: Path) -> 
     kept = {one.name for one in store.data_files("a")}
     assert {one.name for one in old.files} < kept
     assert planned(store) == []
-
-
-def test_where_a_log_went_on_without_updates_is_in_a_merged_file(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "archive", {"a": files()[:1]})
-    store.change("a", lambda present: present.extended(marker_at(5), 1) if present else pytest.fail("no manifest"))
-    write_archive(tmp_path / "archive", {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))]]})
-    before = content(store)
-    assert marker_at(5) in before[1]
-    assert merge(store, only_group(store)).state == "merged"
-    assert content(store) == before
 
 
 def test_row_groups_become_few(tmp_path: Path) -> None:
@@ -254,11 +246,6 @@ def test_killed_on_the_way_nothing_is_lost_nor_doubled(store: ArchiveStore, at: 
         assert merge(store, group).state == "merged"
     assert len(manifest_of(store).files) == 2
     assert content(store) == before
-
-
-def test_a_shard_that_is_not_there(store: ArchiveStore) -> None:
-    with pytest.raises(UsageError, match="shard other"):
-        planned(store, ["other"])
 
 
 def test_a_manifest_says_what_was_lost_as_before(store: ArchiveStore) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from spark_replay.archive import compactor
 from spark_replay.archive.compact import Group, Merged, merge
 from spark_replay.archive.compactor import IDLE_S, LEAST_FILES, SOON_S, Compactor, worthwhile
 from spark_replay.archive.manifest import FileEntry
@@ -16,13 +17,12 @@ from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.verify import verify
 from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.pieces import Selector, log_pieces
-from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
+from tests.support.archives import manifest_of, marker_at, pushed_ids, put, tx, write_archive
 from tests.support.certificates import Authority
 from wormhole.config import Config
 from wormhole.formats import ValueFormats
 from wormhole.host.where import Where
 from wormhole.model.errors import ArchiveConflict, ArchiveUnavailable, StreamBroken
-from wormhole.wire.body import parse_body
 from wormhole.wire.v1 import admin_pb2
 
 FILES = LEAST_FILES + 1
@@ -49,16 +49,6 @@ class Kit:
 
 def counts(store: ArchiveStore) -> list[int]:
     return [len(manifest_of(store, shard).files) for shard in ("a", "b", "c")]
-
-
-def ids(pieces: Iterable[SentPiece]) -> list[str]:
-    """The ids of the updates, in order."""
-    bodies = [parse_body(piece.body.data) for piece in pieces if piece.body is not None]
-    return [
-        f"{body.transaction_id(body.transaction_of(row))}:{body.index_of(row)}"
-        for body in bodies
-        for row in range(len(body.updates))
-    ]
 
 
 def sized(*sizes: int) -> list[FileEntry]:
@@ -126,7 +116,7 @@ def test_a_replay_that_begins_while_files_are_merged_reads_each_row_once(
     for entry in old[:-1]:
         store.delete_data("a", entry.name)  # as `expire` would a day later
     found += pieces
-    assert ids(found) == [f"source-a:{number}:0" for number in range(1, FILES + 1)]
+    assert pushed_ids(found) == [f"source-a:{number}:0" for number in range(1, FILES + 1)]
 
 
 def test_an_answer_to_the_commit_that_got_lost_takes_no_file_away(
@@ -173,47 +163,42 @@ def test_a_merged_file_that_a_manifest_named_is_left_to_retention(
     assert verify(store, deep=True).problems == []
 
 
+@pytest.mark.parametrize(
+    ("where", "error", "told"),
+    [
+        ("held", StreamBroken("no publisher answers"), "not merged just now: no publisher answers"),
+        ("merge", ArchiveUnavailable("the disk is full"), "the disk is full"),
+        ("merge", ValueError("not enough values to unpack"), "internal error"),
+    ],
+)
 def test_what_goes_wrong_is_tried_again_later(
-    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: ArchiveStore, caplog: pytest.LogCaptureFixture, where: str, error: Exception, told: str
 ) -> None:
     kit = Kit(store)
-
-    def unknown() -> bool:
-        raise StreamBroken("no publisher answers")
-
-    monkeypatch.setattr(kit.compactor, "_held", unknown)
-    assert kit.compactor.step() == IDLE_S
-    assert "not merged just now: no publisher answers" in caplog.text
-    monkeypatch.setattr(kit.compactor, "_held", lambda: False)
-
-    def away(*_: object) -> None:
-        raise ArchiveUnavailable("the disk is full")
-
-    monkeypatch.setattr("spark_replay.archive.compactor.merge", away)
-    assert kit.compactor.step() == IDLE_S
+    with mock.patch.object(*(kit.compactor, "_held") if where == "held" else (compactor, "merge"), side_effect=error):
+        assert kit.compactor.step() == IDLE_S
+    assert told in caplog.text
     assert counts(store) == [FILES] * 3
 
 
-def test_a_fault_of_a_merge_does_not_end_the_archiver(
-    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def wrong(*_: object) -> None:
-        raise ValueError("not enough values to unpack")
-
-    monkeypatch.setattr("spark_replay.archive.compactor.merge", wrong)
-    assert Kit(store).compactor.step() == IDLE_S
-    assert "internal error" in caplog.text
+SMALL = [1] * 20
+FEW = [1] * (LEAST_FILES - 1)
 
 
-def test_what_was_merged_is_written_again_when_it_doubles() -> None:
-    small = [1] * 20
-    assert len(worthwhile(sized(*small))) == 20
-    assert len(worthwhile(sized(1000, *small))) == 20
-    assert len(worthwhile(sized(20, *small))) == 21
-    assert len(worthwhile(sized(1000, 20, *small))) == 21
-    assert worthwhile(sized(*[1] * (LEAST_FILES - 1))) == ()
-    assert worthwhile(sized(100, *[1] * (LEAST_FILES - 1))) == ()
-    assert worthwhile([]) == ()
+@pytest.mark.parametrize(
+    ("sizes", "merged"),
+    [
+        (SMALL, 20),
+        ([1000, *SMALL], 20),
+        ([20, *SMALL], 21),
+        ([1000, 20, *SMALL], 21),
+        (FEW, 0),
+        ([100, *FEW], 0),
+        ([], 0),
+    ],
+)
+def test_what_was_merged_is_written_again_when_it_doubles(sizes: list[int], merged: int) -> None:
+    assert len(worthwhile(sized(*sizes))) == merged
 
 
 @pytest.mark.parametrize(

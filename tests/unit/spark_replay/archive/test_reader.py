@@ -3,20 +3,19 @@ archive's are told."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis.strategies as st
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.reader import DataFile, segments_of, upto
 from spark_replay.archive.store import ArchiveStore
-from tests.support.archives import CUSTOMERS, Tx, gone, manifest_of, marker_at, put, row, segments, tx, write_archive
+from tests.support.archives import Tx, gone, manifest_of, marker_at, put, row, segments, tx, write_archive
 from wormhole.model.errors import ArchiveError
-from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.body import build_body, parse_body
@@ -153,39 +152,19 @@ def test_a_file_of_nothing_but_markers(tmp_path: Path) -> None:
     assert not segment.runs
 
 
-def test_a_file_of_somebody_else(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": [1]}), tmp_path / "foreign.parquet")
-    with pytest.raises(ArchiveError, match=r"foreign\.parquet is a Parquet file, but none of an archive"):
-        DataFile(pa.OSFile(str(tmp_path / "foreign.parquet")), "foreign.parquet")
-
-
-def test_no_parquet_at_all(tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 not so")
-    with pytest.raises(ArchiveError, match=r"x\.parquet cannot be read as a file of the archive"):
-        DataFile(pa.OSFile(str(tmp_path / "x.parquet")), "x.parquet")
-
-
-def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
-    store = write_archive(tmp_path / "x", {"a": [[tx(put(b"k", b"v"))]]})
-    manifest = manifest_of(store)
-    path = Path(store.data_path("a", manifest.files[0].name))
-    path.write_bytes(path.read_bytes().replace(b"tx_source", b"tx_\xffourc\xff"))
-    with pytest.raises(ArchiveError, match=r"cannot be read as a file of the archive|is damaged"):
-        opened(store)
-
-
-def test_a_file_that_is_damaged_within(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.replace(b"tx_source", b"tx_\xffourc\xff"),  # names of columns that are no text
+        lambda data: data[:40] + bytes(100) + data[140:],
+    ],
+)
+def test_a_file_that_is_damaged_within(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     store = write_archive(tmp_path / "x", {"a": [[tx(*(put(b"%d" % i, bytes([i])) for i in range(200)))]]})
-    manifest = manifest_of(store)
-    path = Path(store.data_path("a", manifest.files[0].name))
-    data = bytearray(path.read_bytes())
-    data[40:140] = bytes(100)
-    path.write_bytes(data)
-    with opened(store) as file, pytest.raises(ArchiveError, match="cannot be read as a file of the archive"):
+    path = Path(store.data_path("a", manifest_of(store).files[0].name))
+    path.write_bytes(damage(path.read_bytes()))
+    with (
+        pytest.raises(ArchiveError, match=r"cannot be read as a file of the archive|is damaged"),
+        opened(store) as file,
+    ):
         list(file.batches())
-
-
-def test_a_marker_bounds_what_is_before_it() -> None:
-    marker: Datamarker = marker_at(3)
-    assert CUSTOMERS.key
-    assert upto(marker_at(2)) < upto(marker)

@@ -9,11 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
-from spark_replay.archive.store import open_store
+from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay import driver as driver_module
 from spark_replay.replay.driver import Driver
 from spark_replay.replay.flow_plans import plan
 from spark_replay.replay.progress import ReplayProgress
+from spark_replay.replay.request import FoundPublisher
 from spark_replay.replay.task import Ended, Task, TaskOutcome
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
@@ -55,6 +56,14 @@ def script() -> Iterator[ScriptedReplay]:
         yield found
 
 
+def driver_of(store: ArchiveStore, looked: list[FoundPublisher], jobs: Any, told: Listener, **more: Any) -> Driver:
+    asked = wish(**more)
+    planned = plan(asked, setting(store), looked)
+    return Driver(
+        asked, setting(store), planned, lambda wanted: [one for one in looked if wanted(one.status)], jobs, told
+    )
+
+
 def driver(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, other: str = "") -> Driver:
     """``other``: the publisher of shard ``b``, where it has a log of its own."""
     store = archived(folder)
@@ -62,15 +71,7 @@ def driver(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, othe
     if other:
         looked.append(seen(flow("b", marker_at(0)), reach=other))
         looked[1].status.log = "db2"
-    asked = wish(rate=100.0)
-    return Driver(
-        asked,
-        setting(store),
-        plan(asked, setting(store), looked),
-        lambda wanted: [one for one in looked if wanted(one.status)],
-        jobs,
-        told,
-    )
+    return driver_of(store, looked, jobs, told, rate=100.0)
 
 
 def test_what_one_flow_cannot_go_on_with_ends_that_one_only(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -258,19 +259,9 @@ def test_flows_follow_the_publisher_of_their_log_together(
 
 def of_many(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, flows: int, **more: Any) -> Driver:
     shards = [f"s{number}" for number in range(flows)]
-    files = {name: [[tx(put(b"k", b"v"))]] for name in shards}
-    write_archive(folder / "archive", files)
-    store = open_store(str(folder / "archive"), "orders")
+    store = write_archive(folder / "archive", {name: [[tx(put(b"k", b"v"))]] for name in shards})
     looked = [seen(*(flow(name, marker_at(0)) for name in shards), reach=script.reach)]
-    asked = wish(**more)
-    return Driver(
-        asked,
-        setting(store),
-        plan(asked, setting(store), looked),
-        lambda wanted: [one for one in looked if wanted(one.status)],
-        jobs,
-        told,
-    )
+    return driver_of(store, looked, jobs, told, **more)
 
 
 def test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one_ends(

@@ -71,10 +71,16 @@ def run_of(
     return ReplayFlow(one, asked, setting(store), look, jobs, Listener(), Shares(rate, rate))
 
 
+def begun(*given: Any, **more: Any) -> ReplayFlow:
+    """The same, held."""
+    run = run_of(*given, **more)
+    run.begin()
+    return run
+
+
 def test_a_flow_is_held_pushed_and_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
     jobs = Pushing(done)
-    run = run_of(archived(tmp_path), script, jobs)
-    run.begin()
+    run = begun(archived(tmp_path), script, jobs)
     run.renew()
     report = run.run()
     assert script.asked == ["begin", "renew", "finish"]
@@ -98,8 +104,7 @@ def test_it_goes_on_until_the_log_reaches_back(tmp_path: Path, script: ScriptedR
         return done(task)
 
     jobs = Pushing(grows)
-    run = run_of(store, script, jobs)
-    run.begin()
+    run = begun(store, script, jobs)
     assert run.run().handed_over
     assert [(task.begin, task.until) for task in jobs.tasks] == [
         (marker_at(1), marker_at(3)),
@@ -174,8 +179,7 @@ def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_wait
         monkeypatch.setattr(ArchiveStore, "read", read)
         return read(store, shard)
 
-    run = run_of(store, script, Pushing(grows), patience_s=60.0)
-    run.begin()
+    run = begun(store, script, Pushing(grows), patience_s=60.0)
     assert run.run().handed_over
     assert not away
 
@@ -208,8 +212,7 @@ def test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_
 ) -> None:
     script.refuses["finish"] = [Refused(grpc.StatusCode.ABORTED, "the epoch is over: a restart")]
     jobs = Pushing(lambda task: replace(done(task), epoch=4 + len(jobs.tasks)))
-    run = run_of(archived(tmp_path), script, jobs)
-    run.begin()
+    run = begun(archived(tmp_path), script, jobs)
     report = run.run()
     assert (report.handed_over, report.marker) == (True, str(marker_at(3).order))
     assert [(task.begin, task.until) for task in jobs.tasks] == [
@@ -241,16 +244,14 @@ def test_a_flow_that_is_live_behind_the_replay_was_handed_over(
     tmp_path: Path, script: ScriptedReplay, stands: int, handed_over: bool
 ) -> None:
     script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "there is no replay: the flow is live")]
-    run = run_of(archived(tmp_path), script, Pushing(done), found=flow("a", marker_at(stands)))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done), found=flow("a", marker_at(stands)))
     assert run.run().handed_over is handed_over
 
 
 def test_a_flow_that_another_replay_has_was_not_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
     script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "replay x has it")]
     other = flow("a", marker_at(3), replay=admin_pb2.ReplayStatus(replay="x"))
-    run = run_of(archived(tmp_path), script, Pushing(done), found=other)
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done), found=other)
     assert not run.run().handed_over
 
 
@@ -259,8 +260,7 @@ def test_whatever_a_renewal_comes_to_does_not_end_who_renews(
     tmp_path: Path, script: ScriptedReplay, code: grpc.StatusCode
 ) -> None:
     script.refuses["renew"] = [Refused(code, "no")]
-    run = run_of(archived(tmp_path), script, Pushing(done))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done))
     run.renew()
     run.renew()
     assert script.asked == ["begin", "renew", "renew"]
@@ -269,8 +269,7 @@ def test_whatever_a_renewal_comes_to_does_not_end_who_renews(
 def test_an_archive_that_does_not_grow_ends_in_a_loss_with_its_range(tmp_path: Path, script: ScriptedReplay) -> None:
     gap = admin_pb2.PurgedLog(message="cut", first_missing="7", last_missing="9")
     script.purged = [gap, gap]
-    run = run_of(archived(tmp_path), script, Pushing(done))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done))
     report = run.run()
     assert not report.handed_over
     assert "7 to 9 is nowhere any more" in report.message
@@ -288,10 +287,9 @@ def test_an_archive_that_does_not_grow_ends_in_a_loss_with_its_range(tmp_path: P
 def test_what_cannot_go_on_is_given_back_and_says_so(
     tmp_path: Path, script: ScriptedReplay, ended: Ended, asked: str, text: str
 ) -> None:
-    run = run_of(
+    run = begun(
         archived(tmp_path), script, Pushing(lambda task: TaskOutcome(ended, 1, None, 0, 0, "the handler gave up"))
     )
-    run.begin()
     report = run.run()
     assert script.asked[-1] == asked
     assert text in report.message
@@ -307,8 +305,7 @@ def test_a_flow_that_cannot_be_begun_raises(tmp_path: Path, script: ScriptedRepl
 
 
 def test_a_stopped_driver_leaves_the_flow_to_its_lease(tmp_path: Path, script: ScriptedReplay) -> None:
-    run = run_of(archived(tmp_path), script, Pushing(done))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done))
     run.stopped.set()
     assert "for the length of its lease" in run.run().message
     assert "cancel" not in script.asked
@@ -328,8 +325,7 @@ def test_a_flow_that_goes_back_is_not_done_before_it_is_opened(tmp_path: Path, s
 def test_what_was_pushed_is_reported_although_the_publisher_was_not_asked_meanwhile(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
-    run = run_of(archived(tmp_path), script, Pushing(done))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done))
     run.run()
     assert run.pushed == (5, 50)
 
@@ -338,12 +334,10 @@ def test_the_next_step_is_reported_before_what_goes_on_and_only_where_something_
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
     failed = TaskOutcome(Ended.FAILED, 1, None, 0, 0, "it is damaged", "restore it")
-    run = run_of(archived(tmp_path), script, Pushing(lambda task: failed))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(lambda task: failed))
     assert run.run().hint == "restore it; then `wormholectl replay --resume r` goes on"
     script.state_after = "live"
-    run = run_of(archived(tmp_path), script, Pushing(lambda task: failed))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(lambda task: failed))
     report = run.run()
     assert (report.hint, "it is live again" in report.message) == ("restore it", True)
 
@@ -361,8 +355,7 @@ def test_a_paused_flow_is_given_to_spark_again_when_it_is_no_longer_paused(
 
     script.answer = paused  # type: ignore[method-assign]
     jobs = Pushing(lambda task: TaskOutcome(ends.pop(0), 4, task.until, 5, 50))
-    run = run_of(archived(tmp_path), script, jobs)
-    run.begin()
+    run = begun(archived(tmp_path), script, jobs)
     assert run.run().handed_over
     assert script.asked == ["begin", "renew", "renew", "renew", "finish"]
     first, second = jobs.tasks
@@ -383,8 +376,7 @@ def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script
         return TaskOutcome(Ended.PAUSED, 0, None, 0, 0)
 
     script.answer = paused  # type: ignore[method-assign]
-    run = run_of(archived(tmp_path), script, Pushing(stopped))
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(stopped))
     assert "the driver was stopped, the flow is paused by maria" in run.run().message
 
 
@@ -437,8 +429,7 @@ def test_a_task_is_withdrawn_when_its_publisher_is_elsewhere(
         assert task not in jobs.withdrawn
         return done(task)
 
-    run = run_of(archived(tmp_path), script, jobs := Withdrawing(waits), patience_s=60.0)
-    run.begin()
+    run = begun(archived(tmp_path), script, jobs := Withdrawing(waits), patience_s=60.0)
     report = run.run()
     assert (report.handed_over, report.updates) == (True, 12 if opened else 5)
     assert [task.publisher.address for task in jobs.tasks] == [script.reach, other.reach]
@@ -453,8 +444,7 @@ def test_a_task_that_ended_at_the_former_address_is_followed_by_one_at_the_prese
         moves(run, other)
         return done(task) if len(jobs.tasks) == 2 else TaskOutcome(ended, 4, None, 0, 0, "it is not there")
 
-    run = run_of(archived(tmp_path), script, jobs := Pushing(ends))
-    run.begin()
+    run = begun(archived(tmp_path), script, jobs := Pushing(ends))
     assert run.run().handed_over
     assert [task.publisher.address for task in jobs.tasks] == [script.reach, other.reach]
 
@@ -469,8 +459,7 @@ def test_a_publisher_that_hangs_is_looked_for_before_a_lease_is_over(
             goes_on.wait(TIMEOUT_S / 2)
         return answer(request)
 
-    run = run_of(archived(tmp_path), script, Pushing(done), lease_s=1.0)
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(done), lease_s=1.0)
     moves(run, other)
     script.answer = hangs  # type: ignore[method-assign]
     try:
@@ -497,8 +486,7 @@ def test_a_flow_ends_with_the_next_step_when_its_publisher_is_away_for_longer_th
     def gone(wanted: Any) -> list[FoundPublisher]:
         raise StreamBroken("there is no ready file", hint="start it", code="no-publisher")
 
-    run = run_of(archived(tmp_path), script, jobs := Withdrawing(waits))
-    run.begin()
+    run = begun(archived(tmp_path), script, jobs := Withdrawing(waits))
     run._find_publishers = gone
     report = run.run()
     assert "it went down" in report.message
@@ -517,8 +505,7 @@ def test_a_task_gets_its_share_of_the_rate_as_soon_as_it_has_the_flow_open(
         assert (script.rate, script.asked.count("renew")) == (100.0, 3)
         return done(task)
 
-    run = run_of(archived(tmp_path), script, Pushing(opened), rate=100.0)
-    run.begin()
+    run = begun(archived(tmp_path), script, Pushing(opened), rate=100.0)
     assert run.run().handed_over
 
 

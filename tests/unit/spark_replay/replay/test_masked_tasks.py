@@ -14,7 +14,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.task import Ended, push_latest, push_log
 from tests.support.archives import manifest_of, marker_at, row, tx, write_archive
-from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
+from tests.support.scripted_replay import ScriptedReplay, pushed, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.spark_replay.replay.test_task import of_pass, task
 from wormhole.filters import MaskKey
@@ -102,24 +102,22 @@ async def test_without_the_publishers_key_nothing_is_sent(
     path = tmp_path / "other.key" if secret is not None else None
     if path is not None and secret is not None:
         path.write_bytes(secret)
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, script.projection = subscriber.address, masks()
-            given = replace(task(store, script.reach), mask_key_file=path)
-            outcome = await asyncio.to_thread(push_log, given)
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.projection = masks()
+        given = replace(task(store, script.reach), mask_key_file=path)
+        outcome = await asyncio.to_thread(push_log, given)
     assert (outcome.ended, problem in outcome.message) == (Ended.FAILED, True), outcome
     assert outcome.hint
     assert not subscriber.wire
 
 
 async def test_a_mask_on_a_key_ends_the_replay(store: ArchiveStore, key_file: Path) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, script.projection = subscriber.address, admin_pb2.Projection(mask={"id": "null"})
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            await subscriber.hears("hello")
-            await subscriber.accepts(await subscriber.hears("assign"))
-            outcome = await running
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.projection = admin_pb2.Projection(mask={"id": "null"})
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+        await subscriber.hears("hello")
+        await subscriber.accepts(await subscriber.hears("assign"))
+        outcome = await running
     assert outcome.ended is Ended.FAILED
     assert "mask: id names id, a column of the key of shop.customers" in outcome.message
     assert not [text for text in PRIVATE if text in subscriber.wire]

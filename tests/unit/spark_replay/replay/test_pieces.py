@@ -13,9 +13,19 @@ from spark_replay.archive.manifest import FileEntry, KnownLoss
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay import pieces as pieces_module
-from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
-from tests.support.archives import KEYS, gone, manifest_of, marker_at, put, segments, tx, write_archive, write_file
+from tests.support.archives import (
+    KEYS,
+    gone,
+    manifest_of,
+    marker_at,
+    pushed_ids,
+    put,
+    segments,
+    tx,
+    write_archive,
+    write_file,
+)
 from wormhole.formats import FormatSpec, ValueFormats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.model.position import Datamarker
@@ -35,24 +45,14 @@ def store(tmp_path: Path) -> ArchiveStore:
     return write_archive(tmp_path / "archive", {"a": [first, [tx(put(b"k9", b"v9"))]]})
 
 
-def ids(pieces: Iterator[SentPiece]) -> list[str]:
-    found = []
-    for piece in pieces:
-        if piece.body is not None:
-            body = parse_body(piece.body.data)
-            numbers = [body.transaction_of(i) for i in range(len(body.updates))]
-            found += [f"{body.transaction_id(tx_)}:{body.index_of(i)}" for i, tx_ in enumerate(numbers)]
-    return found
-
-
 def test_every_update_behind_a_datamarker_comes_in_order(store: ArchiveStore) -> None:
-    everything = ids(log_pieces(store, "a", marker_at(0), marker_at(4), ALL))
+    everything = pushed_ids(log_pieces(store, "a", marker_at(0), marker_at(4), ALL))
     assert everything == [
         "source-a:1:0", "source-a:1:1", "source-a:2:0", *(f"source-a:3:{n}" for n in range(5)), "source-a:4:0"
     ]  # fmt: skip
     for number, expected in ((1, everything[2:]), (2, everything[3:]), (3, everything[8:]), (4, [])):
-        assert ids(log_pieces(store, "a", marker_at(number), marker_at(4), ALL)) == expected
-    assert ids(log_pieces(store, "a", marker_at(1), marker_at(2), ALL)) == ["source-a:2:0"]
+        assert pushed_ids(log_pieces(store, "a", marker_at(number), marker_at(4), ALL)) == expected
+    assert pushed_ids(log_pieces(store, "a", marker_at(1), marker_at(2), ALL)) == ["source-a:2:0"]
 
 
 def test_only_datamarkers_of_the_publisher_are_offered(store: ArchiveStore) -> None:
@@ -91,7 +91,7 @@ def test_files_that_were_merged_meanwhile_are_read_where_they_went(four: Archive
     assert merge(four, Group("a", files[:3])).state == "merged"
     unlink(four, *files[:3])
     found += pieces
-    assert ids(iter(found)) == everything, "each once, in order"
+    assert pushed_ids(iter(found)) == everything, "each once, in order"
     offers = [piece.offer.marker for piece in found if piece.offer]
     assert offers == sorted(set(offers), key=lambda marker: marker.order)
     assert (offers[: read // 2], offers[-1]) == ([entry.end for entry in files[: read // 2]], marker_at(8))
@@ -99,7 +99,7 @@ def test_files_that_were_merged_meanwhile_are_read_where_they_went(four: Archive
 
 def test_what_retention_took_meanwhile_is_an_error_with_the_range(four: ArchiveStore) -> None:
     pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
-    assert len(ids(itertools.islice(pieces, 1))) == 2
+    assert len(pushed_ids(itertools.islice(pieces, 1))) == 2
     files = manifest_of(four).files
     four.change("a", lambda one: one.without_first(3))  # type: ignore[union-attr]
     unlink(four, *files[:3])
@@ -151,7 +151,7 @@ def test_of_several_losses_in_a_row_each_is_reported(store: ArchiveStore) -> Non
 def test_both_filters_leave_out_and_only_the_applications_marks(store: ArchiveStore) -> None:
     def chosen(application: str, where: str, formats: ValueFormats | None = None) -> list[str]:
         selector = Selector(application, where, formats or ValueFormats())
-        return ids(log_pieces(store, "a", marker_at(0), marker_at(4), selector))
+        return pushed_ids(log_pieces(store, "a", marker_at(0), marker_at(4), selector))
 
     assert chosen("op in ('delete')", "") == ["source-a:2:0"]
     assert chosen("", "key in ('k9')") == ["source-a:4:0"]
@@ -160,7 +160,7 @@ def test_both_filters_leave_out_and_only_the_applications_marks(store: ArchiveSt
 
 def test_a_value_that_is_not_of_its_format_stops_where_the_application_says_so(store: ArchiveStore) -> None:
     formats = Formats(FormatSpec("json"), {}).open()
-    assert ids(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats)))
+    assert pushed_ids(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats)))
     with pytest.raises(ReplayError, match="source-a:1:0"):
         list(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats, halts=True)))
 
@@ -182,10 +182,10 @@ def test_a_pass_never_moves_the_datamarker_and_can_be_had_again(store: ArchiveSt
     assert {offer.marker.order for offer in offers} == {marker_at(0).order}
     assert len({offer.marker for offer in offers}) == len(offers), "acknowledgements can be told apart"
     assert all(offer.store is None for offer in offers)
-    assert len(ids(iter(pieces))) == 9
-    assert len(ids(found.pieces(b"", ALL))) == 9, "nothing was stored: all of it again"
+    assert len(pushed_ids(iter(pieces))) == 9
+    assert len(pushed_ids(found.pieces(b"", ALL))) == 9, "nothing was stored: all of it again"
     found.stored(offers[0].progress)
-    assert ids(found.pieces(offers[0].progress, ALL)) == ["source-a:4:0"]
+    assert pushed_ids(found.pieces(offers[0].progress, ALL)) == ["source-a:4:0"]
 
 
 def test_a_pass_whose_rows_could_not_be_computed_computes_them_anew(store: ArchiveStore) -> None:
@@ -206,7 +206,7 @@ def test_a_pass_whose_rows_could_not_be_computed_computes_them_anew(store: Archi
     assert first.offer is not None
     with pytest.raises(ArchiveUnavailable):
         next(pieces)
-    assert ids(found.pieces(first.offer.progress, ALL)) == ["source-a:4:0"]
+    assert pushed_ids(found.pieces(first.offer.progress, ALL)) == ["source-a:4:0"]
 
 
 def test_what_an_application_had_and_has_no_more_is_pushed_after_all(store: ArchiveStore) -> None:
@@ -214,8 +214,8 @@ def test_what_an_application_had_and_has_no_more_is_pushed_after_all(store: Arch
     whole = list(a_pass(store)._batches)
     found = Pass(whole, "a", lambda id_: KEYS, marker_at(0))
     has = whole[0]["place"][whole[0].num_rows - 1].as_py()
-    assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
-    assert len(ids(found.pieces(b"", ALL))) == 9
+    assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    assert len(pushed_ids(found.pieces(b"", ALL))) == 9
 
 
 def test_rows_are_computed_as_often_as_they_are_needed(store: ArchiveStore) -> None:
@@ -230,8 +230,8 @@ def test_rows_are_computed_as_often_as_they_are_needed(store: ArchiveStore) -> N
 
     found = Pass(Batches(), "a", lambda id_: KEYS, marker_at(0))
     has = whole[0]["place"][whole[0].num_rows - 1].as_py()
-    assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
-    assert len(ids(found.pieces(b"", ALL))) == 9
+    assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    assert len(pushed_ids(found.pieces(b"", ALL))) == 9
     assert computed == 2
 
 
@@ -245,7 +245,7 @@ def test_rows_that_no_filter_wants_do_not_pile_up(store: ArchiveStore, monkeypat
 def test_rows_that_cannot_be_had_again_end_the_pass(store: ArchiveStore) -> None:
     found = a_pass(store)
     has = next(iter(a_pass(store)._batches))["place"][-1].as_py()
-    assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
     with pytest.raises(ReplayError, match="cannot be had again"):
         list(found.pieces(b"", ALL))
 

@@ -13,18 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import spark_replay.replay.task as task_module
-from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Task, TaskOutcome, push_latest, push_log
 from subscriber_sdk import EpochRefused, NoticeKind, ShardNotice, Subscriber, Update, serve
-from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
+from tests.support.archives import batches_of, manifest_of, marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
-from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
+from tests.support.scripted_replay import Refused, ScriptedReplay, pushed, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.config import TlsFiles
 from wormhole.host.trust import Trust
@@ -69,13 +68,11 @@ def of_pass(store: ArchiveStore, reach: str, by_values: bool | None = None) -> T
 
 
 async def test_a_subscriber_that_dies_is_dialled_again_where_it_was_acknowledged(store: ArchiveStore) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address = subscriber.address
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            first = await takes_all(subscriber, hangs_up_after=1)
-            rest = await takes_all(subscriber)
-            outcome = await running
+    async with pushed(marker_at(0)) as (subscriber, script):
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+        first = await takes_all(subscriber, hangs_up_after=1)
+        rest = await takes_all(subscriber)
+        outcome = await running
     assert first
     assert [update.id for update in rest] == ["source-a:1:0", "source-a:2:0", "source-a:3:0"], (
         "nothing was acknowledged before"
@@ -88,48 +85,43 @@ async def test_what_is_stored_counts_although_no_update_was_wanted(
     store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_module, "_FRUITLESS", 1)
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, script.filter = subscriber.address, "key == 'none'"
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            await subscriber.hears("hello")
-            subscriber.hang_up()
-            await subscriber.hears("hello")
-            await subscriber.accepts(await subscriber.hears("assign"))
-            await subscriber.acks(await subscriber.hears_later("datamarker"))
-            await subscriber.hears_later("revoke")  # it was stored
-            subscriber.hang_up()
-            assert await takes_all(subscriber) == []
-            outcome = await running
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.filter = "key == 'none'"
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+        await subscriber.hears("hello")
+        subscriber.hang_up()
+        await subscriber.hears("hello")
+        await subscriber.accepts(await subscriber.hears("assign"))
+        await subscriber.acks(await subscriber.hears_later("datamarker"))
+        await subscriber.hears_later("revoke")  # it was stored
+        subscriber.hang_up()
+        assert await takes_all(subscriber) == []
+        outcome = await running
     assert (outcome.ended, outcome.updates, outcome.marker) == (Ended.DONE, 0, marker_at(3))
 
 
 async def test_an_attempt_that_another_one_replaced_leaves_it_the_flow(store: ArchiveStore) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address = subscriber.address
-            script.refuses["advance"] = [Refused(grpc.StatusCode.ABORTED, "a newer epoch is there")]
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            taking = asyncio.create_task(takes_all(subscriber))
-            await eventually(lambda: "advance" in script.asked, "it stores")
-            script.epoch += 1
-            script.opener = "somebody else"
-            outcome = await running
-            taking.cancel()
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.refuses["advance"] = [Refused(grpc.StatusCode.ABORTED, "a newer epoch is there")]
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+        taking = asyncio.create_task(takes_all(subscriber))
+        await eventually(lambda: "advance" in script.asked, "it stores")
+        script.epoch += 1
+        script.opener = "somebody else"
+        outcome = await running
+        taking.cancel()
     assert outcome.ended is Ended.SUPERSEDED
     assert script.asked.count("open") == 1
 
 
 async def test_an_attempt_of_its_own_whose_answer_was_lost_is_not_another_s(store: ArchiveStore) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address = subscriber.address
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            await subscriber.hears("hello")
-            script.loses.add("open")
-            subscriber.hang_up()
-            await takes_all(subscriber)
-            outcome = await running
+    async with pushed(marker_at(0)) as (subscriber, script):
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+        await subscriber.hears("hello")
+        script.loses.add("open")
+        subscriber.hang_up()
+        await takes_all(subscriber)
+        outcome = await running
     assert (outcome.ended, outcome.epoch) == (Ended.DONE, 3)
 
 
@@ -167,14 +159,12 @@ async def test_what_does_not_pass_comes_back_as_an_outcome(store: ArchiveStore) 
 
 async def outcome_of(store: ArchiveStore, **more: Any) -> TaskOutcome:
     """What a task comes to whose subscriber takes everything."""
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address = subscriber.address
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, **more)))
-            taking = asyncio.create_task(takes_all(subscriber))
-            outcome = await running
-            taking.cancel()
-            return outcome
+    async with pushed(marker_at(0)) as (subscriber, script):
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, **more)))
+        taking = asyncio.create_task(takes_all(subscriber))
+        outcome = await running
+        taking.cancel()
+        return outcome
 
 
 async def test_a_range_that_is_not_held_ends_it(store: ArchiveStore) -> None:
@@ -216,8 +206,7 @@ def another(path: Path) -> None:
 async def test_a_file_that_is_not_what_the_manifest_says_ends_it_with_its_name_and_range(
     store: ArchiveStore, tmp_path: Path, spoils: Callable[[Path], None], says: str
 ) -> None:
-    manifest = await asyncio.to_thread(store.read, "a")
-    assert manifest is not None
+    manifest = await asyncio.to_thread(manifest_of, store)
     path = tmp_path / "archive" / "a" / "data" / manifest.files[-1].name
     spoils(path)
     outcome = await outcome_of(store)
@@ -238,23 +227,16 @@ async def test_what_somebody_put_into_the_folder_is_nobody_s(store: ArchiveStore
 
 @pytest.fixture
 def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
-    manifest = manifest_of(store)
-    found: list[pa.RecordBatch] = []
-    for entry in manifest.files:
-        with DataFile(store.open_data("a", entry.name), entry.name) as file:
-            found += file.batches()
-    return found
+    return batches_of(store)
 
 
 async def test_a_pass_goes_on_behind_what_was_stored_of_it(store: ArchiveStore, batches: list[pa.RecordBatch]) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address = subscriber.address
-            script.progress = batches[0]["place"][1].as_py()
-            given = await asyncio.to_thread(of_pass, store, script.reach)
-            running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(batches)))
-            taken = await takes_all(subscriber)
-            outcome = await running
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.progress = batches[0]["place"][1].as_py()
+        given = await asyncio.to_thread(of_pass, store, script.reach)
+        running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(batches)))
+        taken = await takes_all(subscriber)
+        outcome = await running
     assert [update.id for update in taken] == ["source-a:3:0"]
     assert (outcome.ended, script.marker) == (Ended.DONE, marker_at(3)), (
         "only the end of the range moves the datamarker"
@@ -319,12 +301,11 @@ async def test_a_subscriber_that_holds_a_later_epoch_gets_the_flow_above_it(stor
 async def test_a_subscriber_of_an_earlier_release_gets_what_it_was_set_back_to(
     store: ArchiveStore, have: Datamarker, begins: int
 ) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0 if begins == 1 else 2))) as script:
-            script.address, script.rewound = subscriber.address, True
-            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            taken = await takes_all(subscriber, have=have)
-            outcome = await running
+    async with pushed(marker_at(0 if begins == 1 else 2)) as (subscriber, script):
+        script.rewound = True
+        running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+        taken = await takes_all(subscriber, have=have)
+        outcome = await running
     assert [update.id for update in taken] == [f"source-a:{number}:0" for number in range(begins, 4)]
     assert (outcome.ended, outcome.marker) == (Ended.DONE, marker_at(3))
 
@@ -381,10 +362,9 @@ async def test_a_task_of_a_limited_replay_pushes_once_it_is_told_its_share(store
 
 
 async def test_a_publisher_of_an_earlier_release_leaves_a_task_its_fixed_part(store: ArchiveStore) -> None:
-    async with scripted_subscriber("cache", "s1") as subscriber:
-        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, script.tells = subscriber.address, False
-            limited = replace(task(store, script.reach), rate=1e9)
-            running = asyncio.create_task(asyncio.to_thread(push_log, limited))
-            await takes_all(subscriber)
-            assert (await running).ended is Ended.DONE
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.tells = False
+        limited = replace(task(store, script.reach), rate=1e9)
+        running = asyncio.create_task(asyncio.to_thread(push_log, limited))
+        await takes_all(subscriber)
+        assert (await running).ended is Ended.DONE
