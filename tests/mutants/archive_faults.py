@@ -11,6 +11,7 @@ _SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
 _SELECTED: Final = "tests/unit/spark_replay/test_selected.py"
 _CHECKPOINTS: Final = "tests/unit/spark_replay/archive/test_checkpoints.py"
 _REMOTE: Final = "tests/unit/spark_replay/archive/test_remote_storage.py"
+_STORAGE: Final = "tests/unit/spark_replay/archive/test_storage.py"
 _COMPACTOR: Final = "tests/unit/spark_replay/archive/test_compactor.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"
 
@@ -108,7 +109,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/compact.py",
         old="    for entry in manifest.files[:-1]:\n",
         new="    for entry in manifest.files:\n",
-        tests=(f"{_COMPACT}::test_the_newest_file_and_one_alone_stay_as_they_are",),
+        tests=(f"{_COMPACT}::test_small_files_that_adjoin_become_one_up_to_the_target",),
         promise="merging leaves the file alone whose end the archiver moves",
     ),
     Fault(
@@ -116,7 +117,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/compact.py",
         old="        adjoins = not run or run[-1].end.order == entry.begin.order\n",
         new="        adjoins = True\n",
-        tests=(f"{_COMPACT}::test_no_file_spans_a_range_that_was_lost",),
+        tests=(f"{_COMPACT}::test_small_files_that_adjoin_become_one_up_to_the_target",),
         promise="no merged file spans a range that was lost",
     ),
     Fault(
@@ -453,7 +454,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/hdfs_files.py",
         old="self._client.rename(path, dest, False)",
         new="self._client.rename(path, dest, True)",
-        tests=(f"{_REMOTE}::test_of_many_at_once_one_creates_it",),
+        tests=(f"{_STORAGE}::test_of_many_at_once_one_creates_it",),
         promise="of two writers one commits, in HDFS too",
     ),
     Fault(

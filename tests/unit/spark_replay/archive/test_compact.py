@@ -19,7 +19,19 @@ from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
-from tests.support.archives import CUSTOMERS, Change, Tx, gone, manifest_of, marker_at, put, row, tx, write_archive
+from tests.support.archives import (
+    CUSTOMERS,
+    Change,
+    Tx,
+    gone,
+    manifest_of,
+    marker_at,
+    present,
+    put,
+    row,
+    tx,
+    write_archive,
+)
 from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable
 from wormhole.model.position import Datamarker
@@ -126,6 +138,16 @@ def test_a_merged_file_holds_every_row_datamarker_and_schema(tmp_path: Path) -> 
     kept = {one.name for one in store.data_files("a")}
     assert {one.name for one in old.files} < kept
     assert planned(store) == []
+
+
+def test_where_a_log_went_on_without_updates_is_in_a_merged_file(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()[:1]})
+    store.change("a", lambda now: present(now).extended(marker_at(5), 1))
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))]]})
+    before = content(store)
+    assert marker_at(5) in before[1]
+    assert merge(store, only_group(store)).state == "merged"
+    assert content(store) == before
 
 
 def test_row_groups_become_few(tmp_path: Path) -> None:
