@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from benchmarks.caravans import CatchUp, configuration, worst_second
-from benchmarks.caravans_report import draw
+from benchmarks.caravans import worst_second
 from benchmarks.metered import Meter
 from datastores.memory.source import MemorySource
-from wormhole.config import load
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 
@@ -31,17 +25,3 @@ def test_a_meter_counts_what_each_reader_read() -> None:
         assert reader.read(1 << 20, 0) is None
         reader.close()
     assert [(number, size) for _, number, size in meter.reads] == [(1, end.order.offset), (2, end.order.offset)]
-
-
-def test_its_configuration_is_accepted(tmp_path: Path) -> None:
-    path = configuration(tmp_path, [7401, 7402], ["latest", "1/4/100"], 'max = 2, max_read_rate = "8MiB/s"', "1MiB")
-    config = load(path)
-    assert config.datasets["bench"].caravans.max == 2
-    assert [one.start for one in config.applications.values()] == ["latest", "1/4/100"]
-
-
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    told = [CatchUp(number, float(number), [1.0, 2.0]) for number in (1, 2, 5, 10)]
-    draw({"off": told, "on": told}, tmp_path / "docs" / "caravans.png", 2000, 24.0)
-    assert (tmp_path / "docs" / "caravans.png").read_bytes().startswith(b"\x89PNG")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cases import BenchmarkError
-from benchmarks.peers import report, rounds
 from benchmarks.peers.binlog import SHAPES, filled, marks
 from benchmarks.peers.builds import built
 from benchmarks.peers.figures import Figures, figures, microseconds_a_row, ratio
@@ -98,19 +97,3 @@ def test_readers_without_a_toolchain_read_everything() -> None:
     with filled(shape, marks(shape, [reader.divisor for reader in readers], 1.0)) as binlog:
         found = measured(bench(readers), shape, binlog, 1, 1.0)
     assert {name: one for name, one in found.items() if isinstance(one, str)} == {}
-
-
-@pytest.mark.parametrize(
-    ("only", "names"),
-    [("debezium", ["debezium", "go"]), ("maxwell,mysql-replication", ["maxwell", "go"]), ("ours", [])],
-)
-def test_only_what_was_asked_for_is_built(only: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def note(name: str, *_: object) -> str:
-        asked.append(name)
-        return ""
-
-    monkeypatch.setattr(rounds, "built", note)
-    assert report.peers_report(1, scale=1.0, shapes=["none"], only=only, build=Path("build/peers")) == []
-    assert asked == names

@@ -15,8 +15,7 @@ import pytest
 from benchmarks import processor, replay_scale
 from benchmarks.made_archive import MadeArchive, _write_shard
 from benchmarks.processor import between, kind_of
-from benchmarks.replay_scale import Plan, executors_of, measure, points, read_points
-from benchmarks.replay_scale_report import draw, show
+from benchmarks.replay_scale import Plan, measure, read_points
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.verify import verify
 from spark_replay.frames import ShardFiles, schemas_of
@@ -91,23 +90,6 @@ def test_a_task_without_a_push_makes_all_that_would_be_pushed(
     assert (outcome.ended, outcome.updates) == (tasks.Ended.DONE, pushed)
 
 
-def test_the_first_of_each_is_measured_before_its_repetitions() -> None:
-    found = points(Plan(1000, runs=2))
-    assert len(found) == len(set(found)) == 2 * 2 * (1 + 6 + 4)
-    assert [one.run for one in found] == sorted(one.run for one in found)
-    first = [(one.shards, one.part, one.mode, one.by) for one in found[:6]]
-    assert first == [
-        (2, "beside", "", ""),
-        (2, "push", "log", "local[1]"),
-        (2, "push", "log", "local[2]"),
-        (2, "no push", "log", "local[1]"),
-        (2, "no push", "log", "local[2]"),
-        (2, "push", "latest", "local[1]"),
-    ]
-    assert not any(one.part == "no push" and one.by.startswith("cluster") for one in found)
-    assert [executors_of(one) for one in ("local[1]", "cluster[12]")] == [1, 12]
-
-
 def test_a_run_goes_on_with_what_is_not_measured_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(1000, shards=(2,), modes=("log",), masters=("local[1]",), runs=2)
     worlds, seen = [], []
@@ -156,33 +138,3 @@ def test_processes_are_known_by_their_command_lines() -> None:
         "sleep 1": "other",
     }
     assert {command: kind_of(command) for command in said} == said
-
-
-def test_what_was_measured_so_far_is_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def row(part: str, by: str, run: int, seconds: float, mode: str = "log") -> dict[str, Any]:
-        point = {"updates": 1000, "size": 100, "shards": 2, "part": part, "mode": mode, "by": by, "run": run}
-        used = {"JVM": seconds / 4, "JVM: compilers": seconds / 10, "Python workers": seconds}
-        return {"point": point, "updates": 1000, "seconds": seconds, "processor": used, "load": 1.0}
-
-    beside = {
-        **row("beside", "", 0, 0.0, mode=""),
-        "catch_up": {"updates": 500, "seconds": 1.0},
-        "reader": {"updates": 400, "arrow_s": 0.2, "objects_s": 2.0},
-    }
-    rows = [
-        beside,
-        *(row("push", "local[1]", run, seconds) for run, seconds in enumerate((4.0, 2.0, 5.0))),
-        row("push", "local[2]", 0, 2.0),
-        row("push", "cluster[2]", 0, 2.5),
-        row("no push", "local[1]", 0, 1.0),
-    ]
-    show(rows)
-    text = capsys.readouterr().out
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "2 log local[1] 3 250 (200 - 500) 0.50 0.12 1.25 1.0" in lines
-    assert "2 log local[2] 1 500 1.00 0.25 2.50 x 2.00 1.0" in lines
-    assert any(line.startswith("2 log local[1] 1.25 1.00 0.25") for line in lines), "cores that are busy, by process"
-    draw(rows, tmp_path / "one.svg")
-    draw(rows, tmp_path / "two.svg")
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-    assert "svg" in (tmp_path / "one.svg").read_text()

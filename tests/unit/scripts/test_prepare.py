@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import io
@@ -94,30 +95,20 @@ def test_root_gets_what_is_missing_with_the_reason_and_the_size(
     assert "Need to get 45 MB" in said
 
 
-def test_nothing_missing_runs_nothing(shell: Shell) -> None:
-    install_system_packages([])
-    assert shell.commands == []
-
-
-def test_without_root_a_required_package_is_named_with_its_command(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("packages", "required"), [([JAVA, GCC], True), ([GCC], False)])
+def test_without_root_what_is_missing_is_named_with_its_command(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    packages: list[SystemPackage],
+    required: bool,
 ) -> None:
     monkeypatch.setattr(debian, "_root_prefix", lambda: None)
-    with pytest.raises(SystemExit) as ended:
-        install_system_packages([JAVA, GCC])
-    assert ended.value.code == 1
+    with pytest.raises(SystemExit) if required else contextlib.nullcontext():
+        install_system_packages(packages)
     assert shell.commands == []
-    assert "apt-get install -y --no-install-recommends default-jre-headless gcc" in capsys.readouterr().err
-
-
-def test_without_root_an_optional_package_is_only_named(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(debian, "_root_prefix", lambda: None)
-    install_system_packages([GCC])
-    said = capsys.readouterr().out
-    assert "going on without gcc" in said
-    assert "apt-get install" in said
+    said = "".join(capsys.readouterr())
+    assert f"apt-get install -y --no-install-recommends {' '.join(one.name for one in packages)}" in said
 
 
 def test_apt_that_fails_shows_its_own_words(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,40 +120,32 @@ def test_apt_that_fails_shows_its_own_words(shell: Shell, capsys: pytest.Capture
     assert "default-jre-headless" in error
 
 
-def test_java_and_the_compiler_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("group", "user", "compile_wanted", "required", "optional", "not_wanted"),
+    [
+        ("demo", 0, True, {"default-jre-headless"}, {"gcc"}, {"mariadb-server-core", "debootstrap", "chromium"}),
+        ("demo", 0, False, {"default-jre-headless"}, set(), {"gcc"}),
+        ("demo-mysql", 0, False, {"mariadb-server-core", "mariadb-client-core"}, set(), {"debootstrap"}),
+        ("demo-postgres", 0, False, set(), set(), {"mariadb-server-core", "debootstrap"}),
+        ("dev", 0, False, set(), {"mariadb-server-core", "mariadb-client", "debootstrap", "chromium"}, set()),
+        ("dev", 1000, False, set(), {"mariadb-server-core"}, {"debootstrap"}),
+    ],
+)
+def test_each_group_looks_for_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+    group: str,
+    user: int,
+    compile_wanted: bool,
+    required: set[str],
+    optional: set[str],
+    not_wanted: set[str],
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    found = {package.name: package.required for package in debian.missing_system_packages("demo", compile_wanted=True)}
-    assert found["default-jre-headless"] is True
-    assert found["gcc"] is False
-    without = debian.missing_system_packages("demo", compile_wanted=False)
-    assert "gcc" not in {package.name for package in without}
-
-
-def test_each_verb_looks_for_its_own_database_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-
-    def wanted(group: str) -> dict[str, bool]:
-        found = debian.missing_system_packages(group, compile_wanted=False)
-        return {p.name: p.required for p in found if "mariadb" in p.name or p.name == "debootstrap"}
-
-    assert wanted("demo") == {}
-    assert wanted("demo-mysql") == {"mariadb-server-core": True, "mariadb-client-core": True}
-    assert wanted("demo-postgres") == {}
-    assert wanted("dev") == {"mariadb-server-core": False, "mariadb-client": False, "debootstrap": False}
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "debootstrap" not in wanted("dev")
-
-
-def test_only_developing_asks_for_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-
-    def wanted(group: str) -> dict[str, bool]:
-        return {p.name: p.required for p in debian.missing_system_packages(group, compile_wanted=False)}
-
-    assert not wanted("dev")["chromium"], "tests are skipped without it"
-    assert not wanted("dev")["fonts-liberation"]
-    assert "chromium" not in wanted("demo")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    found = {one.name: one.required for one in debian.missing_system_packages(group, compile_wanted=compile_wanted)}
+    assert required <= {name for name in found if found[name]}
+    assert optional <= {name for name in found if not found[name]}
+    assert not_wanted.isdisjoint(found)
 
 
 @pytest.mark.parametrize(
@@ -184,35 +167,29 @@ def test_debian_is_fetched_from_where_apt_gets_it(
     assert debian.debian_mirror() is None
 
 
-def test_a_mysql_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
-    shell: Shell, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(prepare, "MYSQL", checkout / ".venv" / "mysql-server")
-    monkeypatch.setattr(prepare, "debian_mirror", lambda: debian.Mirror("http://debian.example/debian/", ""))
-    shell.failing = "--foreign"
-    assert prepare.make_mysql() is False
-    said = capsys.readouterr()
-    assert "about 100 MB" in said.out
-    assert "E: no such package" in said.err
-    assert not (checkout / ".venv" / "mysql-server").exists()
-
-
-@pytest.mark.parametrize("failing", ["--simulate", "sh"])
-def test_a_postgres_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
-    failing: str,
+@pytest.mark.parametrize(
+    ("place", "failing", "size"),
+    [("MYSQL", "--foreign", "100 MB"), ("POSTGRES", "--simulate", "20 MB"), ("POSTGRES", "sh", "20 MB")],
+)
+def test_a_server_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
     shell: Shell,
-    checkout: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    place: str,
+    failing: str,
+    size: str,
 ) -> None:
-    monkeypatch.setattr(prepare, "POSTGRES", checkout / ".venv" / "postgres-server")
+    monkeypatch.setattr(prepare, place, tmp_path / "server")
+    monkeypatch.setattr(prepare, "debian_mirror", lambda: debian.Mirror("http://debian.example/debian/", ""))
     shell.output = "Inst postgresql-15 (15.1 Debian [amd64])\nE: no such package\n"
     shell.failing = failing
-    assert prepare.make_postgres() is False
+    make = prepare.make_mysql if place == "MYSQL" else prepare.make_postgres
+    assert make() is False
     said = capsys.readouterr()
-    assert "about 20 MB" in said.out
+    assert f"about {size}" in said.out
     assert "E: no such package" in said.err
-    assert not (checkout / ".venv" / "postgres-server").exists()
+    assert not (tmp_path / "server").exists()
 
 
 def test_mysql_is_made_once_and_tried_again_when_it_failed(
@@ -246,25 +223,29 @@ def test_mysql_is_made_once_and_tried_again_when_it_failed(
     assert "only root may" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["everything"], ["demo", "dev"]])
-def test_an_unknown_group_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "switch", "oldest", "said"),
+    [
+        ([], "", (3, 11), "demo|demo-mysql|demo-postgres|dev"),
+        (["everything"], "", (3, 11), "demo|demo-mysql|demo-postgres|dev"),
+        (["demo", "dev"], "", (3, 11), "demo|demo-mysql|demo-postgres|dev"),
+        (["demo"], "maybe", (3, 11), "'maybe'"),
+        (["demo"], "", (99, 0), "make PYTHON="),
+    ],
+)
+def test_a_call_that_cannot_be_followed_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    switch: str,
+    oldest: tuple[int, int],
+    said: str,
+) -> None:
+    monkeypatch.setenv("WORMHOLE_BUILD_EXT", switch)
+    monkeypatch.setattr(prepare, "OLDEST", oldest)
     with pytest.raises(SystemExit):
         prepare.main(arguments)
-    assert "demo|demo-mysql|demo-postgres|dev" in capsys.readouterr().err
-
-
-def test_an_unknown_switch_value_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("WORMHOLE_BUILD_EXT", "maybe")
-    with pytest.raises(SystemExit):
-        prepare.main(["demo"])
-    assert "'maybe'" in capsys.readouterr().err
-
-
-def test_an_old_python_gets_the_next_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(prepare, "OLDEST", (99, 0))
-    with pytest.raises(SystemExit):
-        prepare.main(["demo"])
-    assert "make PYTHON=" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -407,8 +388,10 @@ def test_the_jars_of_the_embedded_zookeeper_are_fetched_once(
     assert fetched == [prepare.ZOOKEEPER] * 3
 
 
-def test_another_checkout_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (checkout / ".venv").mkdir()
+@pytest.mark.parametrize("elsewhere", ["cache", ".venv/lib/python3.11/site-packages/pyspark/jars"])
+def test_jars_that_the_machine_has_are_not_fetched(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
     pin = pinned_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
     monkeypatch.setattr(pinned_jars, "pins", lambda text: [pin])
 
@@ -417,9 +400,13 @@ def test_another_checkout_has_the_jars(checkout: Path, monkeypatch: pytest.Monke
         (target / pin.name).write_bytes(b"one")
         return ""
 
-    monkeypatch.setattr(pinned_jars, "fetch", fetch)
-    prepare.prepare_zookeeper()
-    shutil.rmtree(prepare.ZOOKEEPER)
+    if elsewhere == "cache":  # another checkout has put them there
+        (checkout / ".venv").mkdir()
+        monkeypatch.setattr(pinned_jars, "fetch", fetch)
+        prepare.prepare_zookeeper()
+        shutil.rmtree(prepare.ZOOKEEPER)
+    else:
+        fetch(checkout / elsewhere, None)
     monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
     prepare.prepare_zookeeper()
     assert (prepare.ZOOKEEPER / pin.name).read_bytes() == b"one"
@@ -466,17 +453,6 @@ def test_without_the_second_postgresql_the_next_command_tries_again(
     prepare.prepare_newer_postgres()
     assert "Maven (`mvn`) is not installed" in capsys.readouterr().out
     assert not list((tmp_path / ".venv").iterdir())
-
-
-def test_an_installed_pyspark_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jars = checkout / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark" / "jars"
-    jars.mkdir(parents=True)
-    (jars / "one-1.jar").write_bytes(b"one")
-    pin = pinned_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
-    monkeypatch.setattr(pinned_jars, "pins", lambda text: [pin])
-    monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
-    prepare.prepare_zookeeper()
-    assert [jar.name for jar in prepare.ZOOKEEPER.iterdir()] == ["one-1.jar"]
 
 
 class Compiler(Shell):
