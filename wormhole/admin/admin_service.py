@@ -175,7 +175,7 @@ def describe(
 
 
 def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
-    """The publisher that has the flow, and what it tells of it.
+    """The publisher that has the flow, and the flow's status.
 
     Raises :class:`~wormhole.model.errors.UsageError` with the nearest name when none has it, or
     :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it, or where a publisher's state
@@ -316,7 +316,7 @@ def _way(answer: Answer) -> LocalAdmin:
 
 @contextmanager
 def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...], admin_pb2.PublisherStatus]]:
-    """The same publisher over its socket, with what permits changes there, and what it tells there.
+    """The same publisher over its socket, with what permits changes there, and its status there.
 
     Raises :class:`~wormhole.model.errors.UsageError`.
     """
@@ -333,8 +333,8 @@ def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...]
 
 
 def _no_proof(answer: Answer, why: UsageError) -> UsageError:
-    """Nothing but a token of this host is ever sent, and only over a socket of its owner: whoever can write where
-    addresses are found could name one of its own.
+    """Nothing but a token of this host is ever sent, and only over a socket of its owner: a process that can write
+    where addresses are found could name one of its own.
     """
     assert answer.status is not None
     named = f", which names {Path(answer.status.token_file).parent}" if answer.status.token_file else ""

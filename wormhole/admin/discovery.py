@@ -46,11 +46,11 @@ __all__ = [
 T = TypeVar("T")
 
 STATE_DIR: Final = PublisherConfig().state_dir
-"""Where publishers keep their state when nothing says otherwise."""
+"""The default state folder of publishers."""
 
 
 def state_dir(where: Where, config: Config | None) -> Path:
-    """Where this host's publishers keep their state, as ``where`` or its file says, never a peer."""
+    """The state folder of this host's publishers: from ``where`` or its file, never from a peer."""
     return where.folder or (STATE_DIR if config is None else config.publisher.state_dir)
 
 
@@ -91,7 +91,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Unowned:
-    """A log that nobody serves although ``standbys``, by their preference, could come to own it.
+    """A log without an owner although ``standbys``, by their preference, could come to own it.
 
     ``applications``: those of its dataset, whose flows are therefore not known.
     """
@@ -159,12 +159,12 @@ async def _registered(coordinator: Coordinator) -> Found:
 
 
 async def _drained(coordinator: Coordinator, served: Iterable[str], this_host: str = "") -> list[Drained]:
-    """The logs of drained hosts that nobody serves and no other host is to. ``served``: by their names. ``this_host``:
-    where logs run that name no host.
+    """The logs of drained hosts that no publisher serves and no other host is to. ``served``: by their names.
+    ``this_host``: where logs run that name no host.
     """
     stored = await coordinator.configuration()
     monitors = await coordinator.monitors()
-    # Others may write there: a name that is none of a log is nobody's.
+    # Others may write there: a name that is none of a log is ignored.
     logs = {one.host: {log for log in one.publishers if log.count("/") == 2} for one in monitors}
     for log, hosts in _logs(stored.datasets):
         for host in hosts or ((this_host,) if this_host else ()):
@@ -253,7 +253,7 @@ def serving(config: Config) -> dict[str, ReadyFile]:
 
 
 def _of_files(file: str, config: Config, served: Mapping[str, ReadyFile]) -> list[str]:
-    """In the static form nobody registers: each running publisher's ready file says where it listens."""
+    """In the static form no publisher registers: the ready file of each that runs has its address."""
     found = sorted({one.admin for one in served.values() if one.admin})
     if found:
         return found

@@ -69,9 +69,9 @@ def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
 
 
 def check_every_log(config: Config, report: ConfigReport) -> None:
-    """Note each setting that makes several candidates where the file says that its host cannot run one of them.
+    """Note each setting that makes several candidates where the host of the file cannot run one of them.
 
-    A file that holds datasets and applications alone says nothing of any host.
+    A file that holds datasets and applications alone is about no host.
     """
     refusal = refusal_of(config)
     if not _is_about_a_host(config):

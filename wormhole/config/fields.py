@@ -128,7 +128,7 @@ HostName = Annotated[str, AfterValidator(_host_name)]
 PathFromHere = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")
 ]
-# As people write them: settings are shown in JSON and TOML, and told apart there.
+# As people write them: settings are shown, and compared, in JSON and TOML.
 Size = Annotated[
     int, BeforeValidator(parse_size), AfterValidator(_positive), PlainSerializer(format_size, when_used="json")
 ]

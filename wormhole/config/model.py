@@ -128,7 +128,7 @@ SourceName = Annotated[str, AfterValidator(_source_name)]
 
 
 class _PlaceSettings(Settings):
-    """What the host that reads a log says of it, in ``[sources.NAME]`` or in the log's own table of a file.
+    """The settings of a log for the host that reads it, in ``[sources.NAME]`` or in the log's own table of a file.
 
     ``password_file``: of the account that ``source`` names; for servers only. ``relay``: whether the publisher records
     what it read of the log on its own disk, so that flows that are behind read that; ``None``: see

@@ -37,8 +37,8 @@ def digest_id(credentials: str) -> str:
 class Access:
     """The identities of one root, by their :func:`digest_id`.
 
-    ``subscribers``: by application. ``closed``: nobody else has any right; before that the identities are known and
-    everything is still open, so that processes can be given their credentials one after the other.
+    ``subscribers``: by application. ``closed``: no other identity has any right; before that the identities are known
+    and everything is still open, so that processes can be given their credentials one after the other.
     """
 
     operator: str
@@ -73,7 +73,7 @@ class Access:
         return cls(operator, publisher, subscribers, closed)
 
     def role(self, identity: str) -> str:
-        """What the holder of :func:`digest_id` ``identity`` is here, in words; empty: nobody."""
+        """What the holder of :func:`digest_id` ``identity`` is here, in words; empty: it is unknown."""
         known = {one: f"subscriber of {application}" for application, one in self.subscribers.items()}
         return (known | {self.publisher: "publisher", self.operator: "operator"}).get(identity, "")
 

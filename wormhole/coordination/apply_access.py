@@ -116,8 +116,8 @@ def _goes_with_its_process(client: Client, path: str) -> bool:
 
 
 def _is_open(client: Client, path: str, named: set[str]) -> bool:
-    """Whether none of the identities ``named`` has a right at the node, and somebody else has."""
-    with suppress(NoAuthError, NoNodeError):  # who made it named somebody, or it is gone
+    """Whether none of the identities ``named`` has a right at the node, and another one has."""
+    with suppress(NoAuthError, NoNodeError):  # its maker named an identity, or it is gone
         return not named & {one.id.id for one in client.get_acls(path)[0]}
     return False
 

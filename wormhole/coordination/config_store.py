@@ -56,7 +56,7 @@ class ConfigStore:
             version = await self._nodes.version(self._paths.config)
             applications = await self._all(self._paths.applications, application_from_json, None, {})
             datasets = await self._all(self._paths.datasets, dataset_from_json, None, {})
-            if version == await self._nodes.version(self._paths.config):  # else read in the middle of somebody's change
+            if version == await self._nodes.version(self._paths.config):  # else read in the middle of a change
                 return StoredConfig(datasets, applications, version)
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:

@@ -67,9 +67,9 @@ async def publish_config(
     """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
 
     Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises
-    :class:`~wormhole.model.errors.ConfigError` for the static form, which reads its file itself, and when somebody else
-    changes the configuration meanwhile, and
-    :class:`~wormhole.model.errors.CoordinationLost`; repeating it is safe.
+    :class:`~wormhole.model.errors.ConfigError` for the static form, which reads its file itself, and when another
+    client changes the configuration meanwhile, and :class:`~wormhole.model.errors.CoordinationLost`; repeating it is
+    safe.
     """
     if coordinator is None:
         own = connect(config)

@@ -31,7 +31,7 @@ def make_credentials(path: Path, user: str) -> str:
                 file.write(f"{user}:{secrets.token_urlsafe(_BYTES)}\n")
                 file.flush()
                 os.fsync(file.fileno())  # what is closed with it has to be opened with it after a power cut
-            with contextlib.suppress(FileExistsError):  # somebody was faster, whose file it is then
+            with contextlib.suppress(FileExistsError):  # another process was faster: its file counts
                 os.link(made, path)
     except OSError as error:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """A real ZooKeeper of our own, on loopback only: what `wormholectl up`, the demo and the tests use.
 
-A ``private`` one is closed to other users of the machine: its owner's credentials are those of its super user, and
-nobody else has a right at any node. Others can still open connections, whose number is bounded, and use its memory
-until it ends and is started again.
+A ``private`` one is closed to other users of the machine: its owner's credentials are those of its super user, and no
+other identity has a right at any node. Other users can still open connections, whose number is bounded, and use its
+memory until it ends and is started again.
 
 Its jars are found by :mod:`wormhole.coordination.zookeeper_jars`. It is started with a configuration *file*: the short
 command-line form listens on all interfaces. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the

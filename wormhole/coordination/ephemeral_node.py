@@ -1,4 +1,4 @@
-"""One ephemeral node that is kept: made again after a lost session or when somebody deletes it."""
+"""One ephemeral node that is kept: made again after a lost session or when another client deletes it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class NodeTaken(Exception):  # noqa: N818 - a finding for the caller, who makes 
 class EphemeralNode:
     """The registration of one node, owned by ``session``. ``held`` and ``exclusive``: see the port.
 
-    ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this
-    process in an earlier session, or by one that is known to be dead. It is replaced at once; one for which this
+    ``left_over``: whether a node of another session, by what it holds, is one that no process keeps any more: made by
+    this process in an earlier session, or by one that is known to be dead. It is replaced at once; one for which this
     raises :class:`~wormhole.model.errors.ConfigError` is not. A node that belongs to no session was written by hand or
     copied: it is replaced too.
     """

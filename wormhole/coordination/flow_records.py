@@ -20,7 +20,7 @@ class WrittenRecords:
     """What this process wrote last, by flow, in an unbroken contact: after another one it may not be there any more.
 
     With each report a few unchanged records are written again, those first that were written longest ago, so that what
-    somebody else removed or replaced comes back.
+    another client removed or replaced comes back.
     """
 
     def __init__(self) -> None:

@@ -258,7 +258,7 @@ class _Connecting:
 class _SameUser:
     """Checks every connection to a server that has to belong to the client's own user (``same_user``).
 
-    Digest credentials, and the password of a session, go to the server as they are: a process of somebody else that
+    Digest credentials, and the password of a session, go to the server as they are: a process of another user that
     took the port must not get them. So the server's user is checked before anything is sent.
     """
 

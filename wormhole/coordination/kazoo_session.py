@@ -96,8 +96,8 @@ class ZooKeeperSession:
 
     @property
     def makes_top(self) -> bool:
-        """Whether this client makes the nodes that everybody needs: nobody else may where there are identities but the
-        operator, and an earlier release, which made the identities, made fewer nodes with them.
+        """Whether this client makes the nodes that all need. Where there are identities, only the operator may; an
+        earlier release, which made the identities, made fewer nodes with them.
         """
         access = self._client.access
         return access is None or access.operator == self._client.identity
@@ -180,7 +180,7 @@ class ZooKeeperSession:
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run ``callback`` in the loop; from any thread, also after the loop was closed."""
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     async def pause(self, seen: int, longest: float = 1.0) -> None:

@@ -49,7 +49,7 @@ class _Found:
     """What is there of a log.
 
     ``holder``: what the owner's node holds (``None``: there is none); ``session``: the session that made it (0: none
-    did, so it was written by hand or copied, and nobody owns the log).
+    did, so it was written by hand or copied, and the log has no owner).
     ``version``: of the term's node (``None``: there is none); ``made``: the transaction that made that node.
     ``record``: what it holds (``None``: nothing valid).
     """
@@ -97,7 +97,8 @@ class ZooKeeperClaim:
         self._held_in = 0
         """The session that holds the claim; 0: none, as far as is known."""
         self._made: set[str] = set()
-        """Claims whose transactions were sent and not seen to fail. One of them is the last, or somebody else's is."""
+        """Claims whose transactions were sent and not seen to fail. One of them is the last, or another process's is.
+        """
         self._reason = ""
         self._gone = asyncio.Event()
         self._changed = Signal()
@@ -329,7 +330,7 @@ class ZooKeeperClaim:
         return True
 
     async def _clear(self, paths: Iterable[str]) -> None:
-        """Delete what is below nodes that have nothing below them: somebody else made it."""
+        """Delete what is below nodes that have nothing below them: another client made it."""
         for path in paths:
             below = await self._nodes.children(path)
             if below:

@@ -27,7 +27,8 @@ class LogOwnersReader:
     """``/logs`` of :mod:`wormhole.coordination.records`.
 
     ``given_up``: whether an owner's entry of that session is one that this process gave up. ZooKeeper may hold it again
-    after it was put back, while the session lives: nobody acts for it, and the next one to take the log replaces it.
+    after it was put back, while the session lives: no process acts for it, and the next one to take the log replaces
+    it.
     """
 
     def __init__(self, nodes: Nodes, paths: Paths, given_up: Callable[[LogGroup, int], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Coordination within one process: for tests and the test kit, where outages happen when the test says so, and as
+"""Coordination within one process: for tests and the test kit, where a test makes the outages, and as
 the base of :mod:`wormhole.coordination.static`.
 """
 
@@ -146,7 +146,7 @@ class MemoryCoordinator:
         self._set(Contact.LOST)
 
     def restore(self) -> None:
-        """Contact is back; what was registered is made again, and so is a claim, if nobody else owned the log since."""
+        """Contact is back; what was registered is made again, and so is a claim, if no other owned the log since."""
         for entry in self._mine:
             self.world.entries.setdefault(entry.key, entry.info)
         for claim in self._claims.values():

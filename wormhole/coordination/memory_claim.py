@@ -61,7 +61,7 @@ class MemoryClaim:
         self.leave()
 
     def take(self, why: str) -> None:
-        """Own the log, which nobody owns."""
+        """Own the log, which has no owner."""
         log, info = self._log, self.info
         self._number = log.terms[-1].number + 1 if log.terms else 1
         term = Term(self._number, info.copy, info.host, info.pid, self._server, self._now(), why)
@@ -76,7 +76,7 @@ class MemoryClaim:
             self._changed()
 
     def come_back(self) -> None:
-        """There is a session again: take the log if nobody else did meanwhile."""
+        """There is a session again: take the log if no other claim did meanwhile."""
         if self.held or self._closed or self._reason:
             return
         if self._log.taker is self:

@@ -31,7 +31,7 @@ _TOGETHER: Final = 100
 """Nodes that are written in one transaction, and the bytes in them: well below what a request may have."""
 _BYTES_TOGETHER: Final = 400_000
 MOST_CHILDREN: Final = 50_000
-"""Nodes below one that are read; more, and somebody makes them up."""
+"""Nodes below one that are read. No installation has more."""
 
 
 class Nodes:
@@ -119,7 +119,7 @@ class Nodes:
         except NoNodeError:
             try:
                 await self.session.call(f"create {path}", lambda client: client.create_async(path, data, makepath=True))
-            except NodeExistsError:  # somebody was faster; the last write stays
+            except NodeExistsError:  # another client was faster; the last write stays
                 await self.session.call(f"write {path}", lambda client: client.set_async(path, data))
 
     async def remove(self, path: str) -> None:
@@ -232,7 +232,7 @@ class Nodes:
         left: Callable[[int], bool] = lambda session: False,
     ) -> _T | None:
         """:meth:`record` of a node that goes with the process that made it, watched. One that stays was written by
-        hand, or copied with a whole tree, and says nothing of any process: it is left out. ``nobodys``: the next step
+        hand, or copied with a whole tree, and stands for no process: it is left out. ``nobodys``: the next step
         then. One of a session for which ``left`` is true is left out too.
         """
         try:

@@ -215,7 +215,7 @@ class HostRequest:
 
 @dataclass(slots=True, frozen=True)
 class HistoryEntry:
-    """A change that somebody made: when (seconds since 1970), who, what (``config apply``, ``flows pause``), of what,
+    """A change: when (seconds since 1970), who made it, what (``config apply``, ``flows pause``), of what,
     and how that was before and after.
     """
 
@@ -457,7 +457,7 @@ class Coordinator(Protocol):
         """Who owns a log, and who could. In the static form nothing is yielded."""
 
     async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
-        """Own a log that nobody owns; what an operator requested of it is done with.
+        """Own a log that has no owner; what an operator requested of it is done with.
 
         ``server`` and ``why``: for its :class:`Term`. Raises :class:`~wormhole.model.errors.Retryable` at once when
         another process, or another claim of this coordinator, owns it, and
@@ -466,8 +466,8 @@ class Coordinator(Protocol):
         """
 
     async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
-        """Each of ``groups``; ``None``: every log that has, or had, an owner or a candidate. In the static form nobody
-        owns a log.
+        """Each of ``groups``; ``None``: every log that has, or had, an owner or a candidate. In the static form no log
+        has an owner.
         """
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TAKEN_AGAIN: Final = "taken again by the same process, whose entry was lost with its session"
-"""Why a term began, where nobody else had the log since the one before."""
+"""Why a term began, where no other process had the log since the one before."""
 
 REPLACED_WHEN_TAKEN: Final = "nothing: the next publisher that takes the log replaces it"
 """The next step for what is wrong with a node that is written each time a log is taken."""
@@ -58,8 +58,8 @@ def all_loopback(hosts: Iterable[str]) -> bool:
 
 
 def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, service_on_loopback: bool) -> None:
-    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed, or that nobody could
-    dial.
+    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed, or cannot be
+    dialled.
     """
     if not application.allows(info.id):
         raise ConfigError(
@@ -95,7 +95,7 @@ def page_address(page: str) -> str:
 
 
 def shortened(entry: HistoryEntry) -> HistoryEntry:
-    """``entry`` with every text cut to what the history keeps; a cut one says so."""
+    """``entry`` with every text cut to what the history keeps; a cut text ends with how many characters are missing."""
     texts = (_short(text) for text in (entry.who, entry.what, entry.target, entry.before, entry.after))
     return HistoryEntry(entry.at, *texts)
 

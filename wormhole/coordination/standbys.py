@@ -9,7 +9,7 @@ __all__ = ["candidate_of", "owner_name", "why_not"]
 
 
 def owner_name(owners: LogOwners | None) -> str:
-    """What the owner is called among the candidates, ``COPY@HOST``; empty: nobody owns the log, or it has none."""
+    """What the owner is called among the candidates, ``COPY@HOST``; empty: the log has no owner."""
     owner = None if owners is None else owners.owner
     return "" if owner is None else f"{owner.copy}@{owner.host}"
 

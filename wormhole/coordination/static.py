@@ -109,7 +109,7 @@ class StaticCoordinator(MemoryCoordinator):
             if request != last:
                 last = request
                 yield request
-            # Another process may write the file, and says so to nobody.
+            # Another process may write the file, and sends no signal.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
                     await self.world.signal.wait(seen)
@@ -140,4 +140,4 @@ class StaticCoordinator(MemoryCoordinator):
         return self._listed
 
     def _need_contact(self) -> None:
-        """There is nobody to be in contact with."""
+        """There is no service to be in contact with."""

@@ -389,7 +389,7 @@ class ZooKeeperCoordinator:
             task.add_done_callback(self._withdrawals.discard)
 
     async def _withdraw(self, group: LogGroup, claims: Collection[str]) -> None:
-        """Delete claims of the present session that could not be deleted: without that nobody owns the log as long as
+        """Delete claims of the present session that could not be deleted: without that the log has no owner as long as
         this process lives.
         """
         while True:

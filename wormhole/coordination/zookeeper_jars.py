@@ -37,7 +37,7 @@ _PYSPARK: Final = (
     "zookeeper-[0-9]*.jar",
     "zookeeper-jute-*.jar",
 )
-# The same from libzookeeper-java, with slf4j-simple to print what the server says.
+# The same from libzookeeper-java, with slf4j-simple to print the server's log.
 _DEBIAN: Final = (
     "commons-cli.jar",
     "commons-io.jar",

@@ -48,7 +48,7 @@ _KINDS: Final[tuple[tuple[Op, frozenset[Op]], ...]] = tuple(
 DROP, KEEP, ENTERED, LEFT, LEFT_KEY = range(5)
 """What becomes of an update.
 
-LEFT_KEY: it left, and as the log has no row from before, its new values are of no use to anybody.
+LEFT_KEY: it left, and as the log has no row from before, its new values are of no use.
 """
 
 _ONE_SIDED: Final = frozenset((Op.INSERT, Op.DELETE))

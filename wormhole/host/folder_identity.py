@@ -18,7 +18,9 @@ def identity_of(found: os.stat_result) -> str:
 
 
 def _boot_id() -> str:
-    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, nobody else's."""
+    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, one that is like no
+    other.
+    """
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

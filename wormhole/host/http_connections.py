@@ -31,7 +31,7 @@ _UNSENT_BYTES: Final = 16 << 20
 class Connections:
     """``answering`` makes the protocol of a connection. ``most``: connections at a time, ``kept``: so many of them are
     not for requests other than :data:`HEALTH`. ``idle_s``: how long one may be open without a whole request, or until
-    its answer is read. At most 64 KiB are taken of a request, and answers that nobody reads hold at most 16 MiB, plus
+    its answer is read. At most 64 KiB are taken of a request, and answers that are not read hold at most 16 MiB, plus
     one each that are just being made; who exceeds this loses the connection.
     """
 

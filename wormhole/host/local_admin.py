@@ -1,8 +1,8 @@
-"""The way to a publisher of this host: a socket in its state folder, at which nobody else can listen.
+"""The way to a publisher of this host: a socket in its state folder, at which no other user can listen.
 
-An address that somebody names, ZooKeeper among them, may be anybody's. The host's token is therefore read from the
-state folder that this side knows by itself, and given over the socket beside it only, to a process of the user who owns
-the token already.
+An address that is found, in ZooKeeper or elsewhere, may be that of any process. The host's token is therefore read from
+the state folder that this side knows by itself, and given over the socket beside it only, to a process of the user who
+owns the token already.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _read_token(path: Path) -> tuple[str, int]:
 
 
 def _peer(folder: int, shown: Path) -> int:
-    """The user of the process that listens, as the kernel says."""
+    """The user of the process that listens, from the kernel."""
     with closing(socket.socket(socket.AF_UNIX)) as probe:
         probe.settimeout(_TIMEOUT_S)
         try:

@@ -29,7 +29,7 @@ FIELDS: Final = ("dataset", "copy", "log", "host", "shard", "flow", "place", "ep
 """What a line may name beside its message; anything else given as ``extra`` is left out."""
 
 _VARIABLE: Final = "WORMHOLE_LOG"
-# A password in a URL, and the token of the admin service. A message may hold what a peer says: repetitions are bounded,
+# A password in a URL, and the token of the admin service. A message may hold a peer's text: repetitions are bounded,
 # so that time grows with its length alone.
 _SECRETS: Final = (
     (re.compile(r"(?<=[a-z0-9]://)([^\s:/@]{0,256}:)[^\s@]{1,256}@"), r"\1***@"),
@@ -145,7 +145,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _redacted(text: str) -> str:
-    """The second line of defence: nobody should log a secret, and a library's error text may quote a URL."""
+    """The second line of defence: our modules log no secret, and a library's error text may quote a URL."""
     for secret, shown in _SECRETS:
         text = secret.sub(shown, text)
     return text

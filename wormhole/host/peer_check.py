@@ -2,8 +2,8 @@
 
 gRPC in Python neither shows a client the server's certificate nor reads revocation lists, and of a failed handshake it
 gives OpenSSL's code alone. A handshake of Python's own TLS, with our certificate, has all of it. Where revocation lists
-are configured it comes first, and gRPC's connection then accepts only the certificate that was seen here: whoever
-answers the second time with another one is refused. No thread waits for a peer: there are few, and the stores of
+are configured it comes first, and gRPC's connection then accepts only the certificate that was seen here: a server
+that answers the second time with another one is refused. No thread waits for a peer: there are few, and the stores of
 datamarkers need them. Callers without an event loop use ``asyncio.run``.
 """
 

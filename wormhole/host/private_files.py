@@ -23,7 +23,7 @@ def keep_private() -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For :func:`open`: what it creates is 0600, and belongs to whom the folder belongs to where root writes there.
+    """For :func:`open`: what it creates is 0600, and has the owner of the folder where root writes there.
     Raises ``OSError`` for a symbolic link: in a folder of another user it could lead to any file of root's.
     """
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -36,7 +36,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def private_folder(path: Path) -> None:
-    """Make it and those above it that are missing, 0700; each belongs to whom the one above it belongs to where root
+    """Make it and those above it that are missing, 0700; each has the owner of the one above it where root
     makes it.
 
     Raises ``OSError``, also for a symbolic link that another user made, who could lead this process anywhere."""

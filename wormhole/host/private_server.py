@@ -72,7 +72,7 @@ class PrivateServer(ABC):
         """The server's name in messages."""
         return f"private {self.flavour} server"
 
-    # -- what a kind of server says
+    # -- what differs between kinds of servers
 
     @abstractmethod
     def start_command(self) -> list[str]:

@@ -14,7 +14,7 @@ With ``--user`` the program runs as another user, which takes the rights of root
 
 The first line on standard output is the program's process id. The program's output goes to standard error, which the
 owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also
-removes the folder, if one was named: nobody else would. Standard library only, so that it starts in a fraction of the
+removes the folder, if one was named: nothing else would. Standard library only, so that it starts in a fraction of the
 program's time.
 """
 

@@ -39,7 +39,8 @@ class Row:
 
 
 def listener_uids(port: int) -> frozenset[int]:
-    """Users whose sockets listen where a connection to ``127.0.0.1:port`` may arrive; empty: nobody listens. Blocks.
+    """Users whose sockets listen where a connection to ``127.0.0.1:port`` may arrive; empty: no process listens.
+    Blocks.
 
     Another user cannot listen on a port that is taken. Raises ``OSError``.
     """
@@ -72,7 +73,7 @@ def end_uids(addresses: Iterable[str], port: int) -> frozenset[int]:
     """Users of the sockets at the ``port`` of local addresses: of who listens where a connection to them arrives, and
     of the connections that were accepted. Blocks. Raises ``OSError``.
 
-    While somebody listens there, nobody else can begin to use it.
+    While a process listens there, no other one can begin to use it.
     """
     places = {_plain((address, port))[0] for address in addresses} | {"0.0.0.0", "::"}
     return frozenset(row.uid for row in _sockets(port) if row.held and row.local[0] in places)

@@ -34,7 +34,7 @@ _OF_HISTOGRAM: Final = ("_bucket", "_count", "_sum")
 def exported(exporter: Exporter, samples: Callable[[], Samples]) -> Iterator[None]:
     """While the block runs, OpenTelemetry reads ``samples``, the values of ``exporter`` in this process.
 
-    ``samples`` is called in the thread of whoever exports. Several blocks may run at a time.
+    ``samples`` is called in the exporting thread. Several blocks may run at a time.
     """
     try:
         from opentelemetry import metrics

@@ -79,7 +79,7 @@ class LogGrowth:
 class Report:
     """Everything found about one datastore. ``facts``: what identifies it, by name.
 
-    ``tables``: those that were seen, ``growth``: of its log, ``None`` where nobody asks; not part of what is rendered.
+    ``tables``: those that were seen, ``growth``: of its log, ``None`` where it was not asked for; it is not rendered.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""What is wrong, for people, with the next step apart from it: nobody has to split a sentence."""
+"""A problem in words, and apart from it the next step."""
 
 from __future__ import annotations
 

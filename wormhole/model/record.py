@@ -1,6 +1,6 @@
 """Small records as JSON objects: nodes of ZooKeeper and files of a state folder, each a pydantic model.
 
-The threat: whoever may write to ZooKeeper or to a state folder can write anything there. A record may hold other types,
+The threat: a process that may write to ZooKeeper or to a state folder may be hostile. A record may hold other types,
 texts of megabytes, numbers beyond every type, nesting beyond the stack, and fields that this release does not know.
 
 What holds against it: a record has at most :attr:`StoredRecord.largest` bytes, its JSON is read by

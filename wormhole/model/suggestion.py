@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that does not exist."""
+"""The known name that is nearest to one that does not exist."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class SourceOptions:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a datastore can do for a log. ``server``: which one it is, the same text whichever host asks; of a group
-    whose members share their identity, the group's; empty: the datastore does not tell. ``ready``: its log can be
+    whose members share their identity, the group's; empty: the datastore gives none. ``ready``: its log can be
     served; ``problem``: why not. ``lacking``: what was delivered of the log and is not in this datastore, for people;
     empty: nothing, as far as can be seen. ``promotable``: it is not ready for the one reason that it is a standby,
     which an operator promotes once its primary is gone.

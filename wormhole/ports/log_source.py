@@ -50,7 +50,7 @@ class RelayStatus:
 
     ``mode``: ``cache`` or ``hold``. ``begin``: where its first stretch begins, ``tip``: the end of its last one;
     ``None`` while it is empty. ``synced``: up to there the last stretch survives a loss of power. ``stretches``: begin
-    and end of each, ascending. ``held``: up to there the datastore was told that its log is not needed, although a
+    and end of each, ascending. ``held``: up to there the datastore may delete its log, although a
     flow's datamarker is before that. ``bytes``: on disk, of ``log_bytes`` of log; ``budget_bytes``: how many it may
     take. ``slot_budget_bytes``: how much log the datastore keeps at most, 0 in ``cache``. ``keeps_slot``: when it is
     full the datastore keeps its log, instead of the flow furthest behind losing it. ``readers``: how many read it now.

@@ -85,11 +85,12 @@ class BackfillControl:
     for the application's own ``start = "existing"``; ``started_s``: when, seconds since 1970. ``tables``: names as
     updates have them; empty: all that the application's filter may want. ``where``: a filter beside the application's.
     ``filter_hash``: of the application's filter when it began. ``rate``: bytes of rows per second at most, 0: what the
-    dataset's configuration says. ``paused``: who paused it and when, for people to read; empty: nobody did. ``ended``:
-    ``""`` while it runs, ``"done"`` or ``"cancelled"``. How far it came is in the flow's datamarker. ``verify``: its
-    rows are compared with what the application holds, in place of being delivered; that is not kept over epochs.
-    ``rows``: that were sent until it ended; 0 while it runs, and where an earlier release ended it. ``lost``: only rows
-    that changed in these ranges of the log, each with its begin and end; the keys are in the relay's folder.
+    dataset's configuration says. ``paused``: who paused it and when, for people to read; empty: it is not paused.
+    ``ended``: ``""`` while it runs, ``"done"`` or ``"cancelled"``. How far it came is in the flow's datamarker.
+    ``verify``: its rows are compared with what the application holds, in place of being delivered; that is not kept
+    over epochs. ``rows``: that were sent until it ended; 0 while it runs, and where an earlier release ended it.
+    ``lost``: only rows that changed in these ranges of the log, each with its begin and end; the keys are in the
+    relay's folder.
     """
 
     generation: int
@@ -110,12 +111,12 @@ class BackfillControl:
 class FlowControl:
     """What operators asked of a flow; kept with its record, so that it holds after a restart too.
 
-    ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at
-    most :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay
-    that has it, if any. ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says
-    it; empty: its datamarker is known. ``backfill``: the last one that was asked for it; ``None``: none ever was.
-    ``unlogged``: tables whose rows changed without a trace in the log and were not asked for since, at most
-    :data:`MOST_UNLOGGED`.
+    ``paused``: who paused it and when, for people to read; empty: it is not paused. ``skip``: ids of updates to pass
+    over, at most :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the
+    mass replay that has it, if any. ``missing``: why it is not known where the flow goes on, so that it is held until
+    an operator decides; empty: its datamarker is known. ``backfill``: the last one that was asked for it; ``None``:
+    none ever was. ``unlogged``: tables whose rows changed without a trace in the log and were not asked for since, at
+    most :data:`MOST_UNLOGGED`.
     """
 
     paused: str = ""
@@ -127,7 +128,7 @@ class FlowControl:
 
 
 UNASKED: Final = FlowControl()
-"""Nobody asked anything of the flow."""
+"""No operator asked anything of the flow."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -89,7 +89,7 @@ class TableSource(Protocol):
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
         """The tables whose names are ``wanted``, as they are now, refused ones included; sorted by name.
 
-        ``named``: those of the names that somebody wrote out. A datastore that hides tables from accounts without a
+        ``named``: those of the names that were written out. A datastore that hides tables from accounts without a
         privilege refuses such a table by name, although it does not say whether the table exists.
         """
 
@@ -111,7 +111,7 @@ class TableSource(Protocol):
         """Whether ``marker`` lies at or after ``high``: no transaction after it is shown by the chunk's snapshot."""
 
     def can_ask(self, table: str, key: bytes) -> bool:
-        """Whether :meth:`rows` can say if the table has a row of this key, which may be any bytes: somebody else than
+        """Whether :meth:`rows` can say if the table has a row of this key, which may be any bytes: another process than
         the datastore named it.
         """
 

@@ -62,7 +62,7 @@ _HINTS: Final = {
     grpc.StatusCode.UNAUTHENTICATED: "compare the certificates of both sides; the connection is dialled again",
     grpc.StatusCode.PERMISSION_DENIED: "compare the certificates of both sides; the connection is dialled again",
 }
-# What grpcio says when a write fails before the peer's status is known. It names no cause because it has none.
+# The text of grpcio when a write fails before the peer's status is known. It names no cause because it has none.
 _CERTIFICATE: Final = (
     "replace the certificate that is named, or correct the setting; files are read again without a restart"
 )
@@ -191,8 +191,8 @@ def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | 
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Whether the host answered that nobody listens there, as opposed to no answer at all. ``error``: of a dial or a
-    call, or one that was raised from such an error.
+    """Whether the host answered that no process listens there, as opposed to no answer at all. ``error``: of a dial or
+    a call, or one that was raised from such an error.
     """
     if isinstance(error, WormholeError):
         error = error.__cause__

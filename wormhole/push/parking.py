@@ -73,7 +73,7 @@ class Arrived:
     size: int
 
     def done(self) -> None:
-        """It was stored, or nobody wants it any more. Call it once."""
+        """It was stored, or is not needed any more. Call it once."""
         self.room.give(self.size)
 
 

@@ -1,4 +1,4 @@
-"""What a failed gRPC call says: why an address cannot be reached, and the next step that a server gave. Pure."""
+"""The reason in a failed gRPC call: why an address cannot be reached, and the next step that a server gave. Pure."""
 
 from __future__ import annotations
 

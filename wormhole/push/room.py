@@ -1,4 +1,4 @@
-"""Memory for what peers have sent and nobody has stored yet, counted against one budget. Pure.
+"""Memory for what peers have sent and is not stored yet, counted against one budget. Pure.
 
 The budget is shared without being divided: one peer may fill it while no other needs it. When it is full, the peer that
 holds the most loses its stream, not the one that asked: so a peer that holds little is never refused because of another

@@ -109,7 +109,7 @@ _UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park
 
 class PushSession:
     """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's
-    share of the memory for what it wants to be parked; ``None``: nobody shares it. ``work``: how much was done for what
+    share of the memory for what it wants to be parked; ``None``: it is not shared. ``work``: how much was done for what
     it sent, in about microseconds.
     """
 
@@ -270,7 +270,7 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(datamarker=frame))
 
     def data_loss(self, flow: PushFlow, gap: LogGap, resume: Datamarker) -> bytes:
-        """Tell a gap; nothing is delivered until :class:`LossDecided`."""
+        """Report a gap; nothing is delivered until :class:`LossDecided`."""
         flow.phase = FlowPhase.DECIDING
         kind = {
             LossKind.PURGED: push_pb2.DataLoss.PURGED,
@@ -289,7 +289,7 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(data_loss=frame))
 
     def notice(self, flow: PushFlow, *, begins: bool) -> bytes:
-        """Tell that a mass replay begins or ends here; the application hears it in its turn among the batches."""
+        """Report that a mass replay begins or ends here; the application learns it in its turn among the batches."""
         kind = push_pb2.ShardNotice.REPLAY_BEGIN if begins else push_pb2.ShardNotice.REPLAY_END
         frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind)
         return frame_bytes(push_pb2.PublisherFrame(notice=frame))
@@ -506,12 +506,12 @@ class PushSession:
 
 
 def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> push_pb2.Assign:
-    """What an assignment says of updates that get no callback."""
+    """The part of an assignment about updates that get no callback."""
     return push_pb2.Assign(skip=skip, parked=rows_to_messages(parked))
 
 
 def _parsed(piece: memoryview) -> push_pb2.SubscriberFrame:
-    """One frame. Its first field says what it is; only what carries an update may be large."""
+    """One frame. Its first field is its kind; only a frame that carries an update may be large."""
     if len(piece) > MOST_FRAME_BYTES:
         if piece[0] >> 3 not in _UNBOUNDED:
             raise ProtocolError(

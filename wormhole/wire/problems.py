@@ -45,7 +45,7 @@ def problem_of(status: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin
 
 
 def standby_of(status: admin_pb2.PublisherStatus) -> Problem:
-    """Why the publisher does not own its log; empty: it does, or nobody else could."""
+    """Why the publisher does not own its log; empty: it does, or no other one could."""
     return problem_from(status.standby)
 
 
@@ -55,7 +55,7 @@ def code_of_goodbye(reason: int) -> str:
 
 
 def is_unowned(status: admin_pb2.PublisherStatus) -> bool:
-    """Whether the publisher stands by for a log that nobody owns. Without coordination it cannot know."""
+    """Whether the publisher stands by for a log without an owner. Without coordination it cannot know."""
     return status.HasField("standby") and not status.owner and status.coordination == "connected"
 
 

@@ -179,7 +179,8 @@ class LogSourceContract:
             segment = reader.read(200, 1.0)
             assert segment is not None
             read.add(segment)
-            if segment.marker is not None:
+            # Every fifth: each takes a reader to the end.
+            if segment.marker is not None and len(read.markers) % 5 == 1:
                 rest = read_log(harness.source, segment.marker)
                 assert read.ids() + rest.ids() == whole.ids(), (
                     f"a reader opened at {segment.marker.order} does not begin with the next transaction"
@@ -435,7 +436,7 @@ class LogSourceContract:
         reader = harness.source.open(start)
         read = Read(last_end=start.order)
         times: list[int] = []
-        while not times or times[-1] - times[0] < 5_000_000:
+        while not times or times[-1] - times[0] < 3_500_000:
             _put(harness, len(times), 1)
             if len(times) == 10:
                 harness.rotate()
@@ -445,7 +446,7 @@ class LogSourceContract:
                 read.add(between)
             times = [u.committed_at_us for u in read.updates]
         reader.close()
-        for at in (times[0] + 2_000_000, times[0] + 3_300_000):
+        for at in (times[0] + 2_000_000, times[0] + 2_900_000):
             rest = read_log(harness.source, harness.source.locate_time(at)).ids()
             begins = len(times) - len(rest)
             assert read.ids()[begins:] == rest

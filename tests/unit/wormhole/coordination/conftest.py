@@ -9,7 +9,6 @@ import pytest
 from tests.contract.test_coordinator import MORE, config
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.connect import publish_config
-from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 
@@ -30,8 +29,8 @@ def session_timeout() -> float:
 
 
 @pytest.fixture
-async def session(own_zookeeper: EmbeddedZooKeeper, session_timeout: float) -> AsyncIterator[ZooKeeperSession]:
-    made = ZooKeeperSession(CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=session_timeout))
+async def session(zookeeper: str, session_timeout: float) -> AsyncIterator[ZooKeeperSession]:
+    made = ZooKeeperSession(CoordinatorConfig(zookeeper=zookeeper, session_timeout=session_timeout))
     await made.start()
     yield made
     await made.stop()

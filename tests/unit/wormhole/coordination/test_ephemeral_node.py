@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,14 +15,15 @@ from tests.support.eventually import eventually, patience
 from wormhole.coordination.ephemeral_node import EphemeralNode, NodeTaken
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 
-PATH = "/entries/one"
+FOLDER = f"/entries-{os.getpid()}"
+PATH = f"{FOLDER}/one"
 
 
 @pytest.fixture
 async def sessions(session: ZooKeeperSession) -> AsyncIterator[tuple[ZooKeeperSession, ZooKeeperSession]]:
     second = ZooKeeperSession(session.settings)
     await second.start()
-    await session.call("make", lambda client: client.ensure_path_async("/entries"))
+    await session.call("make", lambda client: client.ensure_path_async(FOLDER))
     yield session, second
     await second.stop()
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,15 @@ from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.port import Contact
 from wormhole.model.errors import CoordinationLost
+
+
+@pytest.fixture
+async def own_session(own_zookeeper: EmbeddedZooKeeper) -> AsyncIterator[ZooKeeperSession]:
+    """A short one with a server that the test may take away."""
+    made = ZooKeeperSession(CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=1.6))
+    await made.start()
+    yield made
+    await made.stop()
 
 
 async def until(session: ZooKeeperSession, wanted: Callable[[], bool]) -> None:
@@ -45,24 +54,23 @@ async def freeze(pid: int) -> None:
     await eventually(stopped, "every thread of the process is stopped")
 
 
-@pytest.mark.parametrize("session_timeout", [1.6])
 async def test_a_frozen_server_lets_the_lease_run_out_before_kazoo_notices(
-    session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
+    own_session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
 ) -> None:
-    await until(session, lambda: session.contact is Contact.CONNECTED)
+    await until(own_session, lambda: own_session.contact is Contact.CONNECTED)
     await freeze(own_zookeeper.pid)
     try:
         frozen = time.monotonic()
         with pytest.raises(CoordinationLost):
-            await session.call("read", lambda client: client.exists_async("/"))
-        await until(session, lambda: session.contact is not Contact.CONNECTED)
-        assert session.last_contact() <= frozen, "an unanswered request proves nothing"
+            await own_session.call("read", lambda client: client.exists_async("/"))
+        await until(own_session, lambda: own_session.contact is not Contact.CONNECTED)
+        assert own_session.last_contact() <= frozen, "an unanswered request proves nothing"
         # Nobody says that the session is gone, as nobody can be asked: our own clock does.
-        await until(session, lambda: session.contact is Contact.LOST)
-        assert time.monotonic() - session.last_contact() >= session.timeout_s()
+        await until(own_session, lambda: own_session.contact is Contact.LOST)
+        assert time.monotonic() - own_session.last_contact() >= own_session.timeout_s()
     finally:
         os.kill(own_zookeeper.pid, signal.SIGCONT)
-    await until(session, lambda: session.contact is Contact.CONNECTED and session.last_contact() > frozen)
+    await until(own_session, lambda: own_session.contact is Contact.CONNECTED and own_session.last_contact() > frozen)
 
 
 async def test_a_client_that_stopped_by_itself_is_started_again(session: ZooKeeperSession) -> None:
@@ -78,8 +86,8 @@ async def test_more_calls_than_slots_are_all_answered(session: ZooKeeperSession)
     assert all(await asyncio.gather(*calls))
 
 
-async def test_before_start_and_after_stop_nothing_is_asked(own_zookeeper: EmbeddedZooKeeper) -> None:
-    session = ZooKeeperSession(CoordinatorConfig(zookeeper=own_zookeeper.hosts))
+async def test_before_start_and_after_stop_nothing_is_asked(zookeeper: str) -> None:
+    session = ZooKeeperSession(CoordinatorConfig(zookeeper=zookeeper))
     for _ in range(2):
         with pytest.raises(CoordinationLost):
             await session.call("look", lambda client: client.exists_async("/"))
@@ -101,15 +109,14 @@ async def test_a_start_that_is_cancelled_leaves_no_session() -> None:
     assert session.contact is Contact.LOST
 
 
-@pytest.mark.parametrize("session_timeout", [1.6])
 async def test_a_server_that_lost_its_data_is_joined_again(
-    session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
+    own_session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
 ) -> None:
     """It refuses who has seen a later transaction than it has."""
-    await session.call("make", lambda client: client.ensure_path_async("/some/thing"))
+    await own_session.call("make", lambda client: client.ensure_path_async("/some/thing"))
     await asyncio.to_thread(own_zookeeper.kill)
     await asyncio.to_thread(shutil.rmtree, own_zookeeper.folder / "data")
     await asyncio.to_thread(own_zookeeper.start)
     back = time.monotonic()
-    await until(session, lambda: session.contact is Contact.CONNECTED and session.last_contact() > back)
-    assert await session.call("look", lambda client: client.exists_async("/some/thing")) is None
+    await until(own_session, lambda: own_session.contact is Contact.CONNECTED and own_session.last_contact() > back)
+    assert await own_session.call("look", lambda client: client.exists_async("/some/thing")) is None
