@@ -1,5 +1,5 @@
-"""``python -m tests.simulation SEED`` prints what happens under a seed; ``FIRST-LAST``, or several of these, runs many
-and names those that fail. ``--fault NAME`` puts a fault of :mod:`tests.simulation.mutants` into the product first.
+"""``python -m tests.simulation SEED`` prints what happens under a seed; ``FIRST-LAST`` runs many and names those that
+fail. ``--fault NAME`` puts a fault of :mod:`tests.simulation.mutants` into the product first.
 
 It runs with a fixed seed of hashes, so that a seed means the same everywhere.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str]) -> int:
     """The status is 1 when a schedule failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("seeds", nargs="+", help="SEED or FIRST-LAST")
+    parser.add_argument("seeds", help="SEED or FIRST-LAST")
     parser.add_argument("--fault", default="", help="a fault of tests/simulation/mutants.py")
     parser.add_argument("--stop", action="store_true", help="end at the first schedule that fails")
     parser.add_argument("--trace", action="store_true", help="print the trace of each")
@@ -35,15 +35,14 @@ def main(arguments: Sequence[str]) -> int:
     from tests.simulation.patches import install
     from tests.simulation.schedule import run
 
-    ranges = [(first, last or first) for first, _, last in (seeds.partition("-") for seeds in given.seeds)]
-    every = [seed for first, last in ranges for seed in range(int(first), int(last) + 1)]
-    traced = given.trace or len(every) == 1
+    first, _, last = given.seeds.partition("-")
+    traced = given.trace or not last
     install(traced=traced)
     gc.collect()
     gc.freeze()
     gc.disable()
     began, failed, seconds, terms, epochs, overlaps, count = time.process_time(), 0, 0.0, 0, 0, 0, 0
-    for seed in every:
+    for seed in range(int(first), int(last or first) + 1):
         try:
             outcome = run(seed, traced=traced)
         except Exception:
