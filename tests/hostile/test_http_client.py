@@ -109,86 +109,87 @@ async def _scene(monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterat
         await server.close()
 
 
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Scene]:
+    async with _scene(monkeypatch) as made:
+        yield made
+
+
 def _get(path: str, *lines: str) -> bytes:
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
 
 
-async def test_half_sent_requests_keep_no_health_check_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _scene(monkeypatch) as scene:
-        for half in (b"", b"GET ", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "):
-            for _ in range(105):
-                await scene.connect(half)
-            assert await scene.health() == "ok\n"
-            assert len(scene.held) <= MOST_CONNECTIONS
-
-
-async def test_requests_that_are_never_answered_keep_no_health_check_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _scene(monkeypatch) as scene:
-        opened = [await scene.connect(_get("/slow")) for _ in range(MOST_CONNECTIONS + 50)]
-        for _ in range(3):
-            assert await scene.health() == "ok\n"
-        assert 50 <= scene.handled < MOST_CONNECTIONS
-        assert (await scene.answer(_get("/slow"))).startswith(b"HTTP/1.1 503 ")
-        scene.go_on.set()
-        assert await opened[0][0].readuntil(b"slow")
-        assert (await scene.answer(_get("/slow", "Connection: close"))).startswith(b"HTTP/1.1 200 ")
-
-
-async def test_new_connections_without_an_end_keep_no_health_check_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _scene(monkeypatch) as scene:
-
-        async def flood() -> None:
-            while True:
-                await scene.connect(b"GET /")
-
-        flooding = [asyncio.create_task(flood()) for _ in range(8)]
-        try:
-            for _ in range(10):
-                assert await scene.health() == "ok\n"
-            await eventually(lambda: len(scene.opened) > 2 * MOST_CONNECTIONS, "the flood is one")
-            assert await scene.health() == "ok\n"
-        finally:
-            for task in flooding:
-                task.cancel()
-            await asyncio.gather(*flooding, return_exceptions=True)
-
-
-async def test_answers_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _scene(monkeypatch) as scene:
-        sockets = []
-        most = 0
-        for number in range(60):
-            one = socket.socket()
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.connect(("127.0.0.1", int(scene.address.rpartition(":")[2])))
-            one.sendall(_get("/large"))
-            sockets.append(one)
-            await eventually(partial(scene.asked, number + 1), "it was asked")
-            held = scene.held
-            waiting = [*held._idle, *held._answered]
-            most = max(most, sum(one.get_write_buffer_size() for one in waiting))  # type: ignore[attr-defined]
+async def test_half_sent_requests_keep_no_health_check_out(scene: _Scene) -> None:
+    for half in (b"", b"GET ", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "):
+        for _ in range(105):
+            await scene.connect(half)
         assert await scene.health() == "ok\n"
-        for one in sockets:
-            one.close()
+        assert len(scene.held) <= MOST_CONNECTIONS
+
+
+async def test_requests_that_are_never_answered_keep_no_health_check_out(scene: _Scene) -> None:
+    opened = [await scene.connect(_get("/slow")) for _ in range(MOST_CONNECTIONS + 50)]
+    for _ in range(3):
+        assert await scene.health() == "ok\n"
+    assert 50 <= scene.handled < MOST_CONNECTIONS
+    assert (await scene.answer(_get("/slow"))).startswith(b"HTTP/1.1 503 ")
+    scene.go_on.set()
+    assert await opened[0][0].readuntil(b"slow")
+    assert (await scene.answer(_get("/slow", "Connection: close"))).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_new_connections_without_an_end_keep_no_health_check_out(scene: _Scene) -> None:
+
+    async def flood() -> None:
+        while True:
+            await scene.connect(b"GET /")
+
+    flooding = [asyncio.create_task(flood()) for _ in range(8)]
+    try:
+        for _ in range(10):
+            assert await scene.health() == "ok\n"
+        await eventually(lambda: len(scene.opened) > 2 * MOST_CONNECTIONS, "the flood is one")
+        assert await scene.health() == "ok\n"
+    finally:
+        for task in flooding:
+            task.cancel()
+        await asyncio.gather(*flooding, return_exceptions=True)
+
+
+async def test_answers_that_nobody_reads_are_bounded(scene: _Scene) -> None:
+    sockets = []
+    most = 0
+    for number in range(60):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", int(scene.address.rpartition(":")[2])))
+        one.sendall(_get("/large"))
+        sockets.append(one)
+        await eventually(partial(scene.asked, number + 1), "it was asked")
+        held = scene.held
+        waiting = [*held._idle, *held._answered]
+        most = max(most, sum(one.get_write_buffer_size() for one in waiting))  # type: ignore[attr-defined]
+    assert await scene.health() == "ok\n"
+    for one in sockets:
+        one.close()
     assert _LARGE < most <= _BUFFERED + 2 * _LARGE
 
 
 @pytest.mark.parametrize("path", ["/slow", "/api/events"])
-async def test_requests_behind_one_that_is_answered_are_bounded(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    async with _scene(monkeypatch) as scene:
-        reader, writer = await scene.connect(_get(path) + _get("/slow", *(f"X{n}: {'y' * 8000}" for n in range(7))) * 2)
-        sent = 0
-        with suppress(ConnectionError):
-            while sent < 64 << 20:
-                writer.write(_get("/slow") * 100)
-                sent += len(_get("/slow")) * 100
-                await writer.drain()
-        assert sent < 64 << 20, "all of it was taken"
-        assert scene.handled <= 1
-        assert await scene.health() == "ok\n"
-        assert not scene.held._answered
-        with suppress(ConnectionError):
-            await reader.read()
+async def test_requests_behind_one_that_is_answered_are_bounded(scene: _Scene, path: str) -> None:
+    reader, writer = await scene.connect(_get(path) + _get("/slow", *(f"X{n}: {'y' * 8000}" for n in range(7))) * 2)
+    sent = 0
+    with suppress(ConnectionError):
+        while sent < 64 << 20:
+            writer.write(_get("/slow") * 100)
+            sent += len(_get("/slow")) * 100
+            await writer.drain()
+    assert sent < 64 << 20, "all of it was taken"
+    assert scene.handled <= 1
+    assert await scene.health() == "ok\n"
+    assert not scene.held._answered
+    with suppress(ConnectionError):
+        await reader.read()
 
 
 @pytest.mark.parametrize(
@@ -202,11 +203,10 @@ async def test_requests_behind_one_that_is_answered_are_bounded(monkeypatch: pyt
     ],
     ids=["many long headers", "a long header", "many headers", "a long path", "no HTTP"],
 )
-async def test_a_huge_request_is_refused(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    async with _scene(monkeypatch) as scene:
-        answer = await scene.answer(sent)
-        assert answer.startswith(b"HTTP/1.1 400 ") or not answer
-        assert not len(scene.held)
+async def test_a_huge_request_is_refused(scene: _Scene, sent: bytes) -> None:
+    answer = await scene.answer(sent)
+    assert answer.startswith(b"HTTP/1.1 400 ") or not answer
+    assert not len(scene.held)
 
 
 async def test_a_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,14 +249,10 @@ async def test_nobody_without_a_certificate_is_answered(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a:b:c"])
-@pytest.mark.parametrize("path", ["/", "/api/status", "/api/events", "/metrics", "/healthz", "/assets/page.js"])
-async def test_a_name_that_was_bound_to_this_host_is_not_ours(
-    monkeypatch: pytest.MonkeyPatch, host: str, path: str
-) -> None:
-    async with _scene(monkeypatch) as scene:
-        request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
-        answer = await scene.answer(request)
-        assert answer.startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 "))
+async def test_a_name_that_was_bound_to_this_host_is_not_ours(scene: _Scene, host: str) -> None:
+    for path in ("/", "/api/status", "/api/events", "/metrics", "/healthz", "/assets/page.js"):
+        answer = await scene.answer(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert answer.startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 ")), path
         assert b"db-7" not in answer
         assert b"wormhole_" not in answer
 
@@ -276,21 +272,17 @@ async def test_a_name_that_was_bound_to_this_host_is_not_ours(
         "file:///etc/passwd",
     ],
 )
-async def test_no_path_leads_to_another_file(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    async with _scene(monkeypatch) as scene:
-        answer = await scene.answer(_get(path, "Connection: close"))
-        assert answer[8:13] in {b" 404 ", b" 400 "}
-        assert b"root:" not in answer
+async def test_no_path_leads_to_another_file(scene: _Scene, path: str) -> None:
+    answer = await scene.answer(_get(path, "Connection: close"))
+    assert answer[8:13] in {b" 404 ", b" 400 "}
+    assert b"root:" not in answer
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
-async def test_nothing_is_changed_over_http_and_no_other_origin_is_let_in(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    async with _scene(monkeypatch) as scene:
-        for path in ("/", "/api/status", "/metrics"):
-            lines = "Host: localhost\r\nOrigin: http://evil.example\r\nConnection: close"
-            answer = await scene.answer(f"{method} {path} HTTP/1.1\r\n{lines}\r\n\r\n".encode())
-            assert answer.startswith((b"HTTP/1.1 405 ", b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
-            assert b"access-control-allow" not in answer.lower()
-            assert b"evil" not in answer
+async def test_nothing_is_changed_over_http_and_no_other_origin_is_let_in(scene: _Scene, method: str) -> None:
+    for path in ("/", "/api/status", "/metrics"):
+        lines = "Host: localhost\r\nOrigin: http://evil.example\r\nConnection: close"
+        answer = await scene.answer(f"{method} {path} HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+        assert answer.startswith((b"HTTP/1.1 405 ", b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
+        assert b"access-control-allow" not in answer.lower()
+        assert b"evil" not in answer

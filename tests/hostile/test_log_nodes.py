@@ -153,7 +153,7 @@ async def test_claims_that_were_left_in_masses_fit_into_a_transaction(
     assert await client._nodes.children(client._paths.claims(GROUP)) == [claim.fence().rpartition("/")[2]]
 
 
-@pytest.mark.parametrize("number", [-1, 1 << 62, 1 << 63, 1 << 64, 10**39, "7", 1.5, True, None])
+@pytest.mark.parametrize("number", [-1, 1 << 62, 10**39, "7", None])
 async def test_the_number_of_a_term_fits_where_it_is_reported(
     client: ZooKeeperCoordinator, eve: Writer, number: object
 ) -> None:

@@ -1,6 +1,6 @@
 """Ownership of logs under thousands of schedules of faults: see the package.
 
-``WORMHOLE_ROUNDS``: 500 schedules for each; without it 640. The message of a failure has the seed;
+``WORMHOLE_ROUNDS``: 500 schedules for each; without it 1,000. The message of a failure has the seed;
 ``python -m tests.simulation SEED`` shows what happened.
 """
 
@@ -17,7 +17,7 @@ from scripts.prepare import ROOT
 from tests.simulation.mutants import SIMULATED_FAULTS
 
 SOAK = "WORMHOLE_ROUNDS" in os.environ
-SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 640
+SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 1_000
 PARTS = 4
 """The schedules are run in so many pieces, each in a process of its own."""
 QUICK = (

@@ -112,6 +112,19 @@ def move(ensemble: Candidates, to: Host) -> None:
     ensemble.await_owner(to)
 
 
+CUTS: dict[str, tuple[str, Callable[[FaultProxy], None]]] = {
+    "ZooKeeper does not hear the owner": ("zookeeper", FaultProxy.mute),
+    "the owner does not hear ZooKeeper": ("zookeeper", FaultProxy.deafen),
+    "the owner loses ZooKeeper": ("zookeeper", FaultProxy.stall),
+    "the database does not hear the owner": ("database", FaultProxy.mute),
+    "the owner does not hear the database": ("database", FaultProxy.deafen),
+    "the owner loses the database": ("database", FaultProxy.stall),
+    "subscriber does not hear": ("subscriber", FaultProxy.mute),
+    "subscriber is not heard": ("subscriber", FaultProxy.deafen),
+}
+"""Rounds that cut a link, and how."""
+
+
 class Round:
     """One way to do each thing; ``chance`` chooses the moments. Each returns the seconds to recover, or ``None`` where
     nobody has to take the log over."""
@@ -123,6 +136,9 @@ class Round:
     def run(self, kind: str) -> float | None:
         """Do what ``kind`` names, and undo it."""
         self.ensemble.await_more(self.chance.randrange(100))
+        if kind in CUTS:
+            which, cut = CUTS[kind]
+            return self._without_subscriber(cut) if which == "subscriber" else self._cut_off(which, cut)
         does: Callable[[], float | None] = getattr(self, "_" + kind.replace(" ", "_").lower())
         return does()
 
@@ -176,33 +192,10 @@ class Round:
 
     # -- networks
 
-    def _zookeeper_does_not_hear_the_owner(self) -> float:
-        return self._without_zookeeper(FaultProxy.mute)
-
-    def _the_owner_does_not_hear_zookeeper(self) -> float:
-        return self._without_zookeeper(FaultProxy.deafen)
-
-    def _the_owner_loses_zookeeper(self) -> float:
-        return self._without_zookeeper(FaultProxy.stall)
-
-    def _the_database_does_not_hear_the_owner(self) -> float:
-        return self._without_database(FaultProxy.mute)
-
-    def _the_owner_does_not_hear_the_database(self) -> float:
-        return self._without_database(FaultProxy.deafen)
-
-    def _the_owner_loses_the_database(self) -> float:
-        return self._without_database(FaultProxy.stall)
-
-    def _without_zookeeper(self, cut: Callable[[FaultProxy], None]) -> float:
-        return self._cut_off(self.sides()[0].zookeeper, cut)
-
-    def _without_database(self, cut: Callable[[FaultProxy], None]) -> float:
-        return self._cut_off(self.sides()[0].database, cut)
-
-    def _cut_off(self, links: Iterable[FaultProxy], cut: Callable[[FaultProxy], None]) -> float:
-        """The owner is, for as long as another one needs to take over."""
+    def _cut_off(self, which: str, cut: Callable[[FaultProxy], None]) -> float:
+        """The owner is, from ZooKeeper or the database, for as long as another one needs to take over."""
         owner, other = self.sides()
+        links: tuple[FaultProxy, ...] = getattr(owner, which)
         since = time.monotonic()
         for link in links:
             cut(link)
@@ -211,12 +204,6 @@ class Round:
             link.pass_through()
         self.ensemble.await_standby(owner)
         return took
-
-    def _subscriber_does_not_hear(self) -> None:
-        self._without_subscriber(FaultProxy.mute)
-
-    def _subscriber_is_not_heard(self) -> None:
-        self._without_subscriber(FaultProxy.deafen)
 
     def _without_subscriber(self, cut: Callable[[FaultProxy], None]) -> None:
         """Its flows go to the other one of the application."""

@@ -4,13 +4,10 @@ goes on by itself."""
 from __future__ import annotations
 
 import os
-import threading
 from collections import defaultdict
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-import pymysql
 import pytest
 
 from datastores.mysql.decode import events
@@ -71,28 +68,6 @@ def cut_at(server: DatabaseServer, bytes_of_event: int) -> None:
     server.start()
 
 
-def killed_amid_a_commit(server: DatabaseServer) -> None:
-    """Kill the server while it copies a transaction to its binlog."""
-    (file,) = server.binlogs
-    before = file.stat().st_size
-    connection = server.connect()
-    with connection.cursor() as cursor:
-        for statement in insert(*range(100, 600))[:-1]:
-            cursor.execute(statement)
-
-    def commit() -> None:
-        with suppress(pymysql.Error):
-            connection.commit()
-
-    thread = threading.Thread(target=commit)
-    thread.start()
-    while file.stat().st_size <= before + 10 * _ROW:
-        assert thread.is_alive(), "committed before it was killed"
-    server.kill()
-    thread.join()
-    server.start()
-
-
 async def delivered(server: DatabaseServer, folder: Path, expected: list[object]) -> App:
     """A subscriber once it has what is expected: in one shard the rows after the crash may come before another's
     rollback."""
@@ -128,16 +103,3 @@ async def test_a_file_that_ends_inside_a_transaction(flavour: str, bytes_of_even
             assert flavour == "mariadb"
             assert app.causes
             assert all(isinstance(cause, TransactionRolledBack) for cause in app.causes)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
-async def test_a_server_that_is_killed_amid_a_commit(flavour: str, tmp_path: Path) -> None:
-    with start_server(flavour, max_binlog_cache_size="4G") as server:
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, p LONGTEXT)", *insert(1))
-        killed_amid_a_commit(server)
-        server.sql("INSERT INTO shop.t VALUES (99, 'after'), (98, 'after'), (97, 'after')")
-        rows = [key for (key,) in server.sql("SELECT id FROM shop.t ORDER BY id")]
-        app = await delivered(server, tmp_path, rows)
-        if flavour == "mariadb":
-            assert app.causes
