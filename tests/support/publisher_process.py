@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.eventually import patience
-from tests.system.harness.ensemble import WORMHOLECTL
-from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
@@ -20,7 +19,7 @@ QUICK: Final = 'heartbeat = "500ms"\ngrace_period = "1s"'
 _LOG: Final = ("shop", "main", "db1")
 
 
-class PublisherProcess(Process):
+class PublisherProcess(Command):
     """Serves the log ``shop/main/db1``; not started.
 
     ``source``, ``applications``, ``publisher``, ``dataset``: what the configuration says of them, in TOML.
@@ -30,8 +29,7 @@ class PublisherProcess(Process):
         self, folder: Path, source: str, applications: str, *, publisher: str = QUICK, dataset: str = ""
     ) -> None:
         self.state, self.config = folder / "state", folder / "shop.toml"
-        run = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(self.config), "--log", "/".join(_LOG)]
-        super().__init__("publisher", run, folder)
+        super().__init__("publisher", folder, "publisher", "run", "-c", str(self.config), "--log", "/".join(_LOG))
         self.config.write_text(f"""
 version = 1
 [coordinator]

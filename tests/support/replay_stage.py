@@ -11,8 +11,8 @@ from typing import Any
 
 from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.eventually import until
-from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from wormhole.admin import admin_service
 from wormhole.model.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
@@ -38,7 +38,7 @@ class Stage(ABC):
 
     def wormholectl(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
         """The command as a process of its own, not started."""
-        return Process(name, ["-c", WORMHOLECTL, *arguments], self.folder, environment=environment)
+        return Command(name, self.folder, *arguments, environment=environment)
 
     def close(self) -> None:
         """Kill what still runs."""

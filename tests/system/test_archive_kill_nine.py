@@ -19,8 +19,8 @@ from spark_replay.archive.verify import verify
 from tests.support.archives import manifest_of
 from tests.support.seed import SEED
 from tests.system.harness.archive_rows import rows
-from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
-from tests.system.harness.processes import Process
+from tests.system.harness.ensemble import Application, Ensemble, Plan
+from tests.system.harness.programs import Command
 from tests.system.harness.truth import Content, digest
 from wormhole.wire.update import Update
 
@@ -41,7 +41,7 @@ def test_kill_nine_of_the_archiver(
         known: Known = {}
         store = open_store(str(ensemble.folder / "archive"), "shop", copy="main", create=True)
         ensemble.tell("go")
-        archiver = Process("arch", ["-c", WORMHOLECTL, "archive", "run", "-c", str(ensemble.config)], ensemble.folder)
+        archiver = Command("arch", ensemble.folder, "archive", "run", "-c", str(ensemble.config))
         try:
             for _ in range(ROUNDS):
                 before = ends(store)
@@ -64,7 +64,7 @@ def test_kill_nine_of_the_archiver(
     say(f"archiver, kill -9: {ROUNDS} rounds, {count} updates archived")
 
 
-def wait_until(condition: Callable[[], bool], ensemble: Ensemble, archiver: Process) -> None:
+def wait_until(condition: Callable[[], bool], ensemble: Ensemble, archiver: Command) -> None:
     def so() -> bool:
         assert not archiver.ended, archiver.tail()
         return condition()

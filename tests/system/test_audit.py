@@ -25,9 +25,9 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.archives import manifest_of
 from tests.support.command_line import run
 from tests.support.seed import SEED
-from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
+from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Received
-from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from wormhole.admin import admin_service
 from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
@@ -125,7 +125,7 @@ def test_what_died_was_set_aside_was_replayed_and_never_ran(
         rate=40.0,
     )
     with running(plan) as ensemble:
-        archiver = Process("arch", ["-c", WORMHOLECTL, "archive", "run", "-c", str(ensemble.config)], ensemble.folder)
+        archiver = Command("arch", ensemble.folder, "archive", "run", "-c", str(ensemble.config))
         try:
             archiver.start()
             ensemble.tell("go")
@@ -141,7 +141,7 @@ def test_what_died_was_set_aside_was_replayed_and_never_ran(
 
             ensemble.tell("go")
             time.sleep(chance.uniform(0.3, 1.0))
-            ensemble.members["cache-1"].process.kill()
+            ensemble.members["cache-1"].kill()
             ensemble.start_subscriber("cache-1")
             ensemble.await_all(["cache"])
             handled = all_handled(ensemble)

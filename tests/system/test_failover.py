@@ -138,7 +138,10 @@ class Round:
         self.ensemble.await_more(self.chance.randrange(100))
         if kind in CUTS:
             which, cut = CUTS[kind]
-            return self._without_subscriber(cut) if which == "subscriber" else self._cut_off(which, cut)
+            if which != "subscriber":
+                return self._cut_off(which, cut)
+            self._without_subscriber(cut)
+            return None
         does: Callable[[], float | None] = getattr(self, "_" + kind.replace(" ", "_").lower())
         return does()
 
@@ -351,7 +354,7 @@ def finish(ensemble: Candidates, say: Say) -> None:
     owner = ensemble.owner
     assert owner is not None
     others = [host.publisher for host in ensemble.hosts.values() if host is not owner]
-    for process in (*(member.process for member in ensemble.members.values()), *others, owner.publisher):
+    for process in (*ensemble.members.values(), *others, owner.publisher):
         process.await_output("listens at" if process not in ensemble.publishers() else "")
         assert process.stop() == 0, process.tail()
     ensemble.gather()

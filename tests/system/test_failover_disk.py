@@ -16,8 +16,7 @@ from tests.support import command_line
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
-from tests.system.harness.ensemble import WORMHOLECTL
-from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 
 _FILE = """version = 1
 [coordinator]
@@ -92,8 +91,8 @@ class World:
         for host, file in self.files.items():
             (folder / host).mkdir()
             file.write_text(_FILE.format(folder=folder, host=host, zookeeper=zookeeper))
-            run = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(file), "--log", "shop/main/db1"]
-            self.publishers[host] = Process(f"publisher-{host}", run, folder)
+            run = ("publisher", "run", "-c", str(file), "--log", "shop/main/db1")
+            self.publishers[host] = Command(f"publisher-{host}", folder, *run)
         (folder / "a" / "disk").mkdir()
         self.sent = 0
         self.writer = self._writer("a")

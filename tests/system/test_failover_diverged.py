@@ -94,7 +94,7 @@ class Scene:
     @property
     def frozen(self) -> Process:
         """The subscriber of `frozen`."""
-        return self.ensemble.members[FROZEN].process
+        return self.ensemble.members[FROZEN]
 
     # -- the servers
 

@@ -49,7 +49,7 @@ def test_a_frozen_subscriber_holds_up_nobody(running: Running) -> None:
     with running(two("frozen", {})) as ensemble:
         committing(ensemble, 0.3)
         ensemble.await_all()
-        frozen = ensemble.members["frozen-1"].process
+        frozen = ensemble.members["frozen-1"]
         frozen.signal(signal.SIGSTOP)
         ensemble.tell("fill 4000 8192")  # more than the frozen one's credit, socket and gRPC buffers hold
         committing(ensemble, 1.0)
@@ -185,7 +185,7 @@ def test_subscribers_that_break_the_protocol_hold_up_nobody_and_lose_nothing_of_
 def test_an_unknown_application_is_answered_with_what_to_configure(running: Running) -> None:
     with running(Plan({"good": Application({"good-1": {}})})) as ensemble:
         ensemble.add("stranger-1", "stranger", {})
-        stranger = ensemble.members.pop("stranger-1").process
+        stranger = ensemble.members.pop("stranger-1")
         assert stranger.wait() != 0
         said = stranger.output.read_text()
         assert "no application 'stranger' is configured" in said
@@ -339,7 +339,7 @@ def test_a_purged_log_is_reported_with_its_exact_range_and_passed_only_by_decisi
             entry.delivered <= 150 for entry in ensemble.entries("good-1") if isinstance(entry, (Marker, Assigned))
         )
         # Somebody decides.
-        ensemble.members["good-1"].process.kill()
+        ensemble.members["good-1"].kill()
         ensemble.start_subscriber("good-1", loss="continue")
         ensemble.await_true(lambda: sequences(ensemble, "good-1")[-1] == 240, "the good one does not go on")
         assert [n for n in sequences(ensemble, "good-1") if n > 150] == list(range(201, 241))

@@ -96,14 +96,14 @@ class Round:
 
     def _subscriber(self) -> None:
         name = self.chance.choice(sorted(self.ensemble.members))
-        self.ensemble.members[name].process.kill()
+        self.ensemble.members[name].kill()
         self._moment(0.8)
         self.ensemble.start_subscriber(name)
 
     def _moved(self) -> None:
         """It stays away until everything has moved to the other one."""
         name = self.chance.choice(["pair-1", "pair-2"])
-        self.ensemble.members[name].process.kill()
+        self.ensemble.members[name].kill()
         self.ensemble.await_all()
         self.ensemble.start_subscriber(name)
 
@@ -131,7 +131,7 @@ class Round:
     def _writer(self) -> None:
         self.ensemble.writer.kill()
         self._moment(0.3)
-        self.ensemble.start_writer()
+        self.ensemble.writer.ready()
         self.ensemble.tell("go")
 
 
@@ -192,8 +192,8 @@ def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> N
             say(f"  {late} updates came to a subscriber whose shard had moved; its epoch told")
         for member in ensemble.members.values():
             # One that was started this moment, with no shard yet, would not hear the signal.
-            member.process.await_output("listens at")
-            assert member.process.stop() == 0, member.process.tail()
+            member.await_output("listens at")
+            assert member.stop() == 0, member.tail()
         assert ensemble.publisher.stop() == 0, ensemble.publisher.tail()
         ensemble.gather()
         ensemble.check()

@@ -19,7 +19,7 @@ from tests.support.certificates import Authority
 from tests.support.databases import FLAVOURS, template
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.ports import free_port
-from tests.system.harness.ensemble import WORMHOLECTL
+from tests.system.harness.programs import WORMHOLECTL
 
 pytestmark = pytest.mark.soak
 

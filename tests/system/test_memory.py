@@ -32,7 +32,7 @@ def plan(datastore: str = "rocksdb") -> Plan:
 
 
 def told(ensemble: Ensemble, what: str, seconds: float, size: int) -> str:
-    subscriber = ensemble.members["live-1"].process
+    subscriber = ensemble.members["live-1"]
     return (
         f"\n{what}: received in {seconds:.1f} s ({size / MIB / seconds:.0f} MiB/s); peak memory (VmHWM) of the "
         "publisher "
@@ -53,7 +53,7 @@ def begun(running: Running, datastore: str = "rocksdb") -> Iterator[Ensemble]:
 def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say: Say) -> None:
     with begun(running) as ensemble:
         for member in ensemble.members.values():
-            member.process.kill()
+            member.kill()
         ensemble.tell(f"fill {SIZE // 8192} 8192")
         began = time.monotonic()
         ensemble.start_subscriber("live-1")
@@ -61,12 +61,12 @@ def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say:
         what = f"{SIZE // MIB} MiB of backlog, one subscriber dead"
         say(told(ensemble, what, time.monotonic() - began, SIZE))
         assert peak_memory(ensemble.publisher.pid) <= BOUND
-        assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
+        assert peak_memory(ensemble.members["live-1"].pid) <= BOUND
 
 
 def test_a_transaction_beyond_the_bound(running: Running, say: Say) -> None:
     with begun(running) as ensemble:
-        ensemble.members["dead-1"].process.kill()
+        ensemble.members["dead-1"].kill()
         began = time.monotonic()
         ensemble.tell(f"huge {SIZE // MIB} {MIB}")
         ensemble.await_all(["live"])
@@ -74,7 +74,7 @@ def test_a_transaction_beyond_the_bound(running: Running, say: Say) -> None:
             told(ensemble, f"one transaction of {SIZE // MIB} MiB, one subscriber dead", time.monotonic() - began, SIZE)
         )
         assert peak_memory(ensemble.publisher.pid) <= BOUND
-        assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
+        assert peak_memory(ensemble.members["live-1"].pid) <= BOUND
         ensemble.start_subscriber("dead-1")
         ensemble.await_all()
         say(f"\nand after the dead one caught up: the publisher {peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB")
@@ -89,7 +89,7 @@ FLAVOURS = ["mariadb", "mysql"] if LONG else ["mariadb"]
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) -> None:
     with begun(running, flavour) as ensemble:
-        ensemble.members["dead-1"].process.kill()
+        ensemble.members["dead-1"].kill()
         began = time.monotonic()
         ensemble.tell(f"bulk {ROWS} {ROW_BYTES}")
         ensemble.await_all(["live"])

@@ -14,20 +14,19 @@ import pytest
 from tests.support.eventually import until
 from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
-from tests.system.harness.ensemble import WORMHOLECTL
-from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.host.ready_file import process_started, read_ready, ready_path
 
 
-class Monitor(Process):
+class Monitor(Command):
     """``wormholectl monitor run``, started."""
 
     def __init__(self, place: Place, name: str, *options: str) -> None:
-        run = ["-c", WORMHOLECTL, "monitor", "run", "-c", str(place.file), *options]
-        super().__init__(name, run, place.folder, environment={MARK: place.mark})
+        run = ("monitor", "run", "-c", str(place.file), *options)
+        super().__init__(name, place.folder, *run, environment={MARK: place.mark})
         self.start()
 
     def says(self, *texts: str) -> str:

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.support import command_line
-from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
+from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Assigned
-from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from wormhole.host.ready_file import read_ready, ready_path
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
@@ -26,7 +26,7 @@ def plan(**settings: object) -> Plan:
     return Plan({"app": Application({"app-1": {}})}, tables=("orders",), rate=50.0, **settings)  # type: ignore[arg-type]
 
 
-class Second(Process):
+class Second(Command):
     """Another publisher of the ensemble's log, on its way to another host: its state folder is its own."""
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -35,7 +35,7 @@ class Second(Process):
         ensemble.checkers["app"].same_times = False
         self.config = config = folder / "second.toml"
         config.write_text(ensemble.config.read_text().replace(f'"{folder / "state"}"', f'"{self.state_dir}"'))
-        super().__init__("second", ["-c", WORMHOLECTL, "publisher", "run", "-c", str(config)], folder)
+        super().__init__("second", folder, "publisher", "run", "-c", str(config))
 
     def ask(self, *command: str) -> str:
         """What ``wormholectl`` prints when it asks this publisher; empty while it does not answer."""

@@ -72,7 +72,7 @@ def test_a_mass_catch_up_reads_copies_of_the_slots(running: Running) -> None:
         ensemble.await_all()
         left, running_still = [], ["live", *_LATE]
         for name in _LATE:
-            ensemble.members[f"{name}-1"].process.stop()  # which acknowledges what it has
+            ensemble.members[f"{name}-1"].stop()  # which acknowledges what it has
             running_still.remove(name)
             ensemble.tell(_MORE_THAN_A_CHANGE_BUFFER)
             ensemble.await_all(running_still)

@@ -145,10 +145,10 @@ def test_a_frozen_subscriber_and_one_that_is_away_for_a_day_fill_no_disk(running
         ensemble.tell("fill 5 100")
         ensemble.await_all()
         begin, most, longest = _end(ensemble), 0, 0
-        ensemble.members["frozen-1"].process.signal(signal.SIGSTOP)
+        ensemble.members["frozen-1"].signal(signal.SIGSTOP)
         for hour in range(HOURS):
             if hour == 1:
-                ensemble.members["away-1"].process.kill()
+                ensemble.members["away-1"].kill()
             began = _end(ensemble)
             _write(ensemble, HOUR)
             ensemble.await_all(["live"])
@@ -166,7 +166,7 @@ def test_a_frozen_subscriber_and_one_that_is_away_for_a_day_fill_no_disk(running
         ensemble.await_all(["live"])
         before = _began_to_read(ensemble)
         with _watched(_look_at_postgres(ensemble)) as views:
-            ensemble.members["frozen-1"].process.signal(signal.SIGCONT)
+            ensemble.members["frozen-1"].signal(signal.SIGCONT)
             ensemble.start_subscriber("away-1")
             ensemble.await_all()
         assert (views.readers, views.copies) == (1, 1), views
@@ -182,7 +182,7 @@ def test_ten_flows_catch_up_from_a_log_that_mariadb_purged(running: Running) -> 
         ensemble.await_all()
         server = ensemble.server.server
         for name in _BEHIND:
-            ensemble.members[f"{name}-1"].process.kill()
+            ensemble.members[f"{name}-1"].kill()
             _write(ensemble, HOUR)
             ensemble.tell("flush")
             ensemble.await_all(["live"])
@@ -223,7 +223,7 @@ def test_a_publisher_killed_while_it_records_and_holds_loses_nothing(running: Ru
     with running(plan) as ensemble:
         ensemble.tell("go")
         ensemble.await_all()
-        ensemble.members["away-1"].process.kill()
+        ensemble.members["away-1"].kill()
         left = _end(ensemble)
         for number in range(rounds):
             chance = random.Random(f"{SEED}/{number}")
@@ -257,7 +257,7 @@ def test_a_relay_that_is_full_does_what_its_policy_says(policy: str, running: Ru
     with running(plan) as ensemble:
         ensemble.tell("fill 5 100")
         ensemble.await_all()
-        ensemble.members["away-1"].process.kill()
+        ensemble.members["away-1"].kill()
         for _ in range(3):
             _write(ensemble, 40 * MIB)
             ensemble.await_all(["live"])

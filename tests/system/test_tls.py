@@ -63,7 +63,7 @@ def test_without_the_right_names_nothing_arrives_and_both_sides_say_so(
     refused = ("renamed", "unlisted", "strange")
     with running(Plan(applications, top=publisher(authority.issue("publisher")), zookeeper=False)) as ensemble:
         committing(ensemble)
-        output = {name: member.process.output for name, member in ensemble.members.items()}
+        output = {name: member.output for name, member in ensemble.members.items()}
         says(ensemble, ensemble.publisher.output, "has the names somebody-else, localhost, 127.0.0.1, not 'renamed-1'")
         says(ensemble, ensemble.publisher.output, "may not push here")
         says(ensemble, ensemble.publisher.output, "publishers")
@@ -74,7 +74,7 @@ def test_without_the_right_names_nothing_arrives_and_both_sides_say_so(
             assert ensemble.entries(f"{name}-1") == []
             assert not any(" assigned " in line for line in output[f"{name}-1"].read_text().splitlines())
         for name in refused:
-            ensemble.members[f"{name}-1"].process.kill()
+            ensemble.members[f"{name}-1"].kill()
             again(ensemble, f"{name}-1", {"tls": files(authority.issue(f"{name}-1")), "publishers": ["publisher"]})
         ensemble.await_all()
         ensemble.check_state()
@@ -87,7 +87,7 @@ def test_a_subscriber_that_the_application_does_not_allow(running: Running, auth
         ensemble.add(
             "stranger", "app", {"options": {"tls": files(authority.issue("stranger")), "publishers": ["publisher"]}}
         )
-        stranger = ensemble.members.pop("stranger").process
+        stranger = ensemble.members.pop("stranger")
         assert stranger.wait() != 0
         said = stranger.output.read_text()
         assert "subscriber 'stranger' is not in the allow list of application app" in said
@@ -110,7 +110,7 @@ def test_a_running_publisher_uses_replaced_certificates(running: Running, author
         for old, new in ((published, other.issue("publisher")), (theirs, other.issue("app-1"))):
             for name in ("cert", "key", "ca"):
                 getattr(old, name).write_bytes(getattr(new, name).read_bytes())
-        ensemble.members["app-1"].process.kill()
+        ensemble.members["app-1"].kill()
         again(ensemble, "app-1", options)
         committing(ensemble)
         ensemble.await_all()

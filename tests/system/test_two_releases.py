@@ -19,9 +19,10 @@ import pytest
 from scripts.prepare import ROOT
 from tests.support.marked import marked
 from tests.support.seed import SEED
-from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
+from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.fleet import Fleet, Host
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import WORMHOLECTL
 from tests.system.test_kill_nine import Round, applications
 from wormhole import __version__
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -71,8 +72,8 @@ def test_nothing_is_lost_between_two_releases(name: str, before: Path, tmp_path:
         publisher_of(ensemble, ROOT, WORMHOLECTL)
         rounds(ensemble, chance, "publisher of this release, subscribers of the one before", say)
         for subscriber, member in ensemble.members.items():
-            member.process.kill()
-            member.process.tree = ROOT
+            member.kill()
+            member.tree = ROOT
             ensemble.start_subscriber(subscriber)
         publisher_of(ensemble, before, WORMHOLECTL_OF_BEFORE)
         rounds(ensemble, chance, "publisher of the release before, subscribers of this one", say)
@@ -128,7 +129,7 @@ def test_a_rolling_upgrade_of_two_hosts_and_back(
             monitor_of(host, before, WORMHOLECTL_OF_BEFORE)
             host.start()
         for member in fleet.members.values():
-            member.process.tree = before
+            member.tree = before
             member.start()
         upgrade.goes_on("everything is of the release before", db1=before, db2=before)
 
@@ -151,7 +152,7 @@ def test_a_rolling_upgrade_of_two_hosts_and_back(
         upgrade.goes_on("the second host is of the release before", db1=before, db2=before)
 
         for log in fleet.logs.values():
-            log.tell("pause")
+            log.writer.tell("pause")
         fleet.await_all()
         for log in fleet.logs.values():
             assert all(checker.reached() and not checker.losses for checker in log.checkers.values())
@@ -186,8 +187,8 @@ class Upgrade:
     def replace_subscriber(self, name: str, tree: Path) -> None:
         """Stop it, which gives its shards back, and start that of another checkout."""
         member = self.fleet.members[name]
-        assert member.process.stop() == 0, member.process.tail()
-        member.process.tree = tree
+        assert member.stop() == 0, member.tail()
+        member.tree = tree
         member.start()
 
     def goes_on(self, what: str, **trees: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Final
 from spark_replay.archive.store import open_store
 from tests.system.harness.archive_rows import rows
 from tests.system.harness.disasters import flip, put_markers_back
-from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from tests.system.harness.scene import Scene, copy_folder
 
 _GOOD: Final = "good-copy"
@@ -49,8 +49,7 @@ def start_archiver(scene: Scene, name: str = "arch") -> Process:
     """Start one; it receives as ``arch``."""
     process = scene.helpers.get(name)
     if process is None:
-        command = ["-c", WORMHOLECTL, "archive", "run", "-c", str(scene.config)]
-        process = scene.helpers[name] = Process(name, command, scene.folder)
+        process = scene.helpers[name] = Command(name, scene.folder, "archive", "run", "-c", str(scene.config))
     process.start()
     return process
 

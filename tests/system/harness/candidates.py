@@ -19,9 +19,10 @@ from tests.support.ports import free_port
 from tests.system.harness.checker import owners_in_turn
 from tests.system.harness.copies import MAIN, WEST, Copies
 from tests.system.harness.datastores import Datastore, Server
-from tests.system.harness.ensemble import LOG, WORMHOLECTL, Ensemble, Plan
+from tests.system.harness.ensemble import LOG, Ensemble, Plan
 from tests.system.harness.logs import Assigned, Entry, Marker, Received, number_of
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command
 from tests.system.harness.quorum import Quorum
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
@@ -113,7 +114,7 @@ class Candidates(Ensemble):
         """``kill -9`` of all that runs there."""
         host.publisher.kill()
         for name in host.subscribers:
-            self.members[name].process.kill()
+            self.members[name].kill()
 
     def start_host(self, host: Host) -> None:
         """Start it again."""
@@ -280,4 +281,4 @@ class Candidates(Ensemble):
 
 def _publisher(folder: Path, host: str, copy: str, before: str) -> Process:
     run = ["publisher", "run", "-c", str(folder / f"{host}.toml"), "--log", f"shop/{copy}/{LOG}"]
-    return Process(f"publisher-{host}", ["-c", f"{before}{WORMHOLECTL}", *run], folder, whole=bool(before))
+    return Command(f"publisher-{host}", folder, *run, before=before)

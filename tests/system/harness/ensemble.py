@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +15,13 @@ from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
 from tests.system.harness.datastores import Datastore, Server, datastore
 from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command, SubscriberProcess, WriterProcess
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 LOG: Final = "db1"
-WORMHOLECTL: Final = (
-    "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
-)
-"""What ``python -c`` runs for a command that ends with its test."""
 
 
 @dataclass(slots=True)
@@ -75,15 +71,6 @@ class Plan:
         )
 
 
-@dataclass(slots=True)
-class _Member:
-    process: Process
-    application: str
-    log: Path
-    settings: dict[str, Any]
-    lines: list[tuple[str, Lines]] = field(default_factory=list)
-
-
 def read_journal(journal: Journal, lines: Lines, checkers: Iterable[Checker], writer: Process) -> None:
     """Give the checkers what was committed since the last time; waits for the end of a commit that is under way."""
 
@@ -107,10 +94,10 @@ class Ensemble:
         self.datastore = self._new_datastore()
         self.journal = Journal(self.datastore.step)
         self._journal_lines = Lines(folder / "journal")
-        self.writer = Process("writer", ["-m", "tests.system.harness.writer", ""], folder, talks=True)
-        run = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(self.config)]
-        self.publisher = Process("publisher", run, folder, whole=plan.measured)
-        self.members: dict[str, _Member] = {}
+        self.writer = WriterProcess("writer", folder)
+        run = ("publisher", "run", "-c", str(self.config))
+        self.publisher: Process = Command("publisher", folder, *run, whole=plan.measured)
+        self.members: dict[str, SubscriberProcess] = {}
         self.checkers: dict[str, Checker] = {}
         self.ports: dict[str, int] = {}
 
@@ -121,19 +108,17 @@ class Ensemble:
         if self.zookeeper is not None:
             self.zookeeper.start()
         self.datastore.start()
-        self.writer.arguments[2] = json.dumps(
-            {
-                **self.datastore.settings(),
-                "journal": str(self.folder / "journal"),
-                "tables": self.plan.tables,
-                "seed": self.plan.seed,
-                "rate": self.plan.rate,
-            }
-        )
+        self.writer.settings = {
+            **self.datastore.settings(),
+            "journal": str(self.folder / "journal"),
+            "tables": self.plan.tables,
+            "seed": self.plan.seed,
+            "rate": self.plan.rate,
+        }
         self._write_config()
         if self.zookeeper is not None:
             asyncio.run(publish_config(load(self.config)))
-        base = self.start_writer()
+        base = self.writer.ready()
         for name, application in self.plan.applications.items():
             self.checkers[name] = Checker(name, self.plan.sharder(), application.wanted, base)
         for publisher in self.publishers():
@@ -145,7 +130,7 @@ class Ensemble:
 
     def close(self) -> None:
         """Kill what still runs."""
-        for process in (*(member.process for member in self.members.values()), *self.publishers(), self.writer):
+        for process in (*self.members.values(), *self.publishers(), self.writer):
             process.kill()
         if self.zookeeper is not None:
             self.zookeeper.close()
@@ -157,38 +142,21 @@ class Ensemble:
         assert isinstance(self.datastore, Server)
         return self.datastore
 
-    def start_writer(self) -> int:
-        """Start (again) what owns the store; returns the store's last sequence number."""
-        self.writer.start()
-        line = self.writer.hear()
-        assert line, self.writer.tail()
-        return int(json.loads(line)["ready"])
-
     def start_subscriber(self, name: str, **settings: Any) -> None:
-        """Start a subscriber (again), from now on with ``settings``; each run logs to a file of its own."""
-        member = self.members[name]
-        member.settings.update(settings)
-        log = self.folder / f"{name}.{member.process.runs + 1}.log"
-        member.process.arguments[2] = json.dumps({**member.settings, "log": str(log)})
-        member.lines.append((log.stem, Lines(log)))
-        member.process.start()
+        """Start a subscriber (again), from now on with ``settings``."""
+        self.members[name].settings.update(settings)
+        self.members[name].start()
 
     def tell(self, command: str) -> Any:
         """Give the writer a command; returns its answer."""
-        self.writer.say(command)
-        line = self.writer.hear()
-        assert line, self.writer.tail()
-        return json.loads(line)[command.split()[0]]
+        return self.writer.tell(command)
 
     # -- what arrived
 
     def gather(self) -> None:
         """Read what was logged since the last time and check it. The writer must be alive."""
         fresh = [
-            (member.application, run, parse(line))
-            for member in self.members.values()
-            for run, lines in member.lines
-            for line in lines.new()
+            (member.application, run, parse(line)) for member in self.members.values() for run, line in member.fresh()
         ]
         # The journal after the logs: whatever was received is then known to have been intended; wait for its
         # confirmation.
@@ -240,7 +208,7 @@ class Ensemble:
 
     def entries(self, name: str) -> list[Entry]:
         """Everything that the subscriber was told so far, in all its runs."""
-        return [parse(line) for run, _ in self.members[name].lines for line in Lines(self.folder / f"{run}.log").new()]
+        return self.members[name].entries()
 
     def figures(self) -> dict[str, Figures]:
         """Per application."""
@@ -275,7 +243,7 @@ class Ensemble:
 
     def processes(self) -> list[Process]:
         """All of them."""
-        return [self.writer, *self.publishers(), *(member.process for member in self.members.values())]
+        return [self.writer, *self.publishers(), *self.members.values()]
 
     def told(self) -> str:
         """The end of every process's output, for a failure."""
@@ -293,12 +261,11 @@ class Ensemble:
         options = {"id": name, "coordinator": str(self.config), **settings.get("options", {})}
         if not self.plan.zookeeper:
             options = {"listen": f"127.0.0.1:{self.ports[name]}", **options}
-        whole = {"application": application, **settings, "options": options}
-        given = ["-m", "tests.system.harness.subscriber", ""]
-        process = Process(name, given, self.folder, whole=self.plan.measured)
-        process.tree = self.plan.tree
-        self.members[name] = _Member(process, application, self.folder, whole)
-        self.start_subscriber(name)
+        given = {**settings, "options": options}
+        member = SubscriberProcess(name, application, self.folder, given, whole=self.plan.measured)
+        member.tree = self.plan.tree
+        self.members[name] = member
+        member.start()
 
     def _write_config(self) -> None:
         where = f'zookeeper = "{self.zookeeper.hosts}/wormhole"' if self.zookeeper is not None else "static = true"

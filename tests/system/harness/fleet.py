@@ -3,7 +3,6 @@ hold at every moment."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -11,15 +10,16 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from scripts.prepare import ROOT
 from tests.support.eventually import until
 from tests.support.marked import MARK, marked
 from tests.system.harness.checker import Checker, owners_in_turn
-from tests.system.harness.ensemble import WORMHOLECTL, Application, read_journal
+from tests.system.harness.ensemble import Application, read_journal
 from tests.system.harness.logs import Assigned, Lines, parse
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import WORMHOLECTL, SubscriberProcess, WriterProcess
 from tests.system.harness.truth import Journal, by_table
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.host.ready_file import read_ready, ready_path
@@ -67,40 +67,15 @@ class Log:
     name: str
     host: Host
     store: Path
-    writer: Process
+    writer: WriterProcess
     lines: Lines
     journal: Journal = field(default_factory=Journal)
     checkers: dict[str, Checker] = field(default_factory=dict)
-
-    def tell(self, command: str) -> Any:
-        """Give the writer a command; returns its answer."""
-        self.writer.say(command)
-        line = self.writer.hear()
-        assert line, self.writer.tail()
-        return json.loads(line)[command.split()[0]]
 
     def ready_pid(self) -> int | None:
         """The process that says it serves the log."""
         ready = read_ready(ready_path(self.host.folder / "state", "shop", "main", self.name))
         return None if ready is None else ready.pid
-
-
-@dataclass(slots=True)
-class Member:
-    """A subscriber of an application on a host; each run journals to a file of its own."""
-
-    host: Host
-    application: str
-    process: Process
-    settings: dict[str, Any]
-    runs: list[tuple[str, Lines]] = field(default_factory=list)
-
-    def start(self) -> None:
-        """Start it (again)."""
-        log = self.process.folder / f"{self.process.name}.{self.process.runs + 1}.log"
-        self.process.arguments[2] = json.dumps({**self.settings, "log": str(log)})
-        self.runs.append((log.stem, Lines(log)))
-        self.process.start()
 
 
 class Fleet:
@@ -124,7 +99,7 @@ class Fleet:
         self.hosts = {name: Host(name, folder, zookeeper, self.mark, markers) for name, markers in hosts.items()}
         self.applications = applications
         members = {
-            name: self._member(name, self.hosts[places[name]], application, settings or {})
+            name: SubscriberProcess(name, application, folder, {"options": self._options(name), **(settings or {})})
             for application, one in applications.items()
             for name, settings in one.subscribers.items()
         }
@@ -143,30 +118,23 @@ class Fleet:
             "seed": name,
             "rate": 10.0,
         }
-        arguments = ["-m", "tests.system.harness.writer", json.dumps(settings)]
-        writer = Process(f"writer-{name}", arguments, self.folder, talks=True)
+        writer = WriterProcess(f"writer-{name}", self.folder, settings)
         with host.file.open("a") as file:
             file.write(f'[sources."shop/main/{name}"]\nsource = "rocksdb://{self.folder}/store-{name}"\n')
         return Log(name, host, self.folder / f"store-{name}", writer, Lines(self.folder / f"journal-{name}"))
 
-    def _member(self, name: str, host: Host, application: str, settings: dict[str, Any]) -> Member:
-        whole = {"application": application, "options": {"id": name, "coordinator": str(self.file)}, **settings}
-        process = Process(name, ["-m", "tests.system.harness.subscriber", ""], self.folder)
-        return Member(host, application, process, whole)
+    def _options(self, name: str) -> dict[str, str]:
+        return {"id": name, "coordinator": str(self.file)}
 
     # -- life
 
     def start_writers(self) -> None:
         """Start what owns the stores, and let it write."""
         for log in self.logs.values():
-            log.writer.start()
-        for log in self.logs.values():
-            line = log.writer.hear()
-            assert line, log.writer.tail()
-            base = int(json.loads(line)["ready"])
+            base = log.writer.ready()
             for name, application in self.applications.items():
                 log.checkers[name] = Checker(name, by_table(log.name), application.wanted, base)
-            log.tell("go")
+            log.writer.tell("go")
 
     def write_file(self) -> None:
         """Write what is to be applied."""
@@ -219,12 +187,7 @@ class Fleet:
 
     def gather(self) -> None:
         """Read what was journalled since the last time. The writers must be alive."""
-        fresh = [
-            (run, member.application, line)
-            for member in self.members.values()
-            for run, lines in member.runs
-            for line in lines.new()
-        ]
+        fresh = [(run, member.application, line) for member in self.members.values() for run, line in member.fresh()]
         # The journals after that: whatever was received is then known to have been intended; wait for its confirmation.
         for log in self.logs.values():
             read_journal(log.journal, log.lines, log.checkers.values(), log.writer)
@@ -247,7 +210,7 @@ class Fleet:
 
     def await_all(self) -> None:
         """Wait until everything was received that is committed now."""
-        targets = [(log, int(log.tell("sequence"))) for log in self.logs.values()]
+        targets = [(log, int(log.writer.tell("sequence"))) for log in self.logs.values()]
 
         def arrived() -> bool:
             self.gather()
@@ -276,8 +239,7 @@ class Fleet:
     def processes(self) -> list[Process]:
         """All that the test started itself: publishers are the monitors' own."""
         writers = [log.writer for log in self.logs.values()]
-        subscribers = [member.process for member in self.members.values()]
-        return [*(host.monitor for host in self.hosts.values()), *writers, *subscribers]
+        return [*(host.monitor for host in self.hosts.values()), *writers, *self.members.values()]
 
     def told(self) -> str:
         """The end of every process's output, for a failure."""

@@ -19,9 +19,9 @@ from tests.support import command_line
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.copied_stores import CopiedStore, copied_store
-from tests.system.harness.ensemble import WORMHOLECTL
-from tests.system.harness.logs import Lines, number_of
+from tests.system.harness.logs import number_of
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import Command, SubscriberProcess
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -124,8 +124,7 @@ class Scene:
         """Processes beside publishers and subscribers, by name."""
         self.notes: dict[str, str] = {}
         """What one function here leaves for another."""
-        self._subscribers: dict[str, Process] = {}
-        self._lines: list[tuple[str, Lines]] = []
+        self._subscribers: dict[str, SubscriberProcess] = {}
         self._ports = {f"sub-{n}": free_port() for n in range(1, setting.subscribers + 1)}
         if setting.archive:
             self._ports["arch"] = free_port()
@@ -188,8 +187,8 @@ class Scene:
     def side(self, name: str, **values: str) -> _Side:
         """Another publisher, not started; ``values``: what its file says otherwise."""
         file = self.folder / f"{name}.toml"
-        command = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(file)]
-        side = self.sides[name] = _Side(Process(name, command, self.folder), file, values)
+        publisher = Command(name, self.folder, "publisher", "run", "-c", str(file))
+        side = self.sides[name] = _Side(publisher, file, values)
         self._write(side)
         return side
 
@@ -202,19 +201,13 @@ class Scene:
             asyncio.run(publish_config(load(self.config)))
 
     def start_subscriber(self, name: str) -> None:
-        """Start a subscriber (again); each run writes a log of its own."""
-        process = self._subscribers.get(name)
-        if process is None:
-            process = self._subscribers[name] = Process(
-                name, ["-m", "tests.system.harness.subscriber", ""], self.folder
-            )
-        log = self.folder / f"{name}.{process.runs + 1}.log"
-        options = {"id": name, "coordinator": str(self.config)}
-        if self.zookeeper is None:
-            options["listen"] = f"127.0.0.1:{self._ports[name]}"
-        process.arguments[2] = json.dumps({"application": "app", "log": str(log), "options": options})
-        self._lines.append((log.stem, Lines(log)))
-        process.start()
+        """Start a subscriber (again)."""
+        if name not in self._subscribers:
+            options = {"id": name, "coordinator": str(self.config)}
+            if self.zookeeper is None:
+                options["listen"] = f"127.0.0.1:{self._ports[name]}"
+            self._subscribers[name] = SubscriberProcess(name, "app", self.folder, {"options": options})
+        self._subscribers[name].start()
 
     def end_subscriber(self, name: str) -> None:
         """``kill -9`` of a subscriber."""
@@ -251,8 +244,8 @@ class Scene:
 
     def gather(self) -> None:
         """Read what subscribers wrote since the last time."""
-        for run, lines in self._lines:
-            for line in lines.new():
+        for subscriber in self._subscribers.values():
+            for run, line in subscriber.fresh():
                 kind, _, shard, epoch, *rest = line.split("\t")
                 if kind == "U":
                     number = int(bytes.fromhex(rest[8]).decode().removeprefix("k"))

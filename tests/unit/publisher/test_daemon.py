@@ -24,7 +24,7 @@ from tests.support.marked import MARK, listening, marked
 from tests.support.otel import read, reader
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
-from tests.system.harness.ensemble import WORMHOLECTL
+from tests.system.harness.programs import WORMHOLECTL
 from wormhole.admin import admin_service
 from wormhole.config import Config, load, parse
 from wormhole.config.one_log import digest

@@ -104,17 +104,28 @@ WRONG: dict[str, list[dict[str, object]]] = {
         {"address": "http://h/"},
     ],
     "host": [{"drained": 1}, {"by": None}, {"at": "now"}],
-    "owner": [{"copy": None}, {"copy": "x" * 101}, {"host": 1}, {"pid": None}],
+    "owner": [
+        {"copy": None},
+        {"copy": "x" * 101},
+        {"host": 1},
+        {"host": "x" * 10_000},
+        {"pid": None},
+        {"started": 1e17},
+    ],
     "candidate": [
         {"pid": "7"},
         {"started": -1},
         {"rank": 0.5},
+        {"rank": -1},
+        {"rank": 10**30},
         {"server": None},
         {"lacking": "x" * 20_001},
         {"ready": 1},
         {"waits": None},
+        {"waits": "x" * 10_000},
         {"hint": "x" * 2_001},
         {"since": "now"},
+        {"since": -1},
     ],
     "term": [
         {"number": "3"},
@@ -124,7 +135,7 @@ WRONG: dict[str, list[dict[str, object]]] = {
         {"terms": ["x"]},
         {"terms": [{}] * 1_001},
     ],
-    "move": [{"to": None}, {"by": 1}, {"at": "now"}],
+    "move": [{"to": None}, {"by": 1}, {"by": "x" * 10_000}, {"at": "now"}],
 }
 
 
