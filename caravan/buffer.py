@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from caravan.backfill.bring_forward import emptied, moved_in_part
+from caravan.backfill.changes import emptied, moved_in_part
 from wormhole.filters import Filter, RunView, Selection
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Run, Segment

@@ -75,7 +75,7 @@ class CaravanEvent:
 class Fleet:
     """Caravans over one log. All methods but :meth:`run` are called on the event loop and do not block.
 
-    ``rows_watch``: what reads existing rows, set by that.
+    ``rows_watch``: what reads existing rows, set by that. ``started``: how many caravans were started so far.
 
     ``gather`` returns the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late``
     returns how late the event loop is (seconds). ``clock`` measures durations and dates events.
@@ -98,6 +98,7 @@ class Fleet:
         self.total_cap = self.governor.total_cap
         self.history: deque[CaravanEvent] = deque(maxlen=_HISTORY)
         self.most = 0
+        self.started = 0
         self.rows_watch: RowsWatch | None = None
         self._source = source
         self._events = events
@@ -107,7 +108,6 @@ class Fleet:
         self._flows: dict[str, CaravanFlow] = {}
         self._unplaced: dict[str, Datamarker] = {}  # by flow: a marker that has no place in the present history
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._numbers = 0
         self._changed = asyncio.Event()
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
@@ -227,18 +227,9 @@ class Fleet:
         """The caravan furthest ahead."""
         return self.governor.lead
 
-    def paused(self, cause: str, error: WormholeError) -> None:
-        """The owner cannot let the fleet run yet: `trouble` says why."""
-        self._pause(cause, error)
-
     def files(self, files: Sequence[tuple[int, int]]) -> None:
         """The log's files and their sizes, as the source lists them now."""
         self.governor.log_map = LogMap(files)
-
-    @property
-    def started(self) -> int:
-        """How many caravans were started so far."""
-        return self._numbers
 
     @property
     def read_bytes_total(self) -> int:
@@ -324,7 +315,7 @@ class Fleet:
                 self._launch(self._start_marker, reader, "the lead")
                 self._changed.set()
             except WormholeError as error:
-                self._pause(f"the lead cannot be opened: {error}", error)
+                self.pause(f"the lead cannot be opened: {error}", error)
                 if isinstance(error, PositionPurged | Diverged):
                     # No flow waits for that place, and the same error for ever would leave new shards unseen.
                     with suppress(WormholeError):
@@ -478,9 +469,9 @@ class Fleet:
                 flow.leave(CaravanFlowState.HELD, error.message)
                 self._events.held(flow, error)
             else:  # its caravan carries it on
-                self._pause(f"no caravan of its own for {flow.name}: {error}", error)
+                self.pause(f"no caravan of its own for {flow.name}: {error}", error)
         except WormholeError as error:
-            self._pause(f"cannot read the log for {flow.name}: {error}", error)
+            self.pause(f"cannot read the log for {flow.name}: {error}", error)
             flow.explain(error.problem)
         else:
             self._proved(marker)
@@ -495,9 +486,9 @@ class Fleet:
             if _without_rows(flow.marker) == marker:
                 flow.verify()
 
-    def _pause(self, cause: str, error: BaseException) -> None:
-        """Nothing is opened for a moment, because of ``error``. Logged once however often it repeats, until the log is
-        read again.
+    def pause(self, cause: str, error: BaseException) -> None:
+        """Nothing is opened for a moment, because of ``error``; :attr:`trouble` says so. Logged once however often it
+        repeats, until the log is read again.
         """
         self._unreadable = error.problem if isinstance(error, WormholeError) else Problem(cause, code="internal-error")
         self._not_before = self._clock.monotonic() + _REOPEN_S
@@ -506,8 +497,8 @@ class Fleet:
             _log.warning("%s", cause)
 
     def _launch(self, marker: Datamarker, reader: LogReader, cause: str) -> int:
-        self._numbers += 1
-        number = self._numbers
+        self.started += 1
+        number = self.started
         self._paused_for, self._unreadable = "", NO_PROBLEM
         caravan = Caravan(number, marker, reader, self, self.limits.read_rate, cause)
         self.caravans[number] = caravan
@@ -572,12 +563,12 @@ class Fleet:
             if isinstance(error, Fatal):
                 self._events.held(flow, error)
         if isinstance(error, Retryable):
-            self._pause(f"caravan {caravan.number} lost its log and is opened again: {error}", error)
+            self.pause(f"caravan {caravan.number} lost its log and is opened again: {error}", error)
         elif error is not None:
             # What the log did says where and what to do; only a fault of ours needs the way it came.
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
-            self._pause("nothing is opened for a moment after that", error)
+            self.pause("nothing is opened for a moment after that", error)
             if isinstance(error, Fatal):
                 # Its datastore may read much log to come there again, and an operator has to act first.
                 self._lead_rest_s = min(max(_REOPEN_S, 2 * self._lead_rest_s), _LONGEST_REST_S)

@@ -314,7 +314,7 @@ class Publisher:
             except WormholeError as error:
                 # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
                 # monitor ends for good.
-                self.fleet.paused(f"the end of the log is not known yet: {error}", error)
+                self.fleet.pause(f"the end of the log is not known yet: {error}", error)
                 await self.clock.sleep(_RETRY_S)
         # The lead should begin where the flows are, so they have to be known first.
         await self.applications.known.wait()

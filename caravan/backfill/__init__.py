@@ -1,6 +1,5 @@
-"""Existing rows: tables are read in chunks, and each chunk enters the log of the lead caravan at one exact place.
+"""Existing rows as a flow sees them: nothing here knows a caravan.
 
-``boundaries`` numbers the keys where chunks ended, ``progress`` is what one flow still needs, ``rounds`` chooses what
-is read next, ``window`` notes the log beside a chunk, ``bring_forward`` makes its rows those of the place where it
-enters (``entering``), ``catalog`` knows the tables, and ``scanner`` does it.
+``boundaries`` numbers the keys where chunks ended, ``progress`` is what one flow still needs (kept in its datamarker as
+``encoding`` says), and ``changes`` finds the rows that a run of updates takes back.
 """

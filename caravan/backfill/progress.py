@@ -180,6 +180,7 @@ class _Need:
 class FlowBackfill:
     """The progress of one flow. Not for use by several threads.
 
+    ``offered``: whether :meth:`offer` was called; before that its tables are not known.
     ``paused``: it takes no rows just now. ``refused``: tables whose rows cannot be read, and why. ``rows``: that it was
     sent of all tables. ``renewal``: set when it has to begin again in the next generation; it takes no rows then.
     """
@@ -194,7 +195,7 @@ class FlowBackfill:
         self._refused_rows: dict[str, int] = {}
         self._needs: dict[str, _Need] = {}
         self._done: dict[bytes, tuple[FinishedTable, bytes]] = {}  # by hash of the name; with what its key was like
-        self._offered = False
+        self.offered = False
         self._bytes: bytes | None = None
         self._chunks = 0
         self._unconfirmed: dict[str, Unconfirmed] = {}
@@ -223,11 +224,6 @@ class FlowBackfill:
 
     # -- what the scanner does
 
-    @property
-    def offered(self) -> bool:
-        """Whether :meth:`offer` was called: before that its tables are not known."""
-        return self._offered
-
     def offer(self, lists: Iterable[tuple[str, Boundaries]]) -> None:
         """These are the tables that it needs, as they are now. Those that it finished are left out.
 
@@ -255,7 +251,7 @@ class FlowBackfill:
                 need.lost, need.columns = fresh.lost, fresh.columns
             kept[table] = need
         self._needs = kept
-        self._offered = True
+        self.offered = True
         self._bytes = None
 
     def _fresh(self, table: str, key: bytes, list_id: int) -> _Need:
@@ -273,7 +269,7 @@ class FlowBackfill:
     def extend(self, keys: LostKeys, lost: tuple[tuple[LogPosition, LogPosition], ...]) -> None:
         """More of the log is lost, before anything was sent."""
         self.request = replace(self.request, keys=keys, lost=lost)
-        self._needs, self._offered, self._bytes = {}, False, None
+        self._needs, self.offered, self._bytes = {}, False, None
 
     def need_whole(self, table: str) -> None:
         """Keys of ``table`` that are known say no longer which of its rows are needed: all are."""
@@ -431,17 +427,17 @@ class FlowBackfill:
         elif need is not None or self.request.verify or self.request.keys_of(table) is not None:
             return  # what was compared held where it was compared; and single keys are still all that was lost
         elif self._done.pop(_hash(table), None) is not None:
-            self._offered = False  # which has its list looked up
+            self.offered = False  # which has its list looked up
         self._bytes = None
 
     def replaced(self, table: str, at: LogPosition) -> None:
         """At this place of the log, the rows of ``table`` changed and are not in it: another table took its name, or a
         statement wrote them anew. What was received of the former ones may be held for ever in this generation.
         """
-        if not self._offered or table in self._needs or table in self.refused or _hash(table) in self._done:
+        if not self.offered or table in self._needs or table in self.refused or _hash(table) in self._done:
             self._renew(f"rows of {table} changed, and the log does not have them", at)
         else:
-            self._offered = False  # nothing was there before; it may have rows now
+            self.offered = False  # nothing was there before; it may have rows now
 
     def _renew(self, cause: str, at: LogPosition | None = None) -> None:
         if self.renewal is None:
@@ -457,7 +453,7 @@ class FlowBackfill:
             need.again[key] = _Again(START, END, 0)
             need.bound()
             self._bytes = None
-        elif need is None and not self._offered and self.request.keys_of(table) is not None:
+        elif need is None and not self.offered and self.request.keys_of(table) is not None:
             self._renew(f"a row of {table} got another key before it was sent")
 
     def pass_loss(self, at: LogPosition, resume: LogPosition) -> None:
@@ -477,7 +473,7 @@ class FlowBackfill:
     @property
     def finished(self) -> bool:
         """Whether nothing is needed any more."""
-        return self._offered and not self._needs and self.renewal is None
+        return self.offered and not self._needs and self.renewal is None
 
     # -- bytes
 
@@ -565,7 +561,7 @@ class FlowBackfill:
         source = Reader(unsealed(_VERSION, data))
         if source.number() != self.generation or source.data() != self.filter_hash.encode():
             raise DamagedError
-        self._offered = bool(source.number())
+        self.offered = bool(source.number())
         if cause := source.text():
             self.renewal = Renewal(cause)
         self.rows = source.number()

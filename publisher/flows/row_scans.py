@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from caravan.backfill.boundaries import BoundaryStore
-from caravan.backfill.scanner import Scanner, ScanSettings, ScanStatus
 from caravan.fleet import Fleet
+from caravan.scan.scanner import Scanner, ScanSettings, ScanStatus
 from wormhole.config import ExistingRows
 from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError

@@ -30,8 +30,8 @@ import pytest
 
 from caravan.backfill.boundaries import MemoryBoundaries
 from caravan.backfill.progress import BackfillRequest
-from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.scan.scanner import Scanner, ScanSettings
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.eventually import patience, until
 from tests.support.rows_received import Receiver

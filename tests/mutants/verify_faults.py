@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_SCANNER = "tests/unit/caravan/backfill/test_scanner.py"
+_SCANNER = "tests/unit/caravan/scan/test_scanner.py"
 _PROGRESS = "tests/unit/caravan/backfill/test_progress.py"
 _VERIFYING = ("tests/unit/wormhole/push/test_verifying.py",)
 
@@ -19,7 +19,7 @@ VERIFY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="another-spelling-of-a-key-is-reported-as-gone",
-        file="caravan/backfill/scanner.py",
+        file="caravan/scan/scanner.py",
         old='shards=shards | dict.fromkeys(chunk.unclear, "")',
         new="shards=shards",
         tests=(f"{_SCANNER}::test_another_spelling_of_a_key_that_is_there_is_not_gone",),
@@ -59,7 +59,7 @@ VERIFY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="named-keys-stop-the-scan-of-a-table",
-        file="caravan/backfill/scanner.py",
+        file="caravan/scan/scanner.py",
         old="            asked = {}\n            chunk = tables.rows(work.table, (), window.begin)\n",
         new="            raise\n",
         tests=(f"{_SCANNER}::test_keys_that_a_subscriber_named_cost_no_flow_its_table",),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caravan.backfill import scanner as scanner_module
+from caravan.scan import scanner as scanner_module
 from tests.support.backfill_world import BackfillWorld
 from tests.support.seed import examples
 

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeVar
 
 from caravan.backfill.boundaries import MemoryBoundaries
 from caravan.backfill.progress import BackfillRequest
-from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.caravan import Caravan
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import CaravanFlowState, Piece
+from caravan.scan.scanner import Scanner, ScanSettings
 from datastores.memory.tables import key_order
 from tests.support.random_tables import IDS, TABLES, Key, RandomTables
 from tests.support.rows_received import NEVER_SENT, UNKNOWN, Receiver

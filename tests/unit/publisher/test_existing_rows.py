@@ -323,7 +323,7 @@ async def test_another_type_of_key_begins_a_new_generation(
             "tables",
             lambda wanted, named=(): [replace(one, fingerprint="other") for one in described(wanted, named)],
         )
-        monkeypatch.setattr("caravan.backfill.scanner._DESCRIBED_S", 0.0)
+        monkeypatch.setattr("caravan.scan.scanner._DESCRIBED_S", 0.0)
         reads.go_on()
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
         assert backfill(world).generation == copy.generation == 2

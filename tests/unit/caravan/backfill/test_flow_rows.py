@@ -6,9 +6,9 @@ import pytest
 
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill, Renewal
-from caravan.backfill.window import Window
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
+from caravan.scan.window import Window
 from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker, LogPosition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from caravan.backfill.boundaries import END, START
-from caravan.backfill.entering import EnteringChunk
-from caravan.backfill.window import Window
+from caravan.scan.entering import EnteringChunk
+from caravan.scan.window import Window
 from tests.support.present import present
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema

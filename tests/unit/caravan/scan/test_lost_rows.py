@@ -9,12 +9,12 @@ import pytest
 from caravan.backfill import progress as progress_module
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import MOST_BYTES, BackfillRequest, FlowBackfill
-from caravan.backfill.rounds import Taker, Work, next_work
 from caravan.flow import Piece
+from caravan.scan.rounds import Taker, Work, next_work
 from tests.support.present import present
 from tests.support.rows_received import Copy, Receiver
 from tests.unit.caravan.backfill.test_progress import boundaries, chunk, offered
-from tests.unit.caravan.backfill.test_scanner import World, running
+from tests.unit.caravan.scan.test_scanner import World, running
 from wormhole.filters import Filter
 from wormhole.model.lost_keys import LostKeys, TableKeys
 from wormhole.model.position import Datamarker, LogPosition

@@ -1,7 +1,7 @@
 """Reads the tables of one log for the flows that need their rows, beside the caravans that read the log.
 
 One chunk at a time: it is read in a thread of its own while the lead reads on and each segment is noted
-(:mod:`caravan.backfill.window`). Then its rows are brought forward to the place where the lead's buffer ends, and enter
+(:mod:`caravan.scan.window`). Then its rows are brought forward to the place where the lead's buffer ends, and enter
 there as one more segment. Until then nothing of it is to be seen, so whatever breaks on the way only costs time.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,13 +19,14 @@ from functools import partial
 from typing import Final, TypeVar
 
 from caravan.backfill.boundaries import START, BoundaryStore
-from caravan.backfill.catalog import Catalog
-from caravan.backfill.entering import EnteringChunk
-from caravan.backfill.rounds import Taker, Work, next_work
-from caravan.backfill.window import Window
+from caravan.backfill.progress import FlowBackfill
 from caravan.caravan import Caravan
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
+from caravan.scan.catalog import Catalog
+from caravan.scan.entering import EnteringChunk
+from caravan.scan.rounds import Taker, Work, next_work
+from caravan.scan.window import Window
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
@@ -206,8 +207,7 @@ class Scanner:
         if not self._settings.rate:
             return Problem("the rate is 0", "set a rate to go on", code="backfill-waiting")
         now = self._clock.monotonic()
-        backfills = [flow.backfill for flow in wanting if flow.backfill is not None]
-        if now - self._described_at > _DESCRIBED_S or not all(one.offered for one in backfills):
+        if now - self._described_at > _DESCRIBED_S or not all(one.offered for one in _backfills(wanting)):
             await self._describe(wanting)
         lead = self._fleet.lead
         if lead is None:
@@ -427,9 +427,8 @@ class Scanner:
     def _need_whole(self, table: str) -> None:
         """Its key is not what it was when rows of it changed in lost log, or the same in another spelling."""
         _log.warning("all rows of %s are read: keys that changed in lost log do not name its rows any more", table)
-        for flow in self._fleet.flows:
-            if flow.backfill is not None:
-                flow.backfill.need_whole(table)
+        for backfill in _backfills(self._fleet.flows):
+            backfill.need_whole(table)
 
     async def _enter(self, lead: Caravan, window: Window, entering: EnteringChunk) -> str:
         """Bring the chunk forward until it may enter; why it is discarded, if it is."""
@@ -480,9 +479,8 @@ class Scanner:
             return
         known = self._catalog.lists[table]
         self._number = known.widened(self._number, self._number)[0]
-        for flow in self._fleet.flows:
-            if flow.backfill is not None:
-                flow.backfill.renumber(table, known, former)
+        for backfill in _backfills(self._fleet.flows):
+            backfill.renumber(table, known, former)
 
     # -- what goes wrong
 
@@ -499,10 +497,14 @@ class Scanner:
     def _refuse(self, wanting: list[CaravanFlow], table: str, problem: Problem) -> None:
         _log.warning("the rows of %s cannot be read: %s", table, problem)
         self._catalog.lists.pop(table, None)
-        for flow in wanting:
-            if flow.backfill is not None and table in flow.backfill.tables:
-                flow.backfill.refuse(table, problem)
+        for backfill in _backfills(wanting):
+            if table in backfill.tables:
+                backfill.refuse(table, problem)
 
     async def _call(self, function: Callable[..., _T], *arguments: object) -> _T:
         """In the thread that the tables are read by."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+
+def _backfills(flows: Iterable[CaravanFlow]) -> list[FlowBackfill]:
+    return [flow.backfill for flow in flows if flow.backfill is not None]

@@ -14,9 +14,9 @@ import pytest
 
 from caravan.backfill.boundaries import MemoryBoundaries
 from caravan.backfill.progress import BackfillRequest, Unconfirmed
-from caravan.backfill.scanner import Scanner, ScanSettings
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import Piece
+from caravan.scan.scanner import Scanner, ScanSettings
 from datastores.memory.source import MemorySource
 from datastores.memory.tables import MemoryTables, key_order
 from tests.support.eventually import patience, until

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from caravan.backfill.changes import is_whole, key_of, update_in
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["BroughtForward", "emptied", "moved_in_part"]
+__all__ = ["BroughtForward"]
 
 _INSERTS: Final = frozenset((update_pb2.INSERT, update_pb2.UPSERT))
 _MOST_KEY_BYTES: Final = 1 << 20
@@ -72,7 +73,7 @@ class BroughtForward:
             number = index[ordinal if len(index) > 1 else 0] if index else 0
             if number in ours and not self.spoiled:
                 self.changes += 1
-                self._apply(rows, run.schemas[number], _update(run.blob, begin, end))
+                self._apply(rows, run.schemas[number], update_in(run.blob, begin, end))
 
     def rows(self) -> Mapping[str, Collection[bytes]]:
         """The updates to send, by shard."""
@@ -107,7 +108,7 @@ class BroughtForward:
         if op == update_pb2.DELETE_RANGE:
             self._delete_range(shard, change)
             return
-        key = _key(change.key)
+        key = key_of(change.key)
         self._key_bytes += len(key)
         if self._key_bytes > _MOST_KEY_BYTES:
             self.spoiled = "too many rows changed while they were read"
@@ -121,9 +122,9 @@ class BroughtForward:
             self.spoiled = f"a change of the table has an operation that is not known here: {op}"
 
     def _put(self, shard: _Shard, key: bytes, change: update_pb2.Update) -> None:
-        whole = _is_whole(change, self._schema)
+        whole = is_whole(change, self._schema)
         if change.old_key:
-            shard.drop(_key(change.old_key))
+            shard.drop(key_of(change.old_key))
         former = shard.rows.get(key)
         if former is None:
             # The row is in another range, or was made after the chunk was read: the log has all of it, unless it is an
@@ -162,51 +163,3 @@ class BroughtForward:
             values = update_pb2.RowKey.FromString(key).values
             if len(values) == 1 and values[0].WhichOneof("kind") == "bytes" and low <= values[0].bytes < high:
                 shard.drop(key)
-
-
-def emptied(run: Run) -> list[str]:
-    """Tables that lost rows in ``run`` by a statement, which may be about one partition.
-
-    Such a TRUNCATE has no columns; one that has them is of the whole table.
-    """
-    found = []
-    for number, schema in enumerate(run.schemas):
-        if schema.columns or schema.key:
-            continue
-        index = run.schema_index
-        for ordinal, (begin, end) in enumerate(pairwise((0, *run.ends))):
-            same = (index[ordinal if len(index) > 1 else 0] if index else 0) == number
-            if same and _update(run.blob, begin, end).op == update_pb2.TRUNCATE:
-                found.append(schema.table)
-                break
-    return found
-
-
-def moved_in_part(run: Run, moved: Iterable[int]) -> list[tuple[str, bytes]]:
-    """Table and new key of each update that changed its key and does not have all values. ``moved``: ordinals of the
-    updates that changed their key.
-    """
-    found = []
-    for ordinal in moved:
-        schema = run.schemas[run.schema_index[ordinal if len(run.schema_index) > 1 else 0] if run.schema_index else 0]
-        change = _update(run.blob, run.ends[ordinal - 1] if ordinal else 0, run.ends[ordinal])
-        if not _is_whole(change, schema):
-            found.append((schema.table, _key(change.key)))
-    return found
-
-
-def _is_whole(change: update_pb2.Update, schema: Schema) -> bool:
-    kinds = [value.WhichOneof("kind") for value in change.after]
-    complete = len(kinds) == len(schema.columns) and not any(kind in (None, "unavailable") for kind in kinds)
-    return complete and not change.too_large
-
-
-def _key(values: Iterable[update_pb2.Value]) -> bytes:
-    return update_pb2.RowKey(values=values).SerializeToString()
-
-
-def _update(blob: bytes, begin: int, end: int) -> update_pb2.Update:
-    at = begin + 1  # behind the tag, and then the length of the entry
-    while blob[at] > 0x7F:
-        at += 1
-    return update_pb2.Update.FromString(blob[at + 1 : end])

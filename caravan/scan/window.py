@@ -5,21 +5,19 @@ Noted on the event loop at each segment, so that nothing is missed; looked at el
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from caravan.buffer import begun_in, undone
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Run, Segment
 
-__all__ = ["Piece", "Window"]
+__all__ = ["Runs", "Window"]
 
 _RUN_BYTES = 200  # an entry of the list takes this, beside a small run
 
 
-class Piece(NamedTuple):
-    """The runs of one segment that hold changes of the table, by shard."""
-
-    runs: tuple[tuple[str, Run], ...]
+Runs: TypeAlias = tuple[tuple[str, Run], ...]
+"""The runs of one segment that hold changes of the table, by shard."""
 
 
 class Window:
@@ -35,7 +33,7 @@ class Window:
         self.budget = budget
         self.spoiled = ""
         self.over_budget = False
-        self.pieces: list[Piece] = []
+        self.pieces: list[Runs] = []
         self.segments = 0
         self._size = 0
         self._unfinished: list[Segment] = []
@@ -52,7 +50,7 @@ class Window:
             return
         runs = tuple((shard, run) for shard, run in segment.runs.items() if self._touches(run))
         if runs:
-            self.pieces.append(Piece(runs))
+            self.pieces.append(runs)
             self._size += sum(_RUN_BYTES + len(run.blob) for _, run in runs)
             if self._size > self.budget:
                 self.over_budget = True

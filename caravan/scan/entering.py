@@ -8,10 +8,12 @@ look.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
-from caravan.backfill.bring_forward import BroughtForward
-from caravan.backfill.window import Piece, Window
+from caravan.scan.bring_forward import BroughtForward
+from caravan.scan.window import Runs, Window
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import ChunkRange, Run, Segment
@@ -52,15 +54,14 @@ class EnteringChunk:
         """Why it cannot enter."""
         return self._forward.spoiled
 
-    def unseen(self, window: Window) -> tuple[list[Piece], int, int]:
+    def unseen(self, window: Window) -> tuple[list[Runs], int, int]:
         """What :meth:`catch_up` has to look at."""
         return window.pieces[self._pieces :], len(window.pieces), window.segments
 
-    def catch_up(self, pieces: Iterable[Piece], count: int, segments: int, marker: Datamarker) -> None:
+    def catch_up(self, pieces: Iterable[Runs], count: int, segments: int, marker: Datamarker) -> None:
         """Apply the changes of the window up to ``marker``, which is the lead's."""
-        for piece in pieces:
-            for shard, run in piece.runs:
-                self._forward.apply(shard, run)
+        for shard, run in chain.from_iterable(pieces):
+            self._forward.apply(shard, run)
         self._pieces, self._segments = count, segments
         self.reached = self.reached or self._has_reached(marker)
         if self.reached and not self.spoiled and self._built_after != self._forward.changes:
@@ -81,20 +82,8 @@ class EnteringChunk:
         if range_.alone:
             keys = frozenset(range_.alone)
             left_out, again = tuple(filter(keys.__contains__, left_out)), tuple(filter(keys.__contains__, again))
-        return ChunkRange(
-            range_.table,
-            range_.schema,
-            range_.after,
-            range_.until,
-            range_.begin,
-            range_.end,
-            range_.not_before,
-            left_out,
-            again,
-            range_.alone,
-            range_.portable,
-            {**range_.shards, **self._forward.shards()},
-        )
+        shards = {**range_.shards, **self._forward.shards()}
+        return replace(range_, left_out=left_out, again=again, shards=shards)
 
 
 def _build(schema: Schema, rows: Mapping[str, Collection[bytes]], source: str, number: int) -> dict[str, Run]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from caravan.backfill.window import Window
+from caravan.scan.window import Window
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from caravan.backfill.bring_forward import BroughtForward
+from caravan.scan.bring_forward import BroughtForward
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import UNAVAILABLE, Op, Value

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
-from caravan.backfill.rounds import Taker, Work, next_work
+from caravan.scan.rounds import Taker, Work, next_work
 from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
