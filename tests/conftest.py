@@ -56,7 +56,7 @@ BUILD_EXT = os.environ.get("WORMHOLE_BUILD_EXT", "")
 # Every run tries the same examples, fewer in a run of the whole suite; a soak draws others.
 _any = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True)
 hypothesis.settings.register_profile("fixed", _any, derandomize=True, database=None, max_examples=50)
-hypothesis.settings.register_profile("few", _any, derandomize=True, database=None, max_examples=25)
+hypothesis.settings.register_profile("few", _any, derandomize=True, database=None, max_examples=15)
 hypothesis.settings.register_profile("soak", _any, max_examples=5000)
 
 

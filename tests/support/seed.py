@@ -19,6 +19,12 @@ SEED: Final = _GIVEN or _DRAWN
 """Rounds print it; ``WORMHOLE_SEED`` repeats them."""
 
 
+_USUAL: Final = 50
+"""Examples of a property in a run of chosen tests (`tests/conftest.py`)."""
+
+
 def examples(count: int) -> settings:
-    """As many examples of a property in ``make test``; a soak takes the number of its profile."""
-    return settings() if _SOAK else settings(max_examples=count)
+    """As many examples of a property where tests are chosen, and in a run of the whole suite the part of them that its
+    profile has. A soak takes the number of its profile.
+    """
+    return settings() if _SOAK else settings(max_examples=max(5, count * settings().max_examples // _USUAL))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,68 +15,34 @@ from scripts.prepare import ROOT
 from tests.support import extended
 from tests.support.extended import EXTENDED
 
-RunSuite = Callable[..., int]
 
-# Fails when it is run for the first time, unless it is called `never`.
-UNSTEADY = """
-from pathlib import Path
-import pytest
-
-@pytest.mark.parametrize("name", {names})
-def test_it(name):
-    seen = Path(__file__).with_name(name)
-    first = not seen.exists()
-    seen.write_text("")
-    assert name == "steady" or (name != "never" and not first)
-"""
-
-
-@pytest.fixture
-def run_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunSuite:
-    monkeypatch.setattr(suite, "ROOT", tmp_path)
-    monkeypatch.setattr(suite, "WORKERS", ("-q",))
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they would take most of its time
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-
-    def run(*names: str) -> int:
-        (tmp_path / "test_unsteady.py").write_text(UNSTEADY.format(names=names))
-        return suite.main([])
-
-    return run
-
-
-def test_what_passes_alone_is_named_and_fails_nothing(run_suite: RunSuite, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_suite("steady", "once") == 0
-    printed = capfd.readouterr().out
-    assert "UNSTEADY, failed beside others and passed alone: test_unsteady.py::test_it[once]" in printed
-    assert "suite: passed" in printed
-
-
-def test_what_fails_alone_too_fails_the_run(run_suite: RunSuite, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_suite("once", "never") == 1
-    printed = capfd.readouterr().out
-    assert "UNSTEADY" not in printed
-    assert "suite: FAILED (pytest exit 1)" in printed
-
-
-def test_many_failures_are_no_coincidence(run_suite: RunSuite, capfd: pytest.CaptureFixture[str]) -> None:
-    names = [f"once{number}" for number in range(suite.MOST_UNSTEADY + 1)]
-    assert run_suite(*names) == 1
-    assert "again, alone" not in capfd.readouterr().out
-
-
-def test_what_cannot_be_collected_is_not_run_again(
-    tmp_path: Path, run_suite: RunSuite, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("failed", "alone", "status", "said"),
+    [
+        (1, 0, 0, "UNSTEADY, failed beside others and passed alone: test_0"),
+        (suite.MOST_UNSTEADY, 1, 1, "again, alone: test_0, test_1, test_2"),
+        (suite.MOST_UNSTEADY + 1, 0, 1, ""),  # no coincidence
+        (0, 0, 1, ""),  # what cannot be collected leaves a record of no test
+    ],
+)
+def test_a_few_that_failed_are_run_again_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], failed: int, alone: int, status: int, said: str
 ) -> None:
-    assert run_suite("never") == 1
-    capfd.readouterr()
-    (tmp_path / "test_unsteady.py").write_text("def broken(:\n")
-    assert suite.main([]) == 1
-    assert "again, alone" not in capfd.readouterr().out
-
-
-def test_a_tree_without_a_record_has_no_failed_tests(tmp_path: Path) -> None:
     assert suite.failed_tests(tmp_path) == []
+    record = tmp_path / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({f"test_{number}": True for number in range(failed)}))
+    asked: list[Sequence[str]] = []
+
+    def run(names: Sequence[str]) -> int:
+        asked.append(names)
+        return alone
+
+    assert suite.run_again(tmp_path, run) == status
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("UNSTEADY" in printed) is (status == 0)
+    assert len(asked) == bool(said)
 
 
 def test_what_is_left_out_exists_once() -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.prepare import ROOT
-from tests.support.eventually import PATIENCE_S
 from tests.system.harness.processes import Process
 
 _TELLS = (
@@ -63,18 +59,3 @@ def test_signals_reach_it(whole: bool, tmp_path: Path) -> None:
     assert process.stop() == -signal.SIGTERM
     process.start()
     process.kill()
-
-
-def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
-    owner = (
-        "import pathlib, sys, time; from tests.system.harness.processes import Process; "
-        "one = Process('one', ['-c', 'import time; time.sleep(3600)'], pathlib.Path(sys.argv[1])); one.start(); "
-        "print(one.pid, flush=True); sys.stdin.readline()"
-    )
-    words = [sys.executable, "-c", owner, str(tmp_path)]
-    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        ends = os.pidfd_open(int(process.stdout.readline()))
-        process.kill()
-    assert select.select([ends], [], [], PATIENCE_S)[0]
-    os.close(ends)
