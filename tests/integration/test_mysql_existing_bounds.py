@@ -10,7 +10,6 @@ from datastores.mysql.existing_rows import reading
 from tests.support.databases import DatabaseServer
 from tests.support.table_scene import TableScene
 from wormhole.model.errors import SourceUnavailable
-from wormhole.model.sharding import Sharding
 from wormhole.ports.table_source import ChunkLimits
 from wormhole.wire.rows import decode_row
 
@@ -121,19 +120,3 @@ def test_a_system_versioned_table(scene: TableScene) -> None:
         )
         assert scene.read(table) == scene.rows[table]
         assert scene.chunk(table).schema == scene.schemas[table]
-
-
-@pytest.mark.parametrize("declared", ["INT", "VARBINARY(9)", "BINARY(4)", "VARCHAR(9)"])
-def test_rows_are_in_the_shard_of_the_log(database_server: DatabaseServer, declared: str) -> None:
-    for sharding in (Sharding("hash", 7), Sharding("table"), Sharding("database"), Sharding("log")):
-        database_server.sql("DROP DATABASE IF EXISTS big", "CREATE DATABASE big")
-        with TableScene(database_server, sharding=sharding) as scene:
-            scene.run(
-                f"CREATE TABLE big.dealt (k {declared} PRIMARY KEY)",
-                f"INSERT INTO big.dealt VALUES {', '.join(f'({n})' for n in range(40))}",
-                f"CREATE TABLE big.two (k {declared}, n INT, PRIMARY KEY (n, k))",
-                f"INSERT INTO big.two VALUES {', '.join(f'({n}, {-n})' for n in range(40))}",
-            )
-            for table in ("big.dealt", "big.two"):
-                for key in scene.read(table, ChunkLimits()):
-                    assert scene.tables.shard_of(table, key) == scene.shards[table][key]

@@ -9,8 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from datastores.mysql.existing_rows.exact_keys import literals_of
-from datastores.mysql.existing_rows.key_order import above, up_to
+from datastores.mysql.existing_rows.key_order import above, literals_of, up_to
 from datastores.mysql.existing_rows.reading import select
 from datastores.mysql.existing_rows.source import MySqlTables
 from tests.support.databases import DatabaseServer
@@ -62,9 +61,9 @@ def definition(scene: TableScene, table: str):  # type: ignore[no-untyped-def]
 def explain(scene: TableScene, table: str, after: bytes, until: bytes | None) -> None:
     """The SELECT of a chunk is a range of the key's index, already in its order."""
     found = definition(scene, table)
-    conditions = [above(found.key, literals_of(found, after))]
+    conditions = [above(found.key, literals_of(found.key, after))]
     if until is not None:
-        conditions.append(up_to(found.key, literals_of(found, until)))
+        conditions.append(up_to(found.key, literals_of(found.key, until)))
     sql = select(found, conditions, 1 << 20, 100)
     with scene.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")

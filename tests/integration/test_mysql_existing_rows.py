@@ -80,25 +80,6 @@ def test_a_commit_in_the_log_that_no_select_shows_yet(
         assert scene.tables.reached(chunk.high, delivered)
 
 
-def test_a_chunk_lies_behind_what_it_shows(scene: TableScene) -> None:
-    scene.run(*_CREATE, "INSERT INTO shop.stock VALUES (1, 1)")
-    read_to = scene.marker
-    scene.server.sql("UPDATE shop.stock SET amount = 2")  # after the place that the log was read to
-    chunk = scene.chunk("shop.stock")
-    assert amounts(chunk) == {1: 2}
-    assert not scene.tables.reached(chunk.high, read_to)
-    assert scene.tables.reached(chunk.high, scene.follow())
-
-
-def test_a_marker_of_another_incarnation_never_reaches_a_chunk(scene: TableScene) -> None:
-    scene.run(*_CREATE)
-    chunk = scene.chunk("shop.stock")
-    order = scene.marker.order
-    later = type(order)(order.incarnation + 1, order.file + 1, order.offset)
-    assert scene.tables.reached(chunk.high, scene.marker)
-    assert not scene.tables.reached(chunk.high, Datamarker(later, scene.marker.delivered, later))
-
-
 def test_rows_are_those_of_the_log_in_the_order_of_the_key(scene: TableScene) -> None:
     scene.run(
         *_CREATE,
@@ -111,28 +92,6 @@ def test_rows_are_those_of_the_log_in_the_order_of_the_key(scene: TableScene) ->
     assert found == scene.rows["shop.stock"]
     assert [decode_row(update).key[0].int for update in found.values()] == [-2147483648, -7, 0, 3, 12, 2147483647]
     assert {chunk.schema.id for chunk in chunks} == {scene.schemas["shop.stock"].id}
-
-
-def test_a_range_ends_with_its_last_key(scene: TableScene) -> None:
-    scene.run(*_CREATE, f"INSERT INTO shop.stock VALUES {', '.join(f'({n}, {n})' for n in range(10))}")
-    keys = list(scene.read("shop.stock"))
-    chunk = scene.chunk("shop.stock", keys[2], keys[5], ChunkLimits(rows=100))
-    assert list(chunk.rows) == keys[3:6]
-    assert chunk.done
-    chunk = scene.chunk("shop.stock", keys[2], keys[5])
-    assert list(chunk.rows) == keys[3:6]
-    assert chunk.done, "the last row is the range's last key"
-    assert scene.chunk("shop.stock", keys[5], keys[5]).rows == {}
-
-
-def test_single_rows(scene: TableScene) -> None:
-    scene.run(*_CREATE, f"INSERT INTO shop.stock VALUES {', '.join(f'({n}, {n})' for n in range(500))}")
-    keys = list(scene.read("shop.stock", ChunkLimits()))
-    scene.run("DELETE FROM shop.stock WHERE id % 2 = 0")
-    chunk = scene.tables.rows("shop.stock", keys, scene.marker)
-    assert chunk.rows == scene.rows["shop.stock"]
-    assert len(chunk.rows) == 250
-    assert chunk.done
 
 
 def test_no_transaction_is_open_between_chunks(scene: TableScene) -> None:

@@ -16,7 +16,6 @@ from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.postgres_types import EXTENSIONS, SETUP, TYPES, VERSION
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
-from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE
 from wormhole.ports.table_source import ChunkLimits
 from wormhole.wire.rows import decode_row, encode_key
@@ -83,7 +82,7 @@ def scene(postgres_server: PostgresServer) -> Iterator[PostgresScene]:
 def plan_of(scene: PostgresScene, table: str, after: bytes, until: bytes) -> str:
     """How the server would read a chunk."""
     assert isinstance(scene.tables, PostgresTables)
-    definition = scene.tables._known[table][1]
+    definition = scene.tables._definitions[table][1]
     conditions = [
         above(definition.key, literals_of(definition.key, after)),
         up_to(definition.key, literals_of(definition.key, until)),
@@ -255,23 +254,6 @@ def test_a_changed_key_has_another_fingerprint(scene: PostgresScene) -> None:
     assert len(set(known)) == len(known)
     with pytest.raises(UnreadableTable, match="none of the table's as it is now"):
         scene.chunk("public.f", first.last)
-
-
-@pytest.mark.parametrize("declared", ["int", "bytea", "text"])
-def test_rows_are_in_the_shard_of_the_log(
-    postgres_server: PostgresServer, postgres_database: str, declared: str
-) -> None:
-    values = ", ".join(f"('{n}')" for n in range(40))
-    with PostgresScene(postgres_server, postgres_database, sharding=Sharding("hash", 7)) as scene:
-        scene.run(
-            f"CREATE TABLE dealt (k {declared} PRIMARY KEY)",
-            f"INSERT INTO dealt VALUES {values}",
-            f"CREATE TABLE two (k {declared}, n int DEFAULT -5, PRIMARY KEY (n, k))",
-            f"INSERT INTO two VALUES {values}",
-        )
-        for table in ("public.dealt", "public.two"):
-            for key in scene.read(table, _ALL):
-                assert scene.tables.shard_of(table, key) == scene.shards[table][key]
 
 
 def test_rows_of_all_sizes(postgres_server: PostgresServer, postgres_database: str) -> None:

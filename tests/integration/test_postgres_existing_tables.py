@@ -16,7 +16,7 @@ from datastores.postgres.log import reader
 from tests.support.eventually import until
 from tests.support.keyed_copy import rows_of
 from tests.support.postgres_scene import PostgresScene
-from tests.support.postgres_server import NewPostgres, PostgresServer, new_database
+from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.postgres_types import VERSION
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
 from wormhole.ports.table_source import ChunkLimits, ScannedTable
@@ -369,23 +369,6 @@ def test_a_call_that_is_interrupted_and_a_connection_that_ends(scene: PostgresSc
     with pytest.raises(SourceUnavailable):
         scene.chunk("public.fine")
     assert len(scene.read("public.fine")) == 2
-
-
-def test_the_tables_of_a_standby_and_of_another_server(new_postgres: NewPostgres, scene: PostgresScene) -> None:
-    other = new_postgres()
-    other.stop()
-    (other.data / "standby.signal").touch()
-    other.own_data()
-    other.start()
-    tables = PostgresTables(other.url(), scene.options)
-    with pytest.raises(SourceUnavailable, match="is a standby") as raised:
-        tables.tables(lambda _: True)
-    assert "name the primary" in str(raised.value.hint)
-    other.sql("SELECT pg_promote()")
-    # Copies of one server have one system id; this one is on another timeline now.
-    with pytest.raises(SourceUnavailable, match="is on timeline 2 of system"):
-        tables.chunk("public.fine", None, None, _ALL, scene.marker)
-    tables.close()
 
 
 def test_counting_that_takes_too_long_counts_less_far(scene: PostgresScene, monkeypatch: pytest.MonkeyPatch) -> None:

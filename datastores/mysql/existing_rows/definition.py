@@ -87,6 +87,11 @@ class Definition:
     refused: Problem = NO_PROBLEM
 
     @property
+    def name(self) -> str:
+        """``database.table``."""
+        return self.listed.name
+
+    @property
     def portable(self) -> bool:
         """Whether the keys' order is that of integers or bytes."""
         return bool(self.key) and all(c.kind in PORTABLE and not c.descending for c in self.key)

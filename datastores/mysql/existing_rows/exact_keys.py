@@ -9,30 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError as WireError
 from pymysql.connections import Connection
 
 from datastores.mysql.existing_rows.definition import Definition
-from datastores.mysql.existing_rows.key_order import literal
+from datastores.mysql.existing_rows.key_order import literal, literals_of
 from datastores.mysql.existing_rows.result_rows import Row
 from datastores.mysql.server.connection import query
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact", "literals_of"]
+__all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact"]
 
 _AMBIGUOUS: Final = {"?", "\\"}
 """Characters that stand for other bytes too: bytes that are no character, and a second backslash of sjis and ujis."""
-
-
-def literals_of(definition: Definition, key: bytes) -> list[str]:
-    """A key's values as SQL. Raises ``ValueError`` where it is no key of the table, or SQL cannot have it."""
-    try:
-        values = update_pb2.RowKey.FromString(key).values
-    except WireError as error:
-        raise ValueError("its bytes are no key") from error
-    if len(values) != len(definition.key):
-        raise ValueError(f"it has {len(values)} values for {len(definition.key)} columns")
-    return [literal(column, value) for column, value in zip(definition.key, values, strict=True)]
 
 
 def is_exact(connection: Connection[Any], definition: Definition, key: bytes, raw: Row | None) -> bool:
@@ -42,7 +30,7 @@ def is_exact(connection: Connection[Any], definition: Definition, key: bytes, ra
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     try:
-        literals = literals_of(definition, key)
+        literals = literals_of(definition.key, key)
     except (ValueError, LookupError):
         return False
     if raw is None:
@@ -77,8 +65,8 @@ def is_same(connection: Connection[Any], definition: Definition, key: bytes, oth
 
     Raises :class:`~wormhole.model.errors.WormholeError`, and ``ValueError`` where one is no key of the table.
     """
-    asked = literals_of(definition, key)
-    pairs = (zip(asked, literals_of(definition, other), strict=True) for other in others)
+    asked = literals_of(definition.key, key)
+    pairs = (zip(asked, literals_of(definition.key, other), strict=True) for other in others)
     same = [" AND ".join(f"{left} = {right}" for left, right in pair) for pair in pairs]
     return any(query(connection, f"SELECT {one} AS same")[0]["same"] for one in same)
 

@@ -11,22 +11,24 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from datastores.common.existing_rows.reading import KeySql, key_values
 from datastores.mysql.sql_text import quoted
 from wormhole.wire.v1 import update_pb2
 
 __all__ = [
+    "KEY_SQL",
     "ORDERED",
     "PORTABLE",
     "KeyColumn",
     "above",
-    "equal",
     "is_moment",
     "literal",
+    "literals_of",
     "order_by",
     "up_to",
 ]
@@ -139,6 +141,11 @@ def literal(column: KeyColumn, value: update_pb2.Value) -> str:
     return write(column, value)
 
 
+def literals_of(columns: Sequence[KeyColumn], key: bytes) -> list[str]:
+    """A key's values as SQL. Raises ``ValueError`` where it is no key of the columns, or SQL cannot have it."""
+    return [literal(column, value) for column, value in zip(columns, key_values(key, len(columns)), strict=True)]
+
+
 def is_moment(column: KeyColumn, value: update_pb2.Value) -> bool:
     """Whether the value is a date or a time, if the column has such: servers refuse to compare with 13 months."""
     if column.kind not in _MOMENTS:
@@ -161,10 +168,18 @@ def above(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
 
 def up_to(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
     """Keys that come before this one, and itself."""
-    return f"({_beyond(columns, literals, after=False)} OR {equal(columns, literals)})"
+    return f"({_beyond(columns, literals, after=False)} OR {_equal(columns, literals)})"
 
 
-def equal(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
+def among(columns: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
+    """These keys."""
+    return f"({' OR '.join(_equal(columns, literals) for literals in keys)})"
+
+
+KEY_SQL: Final = KeySql(literals_of, above, up_to, among)
+
+
+def _equal(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
     """This key alone."""
     return f"({' AND '.join(f'{quoted(c.name)} = {text}' for c, text in zip(columns, literals, strict=True))})"
 
@@ -178,7 +193,7 @@ def _beyond(columns: Sequence[KeyColumn], literals: Sequence[str], *, after: boo
     parts = []
     for i, column in enumerate(columns):
         here = _one_side(column, literals[i], greater=after != column.descending)
-        parts.append(f"({equal(columns[:i], literals[:i])} AND {here})" if i else here)
+        parts.append(f"({_equal(columns[:i], literals[:i])} AND {here})" if i else here)
     return f"({' OR '.join(parts)})"
 
 

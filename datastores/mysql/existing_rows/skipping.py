@@ -47,7 +47,7 @@ def key_behind(
                 raise
             if rows == 1:
                 raise SourceUnavailable(
-                    f"{definition.listed.name}: the server found no key within {_SECONDS:g} s and ended the query",
+                    f"{definition.name}: the server found no key within {_SECONDS:g} s and ended the query",
                     hint="it is tried again; look for a lock on the table (LOCK TABLES, ALTER TABLE)",
                 ) from None
             rows = max(1, rows // 4)
@@ -60,7 +60,7 @@ def key_behind(
         encoder.add(found, {}, keys, _MOST_BYTES)
     except (ValueError, LookupError, OverflowError) as error:
         raise UnreadableTable(
-            f"{definition.listed.name}: the server sends what is no value of its column ({error!s:.200})",
+            f"{definition.name}: the server sends what is no value of its column ({error!s:.200})",
             hint="report this, with the table's definition",
         ) from error
     for key, row in keys.items():

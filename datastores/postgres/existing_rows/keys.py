@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from google.protobuf.message import DecodeError as WireError
-
+from datastores.common.existing_rows.reading import KeySql, key_values
 from datastores.postgres.decode.kinds import BYTES, INT, UINT
 from datastores.postgres.sql_text import quote_identifier, quote_literal
 from wormhole.wire.v1 import update_pb2
 
 __all__ = [
+    "KEY_SQL",
     "PLAIN",
     "PORTABLE",
     "ROW",
@@ -85,12 +85,7 @@ def literals_of(key: Sequence[KeyColumn], serialized: bytes) -> list[str]:
     """A key's values as SQL, in the order of ``key``. Raises ``ValueError`` where it is no key of the table, or SQL
     cannot have it.
     """
-    try:
-        values = update_pb2.RowKey.FromString(serialized).values
-    except WireError as error:
-        raise ValueError("its bytes are no key") from error
-    if len(values) != len(key):
-        raise ValueError(f"it has {len(values)} values for {len(key)} columns")
+    values = key_values(serialized, len(key))
     return [f"{_quoted(column, values[column.place])}::{column.type}{column.as_under}" for column in key]
 
 
@@ -129,6 +124,8 @@ def same(key: Sequence[KeyColumn], literals: Sequence[str], others: Iterable[Seq
     ]
     return " OR ".join(_equal(key, collated, other) for other in others)
 
+
+KEY_SQL: Final = KeySql(literals_of, above, up_to, among)
 
 _LESS, _UP_TO, _EQUAL, _FROM, _ABOVE = range(5)
 _BOUNDS: Final = {_LESS: _UP_TO, _ABOVE: _FROM}

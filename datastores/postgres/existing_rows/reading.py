@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+from datastores.common.existing_rows.reading import ChunkReading
 from datastores.postgres.existing_rows.copied_rows import CopiedRows
 from datastores.postgres.existing_rows.definition import Definition
-from datastores.postgres.existing_rows.keys import ROW, above, column_of_row, literals_of, order_by
+from datastores.postgres.existing_rows.keys import KEY_SQL, ROW, column_of_row, order_by
 from datastores.postgres.server.connection import Connection, ServerError
 from datastores.postgres.sql_text import quote_identifier
 from wormhole.model.errors import SourceUnavailable
@@ -20,9 +20,7 @@ __all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout", "unasked_ro
 
 CANCELED: Final = "57014"
 """The error of a statement that took longer than it was allowed to."""
-_LEAST_SHARE: Final = 8  # a chunk is full when less than this part of its bytes is left
 _GRACE_S: Final = 5.0  # for what the server ends itself, before the connection is given up
-_UNLIMITED: Final = 1 << 62
 _SIZES: Final = "wormhole_sizes"
 _TERMS: Final = 40
 _CHEAP: Final = 64 << 10  # bytes of unwanted rows that are taken for the connection's sake
@@ -91,65 +89,32 @@ def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[s
     return " ".join(filter(None, parts))
 
 
-@dataclass(slots=True)
-class Reading:
-    """Fills ``rows`` up to the limits. ``row_bytes``: what a row takes, as far as is known, 0: nothing is known.
+class Reading(ChunkReading[Definition]):
+    """Reads over ``connection``, whose transaction is over where a statement timed out. ``most``: bytes of values that
+    an update may have."""
 
-    ``done``: nothing is left; ``timed_out``: the server ended a statement, so that nothing may have come, and the
-    transaction is over. ``cut``: rows were on their way that were not wanted any more, so that the connection has to be
-    closed.
-    """
+    def __init__(
+        self, connection: Connection, definition: Definition, most: int, limits: ChunkLimits, row_bytes: int
+    ) -> None:
+        self._encoder = CopiedRows(definition.table, most, bool(definition.long))
+        super().__init__(definition, KEY_SQL, self._encoder, limits, row_bytes)
+        self._connection = connection
+        self._most = most
 
-    connection: Connection
-    definition: Definition
-    most: int
-    limits: ChunkLimits
-    row_bytes: int
-    rows: dict[bytes, bytes] = field(default_factory=dict)
-    done: bool = False
-    timed_out: bool = False
-    cut: bool = False
-    encoder: CopiedRows = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.encoder = CopiedRows(self.definition.table, self.most, bool(self.definition.long))
-
-    def run(self, after: Sequence[str] | None, until: str) -> None:
-        """Read on behind the key ``after`` (literals) while the condition ``until`` holds (empty: to the end)."""
-        deadline = time.monotonic() + self.limits.seconds
-        while True:
-            left = self.limits.rows - len(self.rows)
-            room = self.limits.bytes - self.encoder.size
-            seconds = deadline - time.monotonic()
-            if self.rows and (left <= 0 or room < self.limits.bytes // _LEAST_SHARE or seconds <= 0):
-                return
-            if self.row_bytes:
-                left = min(left, max(1, room // self.row_bytes + 1))
-            conditions = [above(self.definition.key, after)] if after is not None else []
-            if until:
-                conditions.append(until)
-            if not self._take(copied(self.definition, conditions, self.most, left), left, seconds):
-                return
-            after = literals_of(self.definition.key, next(reversed(self.rows)))
-
-    def run_keys(self, condition: str, most_rows: int) -> None:
-        """Read all rows for which the condition holds, which are ``most_rows`` at most."""
+    def _take(self, conditions: Sequence[str], asked: int, seconds: float, most: int = sys.maxsize) -> bool:
+        statement = copied(self.definition, conditions, self._most, asked)
         before = len(self.rows)
-        self._take(copied(self.definition, [condition], self.most, 0), 0, self.limits.seconds, before + most_rows)
-
-    def _take(self, statement: str, asked: int, seconds: float, most_rows: int = _UNLIMITED) -> bool:
-        """Run one statement; returns whether another one may bring more."""
         got = dropped = unwanted = 0
-        begin, full = self.encoder.size, False
+        begin, full = self._encoder.size, False
         try:
-            self.connection.query(timeout(seconds))
-            for lines in self.connection.copy_rows(statement, timeout_s=seconds + _GRACE_S):
+            self._connection.query(timeout(seconds))
+            for lines in self._connection.copy_rows(statement, timeout_s=seconds + _GRACE_S):
                 taken = 0
                 if not full:
-                    taken = self.encoder.add(lines, self.rows, self.limits.bytes if asked else _UNLIMITED)
+                    taken = self._encoder.add(lines, self.rows, self.limits.bytes if asked else sys.maxsize)
                     got += taken
-                    full = asked > 0 and self.encoder.size >= self.limits.bytes
-                    if len(self.rows) > most_rows:
+                    full = asked > 0 and self._encoder.size >= self.limits.bytes
+                    if len(self.rows) - before > most:
                         raise unasked_rows(self.definition.name)
                 dropped += len(lines) - taken
                 unwanted += sum(map(len, lines[taken:]))
@@ -160,9 +125,4 @@ class Reading:
             if error.sqlstate != CANCELED:
                 raise
             self.timed_out = True
-        if got:
-            self.row_bytes = max(1, (self.encoder.size - begin) // got)
-        if self.timed_out:
-            return False
-        self.done = got < asked and not dropped
-        return not self.done and not dropped
+        return self._took(begin, got, asked, dropped)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from datastores.common.existing_rows.tables import AlteredError, SqlTables, gone
 from datastores.common.kept_state import state_of
 from datastores.postgres.decode.tables import shard_name
 from datastores.postgres.existing_rows.catalogue import described, named, published
@@ -18,8 +19,7 @@ from datastores.postgres.existing_rows.definition import (
     definition_of,
     without_name,
 )
-from datastores.postgres.existing_rows.interruption import Interruption
-from datastores.postgres.existing_rows.keys import above, among, literals_of, same, up_to
+from datastores.postgres.existing_rows.keys import KEY_SQL, literals_of, same
 from datastores.postgres.existing_rows.reading import CANCELED, Reading, copied_key, timeout, unasked_rows
 from datastores.postgres.existing_rows.snapshot import Snapshots
 from datastores.postgres.history.delivered_transactions import delivered_transactions
@@ -27,20 +27,15 @@ from datastores.postgres.history.incarnations import Incarnations
 from datastores.postgres.server.address import Address, parse
 from datastores.postgres.server.connection import Connection, ServerError, connect, understood
 from datastores.postgres.sql_text import quote_identifier, quote_literal, sql_name
-from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
+from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.model.sharding import shard_of_hash
 from wormhole.ports.datastore import SourceOptions
-from wormhole.ports.table_source import Chunk, ChunkLimits, ScannedTable
-from wormhole.wire.v1 import update_pb2
+from wormhole.ports.table_source import ChunkLimits, ScannedTable
 
 __all__ = ["PostgresTables"]
 
 _LISTED_AT_ONCE: Final = 200
 _LISTING_S: Final = 60.0
-_TRIES: Final = 3
-_MOST_SECONDS: Final = 64.0
-_KEYS_AT_ONCE: Final = 200
 _SKIP_S: Final = 2.0
 _SKIP_BYTES: Final = 1 << 20
 
@@ -57,10 +52,6 @@ _SERVER: Final = (
 )
 
 
-class _AlteredError(Exception):
-    """The table was altered while its rows were read: they are read again."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Session:
     """A connection and whose it is."""
@@ -72,25 +63,20 @@ class _Session:
     snapshots: Snapshots
 
 
-class PostgresTables:
+class PostgresTables(SqlTables[_Session, Definition, Reading]):
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database that ``url`` names.
 
-    A chunk's ``high`` is the text of a place: incarnation, 0 and LSN.
+    A chunk's ``high`` is the text of a place: incarnation, 0 and LSN. A definition is kept with the catalogue's text
+    that it was made of.
     """
 
+    _SLOW_HINT = "see that the index of its key is valid, and vacuum a table of which most rows were deleted"
+
     def __init__(self, url: str, options: SourceOptions) -> None:
-        self._url = url
-        self._options = options
-        self._state_dir = options.state_dir / "postgres"
+        super().__init__(url, options, "postgres")
+        self._definitions: dict[str, tuple[str, Definition]] = {}
         self._delivered = delivered_transactions(self._state_dir)
         self._address: Address | None = None
-        self._session: _Session | None = None
-        self._known: dict[str, tuple[str, Definition]] = {}  # with the catalogue's text that each was made of
-        self._described: dict[str, str] = {}  # fingerprints that the caller was given last
-        self._row_bytes: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}  # tables whose chunks took too long, and the time they get
-        self._checked = 0  # the incarnation whose server this one is
-        self._interruption = Interruption()
 
     # --- the port ------------------------------------------------------------------------------------------------
 
@@ -120,67 +106,6 @@ class PostgresTables:
         self._described.update((one.name, one.fingerprint) for one in found if not one.refused)
         return sorted(map(_scanned, found), key=lambda table: table.name)
 
-    def chunk(
-        self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
-    ) -> Chunk:
-        """See the port."""
-
-        def read(reading: Reading) -> None:
-            definition = reading.definition
-            end = "" if until is None else up_to(definition.key, _literals(definition, until))
-            reading.run(None if after is None else _literals(definition, after), end)
-
-        bounded = replace(limits, seconds=max(limits.seconds, self._seconds.get(table, 0.0)))
-        reading, high = self._read(table, bounded, not_before, read)
-        if reading.timed_out and not reading.rows:
-            self._seconds[table] = min(_MOST_SECONDS, 2 * bounded.seconds)
-            raise ChunkUnavailable(
-                f"{table}: the server found no row within {bounded.seconds:g} s and ended the query",
-                hint=f"it is tried again with {self._seconds[table]:g} s; see that the index of its key is valid, and "
-                "vacuum a table of which most rows were deleted",
-            )
-        self._seconds.pop(table, None)
-        last = next(reversed(reading.rows), None)
-        done = reading.done or (until is not None and last == until)
-        return Chunk(reading.definition.schema, reading.rows, str(high), last, done)
-
-    def rows(self, table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
-        """See the port."""
-
-        def read(reading: Reading) -> None:
-            definition = reading.definition
-            for begin in range(0, len(keys), _KEYS_AT_ONCE):
-                some = [_literals(definition, key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-                reading.run_keys(among(definition.key, some), len(some))
-                if reading.timed_out:
-                    return
-
-        reading, high = self._read(table, ChunkLimits(), not_before, read)
-        if reading.timed_out:
-            raise ChunkUnavailable(
-                f"{table}: the server ended the query for {len(keys)} rows", hint="it is tried again"
-            )
-        asked = set(keys)
-        # Another spelling of a key (1.0 and 1.00, a collation's equals) is the same row, with another key in the log.
-        rows = {key: update for key, update in reading.rows.items() if key in asked}
-        unclear = self._respelled(reading.definition, asked.difference(rows), reading.rows.keys() - asked)
-        return Chunk(reading.definition.schema, rows, str(high), next(reversed(rows), None), True, unclear)
-
-    def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
-        """See the port."""
-        self._interruption.clear()
-        try:
-            with self._connected() as session, self._refusing(table, session):
-                return self._skip(session, self._definition(session, table), after, rows)
-        except _AlteredError:
-            self._known.pop(table, None)
-            raise SourceUnavailable(f"{table} is being altered", hint="it is tried again") from None
-
-    def reached(self, high: str, marker: Datamarker) -> bool:
-        """See the port. No marker of another incarnation ever does."""
-        place = LogPosition.parse(high)
-        return marker.order.incarnation == place.incarnation and marker.order >= place
-
     def can_ask(self, table: str, key: bytes) -> bool:
         """See the port."""
         self._interruption.clear()
@@ -198,42 +123,10 @@ class PostgresTables:
                 raise
         return True
 
-    def shard_of(self, table: str, key: bytes) -> str:
-        """See the port."""
-        sharding = self._options.sharding
-        if sharding.by != "hash":
-            return shard_name(self._options.log, sharding, *table.split(".", 1))
-        values = update_pb2.RowKey.FromString(key).values
-        if len(values) == 1 and values[0].WhichOneof("kind") == "bytes":
-            hashed = values[0].bytes
-        else:
-            hashed = b"".join(value.SerializeToString() for value in values)
-        return shard_of_hash(self._options.log, hashed, sharding.count)
-
-    def interrupt(self) -> None:
-        """See the port: the connection is given up, and the server ends the statement by itself soon."""
-        self._interruption.set()
-
-    def close(self) -> None:
-        """See the port."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.connection.close()
-
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def _read(
-        self, table: str, limits: ChunkLimits, not_before: Datamarker, read: Callable[[Reading], None]
-    ) -> tuple[Reading, LogPosition]:
-        """``read`` in one snapshot, with the table's definition as it is in it."""
-        self._interruption.clear()
-        for _ in range(_TRIES):
-            try:
-                with self._connected() as session, self._refusing(table, session):
-                    return self._read_once(session, table, limits, not_before, read)
-            except _AlteredError:
-                self._known.pop(table, None)
-        raise SourceUnavailable(f"{table} is altered again and again", hint="it is tried again")
+    def _shard_name(self, table: str) -> str:
+        return shard_name(self._options.log, self._options.sharding, *table.split(".", 1))
 
     def _read_once(
         self,
@@ -249,10 +142,10 @@ class PostgresTables:
         connection, wait = session.connection, self._interruption.wait
         begun = session.snapshots.begin(connection, expected.source, self._question(session, table), not_before, wait)
         if begun.described is None:
-            raise _gone(table)
+            raise gone(table)
         definition = self._take(session, table, begun.described)
         if definition.partitioned != expected.partitioned:
-            raise _AlteredError
+            raise AlteredError
         self._check_key(definition)
         reading = Reading(connection, definition, self._options.max_update_bytes, limits, self._row_bytes.get(table, 0))
         try:
@@ -268,14 +161,11 @@ class PostgresTables:
         else:
             connection.query("ROLLBACK" if reading.timed_out else "COMMIT")
             session.snapshots.await_written(connection, begun.high, wait)
-        if reading.rows:
-            self._row_bytes[table] = reading.row_bytes
         return reading, begun.high
 
     def _skip(self, session: _Session, definition: Definition, after: bytes | None, rows: int) -> bytes | None:
-        self._check_key(definition)
         connection = session.connection
-        conditions = [] if after is None else [above(definition.key, _literals(definition, after))]
+        conditions = KEY_SQL.between(definition, after, None)
         while True:
             found: dict[bytes, bytes] = {}
             encoder = CopiedRows(definition.key_table, _SKIP_BYTES)
@@ -295,18 +185,12 @@ class PostgresTables:
                 connection.query("COMMIT")
                 return next(iter(found), None)
 
-    def _respelled(self, definition: Definition, missing: Collection[bytes], others: Collection[bytes]) -> list[bytes]:
-        """Which of the missing keys are one of the other rows' for the server."""
-        if not missing or not others:
-            return []
-        there = [_literals(definition, key) for key in others]
+    def _same_rows(self, definition: Definition, missing: Collection[bytes], others: Collection[bytes]) -> list[bytes]:
+        key = definition.key
+        there = [KEY_SQL.literals(definition, other) for other in others]
         with self._connected() as session:
-            return [
-                key
-                for key in missing
-                if session.connection.query(f"SELECT {same(definition.key, _literals(definition, key), there)}")
-                == [("t",)]
-            ]
+            asked = {one: f"SELECT {same(key, KEY_SQL.literals(definition, one), there)}" for one in missing}
+            return [one for one, question in asked.items() if session.connection.query(question) == [("t",)]]
 
     # --- definitions ---------------------------------------------------------------------------------------------
 
@@ -316,33 +200,25 @@ class PostgresTables:
 
     def _definition(self, session: _Session, table: str) -> Definition:
         """As it was last seen."""
-        known = self._known.get(table)
+        known = self._definitions.get(table)
         if known is not None:
             return known[1]
         rows = session.connection.query(self._question(session, table))
         if not rows:
-            raise _gone(table)
+            raise gone(table)
         return self._take(session, table, rows[0][0] or "")
 
     def _take(self, session: _Session, table: str, text: str) -> Definition:
         """The definition that the catalogue's text makes."""
-        known = self._known.get(table)
+        known = self._definitions.get(table)
         if known is not None and known[0] == text:
             return known[1]
         found = _defined(text, session.wanted)
         if found.refused:
-            self._known.pop(table, None)
+            self._definitions.pop(table, None)
             raise UnreadableTable(found.refused.text, hint=found.refused.hint, code=found.refused.code)
-        self._known[table] = text, found
+        self._definitions[table] = text, found
         return found
-
-    def _check_key(self, definition: Definition) -> None:
-        """The keys of the caller are in the order that the key has now."""
-        if self._described.get(definition.name, definition.fingerprint) != definition.fingerprint:
-            self._known.pop(definition.name, None)
-            raise SourceUnavailable(
-                f"{definition.name}: its key is another one than when its backfill began", hint="the table begins again"
-            )
 
     @contextmanager
     def _refusing(self, table: str, session: _Session) -> Iterator[None]:
@@ -352,9 +228,9 @@ class PostgresTables:
         except ServerError as error:
             state = error.sqlstate
             if state in _GONE:
-                raise _gone(table) from None
+                raise gone(table) from None
             if state in _ALTERED:
-                raise _AlteredError from None
+                raise AlteredError from None
             if state == _DENIED:
                 schema, _, name = table.partition(".")
                 raise UnreadableTable(
@@ -375,21 +251,18 @@ class PostgresTables:
 
     # --- the server ----------------------------------------------------------------------------------------------
 
+    def _is_open(self, session: _Session) -> bool:
+        return session.connection.is_open
+
+    def _close(self, session: _Session, at_once: bool) -> None:
+        session.connection.close()
+
     @contextmanager
     def _connected(self) -> Iterator[_Session]:
-        """A session outside any transaction; after an error it is closed, so that none stays open."""
-        try:
-            if self._session is None or not self._session.connection.is_open:
-                self.close()
-                self._session = self._connect()
+        with super()._connected() as session:
             assert self._address is not None
             with understood(self._address):
-                yield self._session
-        except BaseException as error:
-            self.close()
-            if isinstance(error, WormholeError) and self._interruption.is_set:
-                raise self._interruption.error() from error
-            raise
+                yield session
 
     def _connect(self) -> _Session:
         if self._address is None:
@@ -461,22 +334,4 @@ def _scanned(definition: Definition) -> ScannedTable:
         definition.fingerprint,
         not definition.refused and definition.portable,
         tuple(column.name for column in definition.schema.columns),
-    )
-
-
-def _literals(definition: Definition, key: bytes) -> list[str]:
-    try:
-        return literals_of(definition.key, key)
-    except ValueError as error:
-        raise UnreadableTable(
-            f"{definition.name}: a key of the backfill is none of the table's as it is now ({error!s:.200})",
-            hint="start the table's backfill again",
-        ) from error
-
-
-def _gone(table: str) -> UnreadableTable:
-    return UnreadableTable(
-        f"there is no table {table} any more: it was dropped or renamed",
-        hint="nothing, or start a backfill of the name that it has now",
-        code="table-unknown",
     )

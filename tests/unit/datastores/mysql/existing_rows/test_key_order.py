@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from datastores.mysql.existing_rows.key_order import KeyColumn, above, equal, literal, order_by, up_to
+from datastores.mysql.existing_rows.key_order import KeyColumn, above, among, literal, order_by, up_to
 from wormhole.wire.v1.update_pb2 import Value
 
 A, DOWN = KeyColumn("a", "int"), KeyColumn("d", "int", descending=True)
@@ -16,7 +16,7 @@ def test_a_condition_over_several_columns_is_written_out() -> None:
     assert above([A], ["1"]) == "(`a` > 1)"
     assert above([A, B], ["1", "'x'"]) == "(`a` > 1 OR ((`a` = 1) AND `b``c` > 'x'))"
     assert up_to([A, B], ["1", "'x'"]) == "((`a` < 1 OR ((`a` = 1) AND `b``c` < 'x')) OR (`a` = 1 AND `b``c` = 'x'))"
-    assert equal([A, B], ["1", "'x'"]) == "(`a` = 1 AND `b``c` = 'x')"
+    assert among([A, B], [["1", "'x'"], ["2", "'y'"]]) == "((`a` = 1 AND `b``c` = 'x') OR (`a` = 2 AND `b``c` = 'y'))"
 
 
 def test_a_descending_column_is_compared_the_other_way() -> None:

@@ -1,0 +1,156 @@
+"""One SELECT after the other within a snapshot, until a chunk's limits are reached."""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from google.protobuf.message import DecodeError as WireError
+
+from wormhole.model.errors import UnreadableTable
+from wormhole.model.schema import Schema
+from wormhole.ports.table_source import ChunkLimits
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["ChunkReading", "KeySql", "SqlDefinition", "key_values"]
+
+_LEAST_SHARE: Final = 8  # a chunk is full when less than this part of its bytes is left
+_KEYS_AT_ONCE: Final = 200
+
+
+class SqlDefinition(Protocol):
+    """What a table is as a backfill reads it. ``fingerprint``: changes with the columns of the ``key``."""
+
+    @property
+    def name(self) -> str:
+        """As updates have it."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of its updates."""
+
+    @property
+    def key(self) -> Sequence[Any]:
+        """The key's columns."""
+
+    @property
+    def fingerprint(self) -> str:
+        """See the class."""
+
+
+class Sized(Protocol):
+    """Encodes rows. ``size``: bytes of the updates so far."""
+
+    @property
+    def size(self) -> int:
+        """See the class."""
+
+
+D = TypeVar("D", bound=SqlDefinition)
+
+
+def key_values(key: bytes, columns: int) -> Sequence[update_pb2.Value]:
+    """The values of a serialized key. Raises ``ValueError`` where it is none of so many columns."""
+    try:
+        values = update_pb2.RowKey.FromString(key).values
+    except WireError as error:
+        raise ValueError("its bytes are no key") from error
+    if len(values) != columns:
+        raise ValueError(f"it has {len(values)} values for {columns} columns")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class KeySql:
+    """How a server's SQL has keys. ``literals_of``: a serialized key's values; raises ``ValueError`` or
+    ``LookupError`` for what is no key of the columns. The others: conditions."""
+
+    literals_of: Callable[[Sequence[Any], bytes], list[str]]
+    above: Callable[[Sequence[Any], Sequence[str]], str]
+    up_to: Callable[[Sequence[Any], Sequence[str]], str]
+    among: Callable[[Sequence[Any], Iterable[Sequence[str]]], str]
+
+    def literals(self, definition: SqlDefinition, key: bytes) -> list[str]:
+        """A key's values. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
+        try:
+            return self.literals_of(definition.key, key)
+        except (ValueError, LookupError) as error:
+            raise UnreadableTable(
+                f"{definition.name}: a key of the backfill is none of the table's as it is now ({error!s:.200})",
+                hint="start the table's backfill again",
+            ) from error
+
+    def between(self, definition: SqlDefinition, after: bytes | None, until: bytes | None) -> list[str]:
+        """The conditions of the rows above ``after``, up to and including ``until``; ``None``: no bound."""
+        return [
+            bound(definition.key, self.literals(definition, key))
+            for bound, key in ((self.above, after), (self.up_to, until))
+            if key is not None
+        ]
+
+
+class ChunkReading(ABC, Generic[D]):
+    """Fills ``rows`` up to the limits. ``row_bytes``: what a row takes, 0 while that is unknown.
+
+    ``done``: nothing is left. ``timed_out``: the server ended a statement, so that nothing may have come. ``cut``: rows
+    that were not wanted any more were on their way, so that the connection has to be closed.
+    """
+
+    def __init__(self, definition: D, sql: KeySql, updates: Sized, limits: ChunkLimits, row_bytes: int) -> None:
+        self.definition = definition
+        self.limits = limits
+        self.row_bytes = row_bytes
+        self.rows: dict[bytes, bytes] = {}
+        self.done = False
+        self.timed_out = False
+        self.cut = False
+        self._sql = sql
+        self._updates = updates
+
+    @abstractmethod
+    def _take(self, conditions: Sequence[str], asked: int, seconds: float, most: int = sys.maxsize) -> bool:
+        """Run one statement for the next ``asked`` rows, 0: for all, which are at most ``most``; returns whether
+        another statement may bring more."""
+
+    def _may_go_on(self, key: bytes) -> bool:
+        """Whether the next statement can begin behind ``key``."""
+        return True
+
+    def run(self, after: bytes | None, until: bytes | None) -> None:
+        """Read on behind the key ``after``, up to ``until``."""
+        deadline = time.monotonic() + self.limits.seconds
+        while True:
+            left = self.limits.rows - len(self.rows)
+            room = self.limits.bytes - self._updates.size
+            seconds = deadline - time.monotonic()
+            if self.rows and (left <= 0 or room < self.limits.bytes // _LEAST_SHARE or seconds <= 0):
+                return
+            if self.row_bytes:
+                left = min(left, max(1, room // self.row_bytes + 1))
+            if not self._take(self._sql.between(self.definition, after, until), left, seconds):
+                return
+            after = next(reversed(self.rows))
+            if not self._may_go_on(after):
+                return
+
+    def run_keys(self, keys: Sequence[bytes]) -> None:
+        """Read the rows of ``keys``, all of them unless a statement times out."""
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            some = [self._sql.literals(self.definition, key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+            self._take([self._sql.among(self.definition.key, some)], 0, self.limits.seconds, len(some))
+            if self.timed_out:
+                return
+
+    def _took(self, begin: int, got: int, asked: int, dropped: int) -> bool:
+        """A statement brought ``got`` rows from the size ``begin`` on, and ``dropped`` that were not wanted; returns
+        what `_take` does."""
+        if got:
+            self.row_bytes = max(1, (self._updates.size - begin) // got)
+        if self.timed_out:
+            return False
+        self.done = got < asked and not dropped
+        return not self.done and not dropped

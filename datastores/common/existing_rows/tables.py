@@ -1,0 +1,223 @@
+"""The tables of an SQL server as a source of existing rows: what is the same for all of these servers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from datastores.common.existing_rows.interruption import Interruption
+from datastores.common.existing_rows.reading import ChunkReading, SqlDefinition
+from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import shard_of_hash
+from wormhole.ports.datastore import SourceOptions
+from wormhole.ports.table_source import Chunk, ChunkLimits
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["AlteredError", "SqlTables", "gone"]
+
+_TRIES: Final = 3
+_MOST_SECONDS: Final = 64.0
+
+S = TypeVar("S")
+D = TypeVar("D", bound=SqlDefinition)
+R = TypeVar("R", bound=ChunkReading[Any])
+
+
+class AlteredError(Exception):
+    """The table was altered while its rows were read: they are read again."""
+
+
+def gone(table: str) -> UnreadableTable:
+    """The error for a table that is no longer there."""
+    return UnreadableTable(
+        f"there is no table {table} any more: it was dropped or renamed",
+        hint="nothing, or start a backfill of the name that it has now",
+        code="table-unknown",
+    )
+
+
+class SqlTables(ABC, Generic[S, D, R]):
+    """Implements :class:`~wormhole.ports.table_source.TableSource` but for what a server's SQL decides.
+
+    A session is a connection outside any transaction, and what is known of its server. A chunk's ``high`` is the text
+    of a place.
+    """
+
+    _SLOW_HINT: ClassVar[str]
+
+    def __init__(self, url: str, options: SourceOptions, folder: str) -> None:
+        self._url = url
+        self._options = options
+        self._state_dir = options.state_dir / folder
+        self._session: S | None = None
+        self._definitions: dict[str, Any] = {}  # as they were last seen
+        self._described: dict[str, str] = {}  # fingerprints that the caller was given last
+        self._row_bytes: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}  # tables whose chunks took too long, and the time they get
+        self._checked = 0  # the incarnation whose server this one is
+        self._interruption = Interruption()
+
+    # --- what a server decides -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _connect(self) -> S:
+        """A new session."""
+
+    @abstractmethod
+    def _is_open(self, session: S) -> bool:
+        """Whether the session's connection is open."""
+
+    @abstractmethod
+    def _close(self, session: S, at_once: bool) -> None:
+        """Close the session; ``at_once``: without a word to the server, which ends what it was doing."""
+
+    @abstractmethod
+    def _refusing(self, table: str, session: S) -> AbstractContextManager[None]:
+        """The server's refusals become errors about the table, or `AlteredError`."""
+
+    @abstractmethod
+    def _definition(self, session: S, table: str) -> D:
+        """The table's definition as it was last seen. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
+
+    @abstractmethod
+    def _read_once(
+        self, session: S, table: str, limits: ChunkLimits, not_before: Datamarker, read: Callable[[R], None]
+    ) -> tuple[R, LogPosition]:
+        """Run ``read`` in one snapshot, with the table's definition as it is in it. Raises `AlteredError`."""
+
+    @abstractmethod
+    def _skip(self, session: S, definition: D, after: bytes | None, rows: int) -> bytes | None:
+        """See the port."""
+
+    @abstractmethod
+    def _same_rows(self, definition: D, missing: Collection[bytes], others: Collection[bytes]) -> list[bytes]:
+        """Which of the missing keys are those of the other rows for the server."""
+
+    @abstractmethod
+    def _shard_name(self, table: str) -> str:
+        """The shard of a table that is not hashed."""
+
+    def _last(self, reading: R, until: bytes | None) -> bytes | None:
+        """The last key that the next chunk can begin behind; rows after it are left to that one."""
+        return next(reversed(reading.rows), None)
+
+    def _check_missing(self, reading: R, keys: Sequence[bytes]) -> None:
+        """Rows that were not found are not there. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
+
+    # --- the port ------------------------------------------------------------------------------------------------
+
+    def chunk(
+        self, table: str, after: bytes | None, until: bytes | None, limits: ChunkLimits, not_before: Datamarker
+    ) -> Chunk:
+        """See the port."""
+        bounded = replace(limits, seconds=max(limits.seconds, self._seconds.get(table, 0.0)))
+        reading, high = self._read(table, bounded, not_before, lambda reading: reading.run(after, until))
+        if reading.timed_out and not reading.rows:
+            self._seconds[table] = min(_MOST_SECONDS, 2 * bounded.seconds)
+            raise ChunkUnavailable(
+                f"{table}: the server found no row within {bounded.seconds:g} s and ended the query",
+                hint=f"it is tried again with {self._seconds[table]:g} s; {self._SLOW_HINT}",
+            )
+        self._seconds.pop(table, None)
+        last = self._last(reading, until)
+        done = reading.done or (until is not None and last == until)
+        return Chunk(reading.definition.schema, reading.rows, str(high), last, done)
+
+    def rows(self, table: str, keys: Sequence[bytes], not_before: Datamarker) -> Chunk:
+        """See the port."""
+        reading, high = self._read(table, ChunkLimits(), not_before, lambda reading: reading.run_keys(keys))
+        if reading.timed_out:
+            raise ChunkUnavailable(
+                f"{table}: the server ended the query for {len(keys)} rows", hint="it is tried again"
+            )
+        self._check_missing(reading, keys)
+        asked = set(keys)
+        # Another spelling of a key (1.0 and 1.00, a collation's equals) is the same row, with another key in the log.
+        rows = {key: update for key, update in reading.rows.items() if key in asked}
+        missing, others = asked.difference(rows), reading.rows.keys() - asked
+        unclear = self._same_rows(reading.definition, missing, others) if missing and others else []
+        return Chunk(reading.definition.schema, rows, str(high), next(reversed(rows), None), True, unclear)
+
+    def skip(self, table: str, after: bytes | None, rows: int) -> bytes | None:
+        """See the port."""
+        self._interruption.clear()
+        try:
+            with self._connected() as session, self._refusing(table, session):
+                definition = self._definition(session, table)
+                self._check_key(definition)
+                return self._skip(session, definition, after, rows)
+        except AlteredError:
+            self._definitions.pop(table, None)
+            raise SourceUnavailable(f"{table} is being altered", hint="it is tried again") from None
+
+    def reached(self, high: str, marker: Datamarker) -> bool:
+        """See the port. No marker of another incarnation ever does."""
+        place = LogPosition.parse(high)
+        return marker.order.incarnation == place.incarnation and marker.order >= place
+
+    def shard_of(self, table: str, key: bytes) -> str:
+        """See the port."""
+        sharding = self._options.sharding
+        if sharding.by != "hash":
+            return self._shard_name(table)
+        values = update_pb2.RowKey.FromString(key).values
+        if len(values) == 1 and values[0].WhichOneof("kind") == "bytes":
+            hashed = values[0].bytes
+        else:
+            hashed = b"".join(value.SerializeToString() for value in values)
+        return shard_of_hash(self._options.log, hashed, sharding.count)
+
+    def interrupt(self) -> None:
+        """See the port: the connection is given up, and the server ends the statement by itself soon."""
+        self._interruption.set()
+
+    def close(self, at_once: bool = False) -> None:
+        """See the port."""
+        session, self._session = self._session, None
+        if session is not None:
+            self._close(session, at_once)
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _read(
+        self, table: str, limits: ChunkLimits, not_before: Datamarker, read: Callable[[R], None]
+    ) -> tuple[R, LogPosition]:
+        self._interruption.clear()
+        for _ in range(_TRIES):
+            try:
+                with self._connected() as session, self._refusing(table, session):
+                    reading, high = self._read_once(session, table, limits, not_before, read)
+            except AlteredError:
+                self._definitions.pop(table, None)
+                continue
+            if reading.rows:
+                self._row_bytes[table] = reading.row_bytes
+            return reading, high
+        raise SourceUnavailable(f"{table} is altered again and again", hint="it is tried again")
+
+    def _check_key(self, definition: D) -> None:
+        """The keys of the caller are in the order that the key has now."""
+        table = definition.name
+        if self._described.get(table, definition.fingerprint) != definition.fingerprint:
+            self._definitions.pop(table, None)
+            raise SourceUnavailable(
+                f"{table}: its key is another one than when its backfill began", hint="the table begins again"
+            )
+
+    @contextmanager
+    def _connected(self) -> Iterator[S]:
+        """A session outside any transaction; after an error it is closed, so that none stays open."""
+        try:
+            if self._session is None or not self._is_open(self._session):
+                self.close()
+                self._session = self._connect()
+            yield self._session
+        except BaseException as error:
+            self.close(at_once=True)
+            if isinstance(error, WormholeError) and self._interruption.is_set:
+                raise self._interruption.error() from error
+            raise
