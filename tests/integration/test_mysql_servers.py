@@ -14,7 +14,7 @@ from tests.support.eventually import until
 from tests.support.hosts_state import HostsState
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from tests.support.server_tail import Tail
-from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable
+from wormhole.model.errors import Diverged, PositionError, SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.ports.datastore import Login, Standing
 from wormhole.ports.log_source import LogReader
@@ -131,20 +131,6 @@ class TestOtherHistories:
         other = tail(second)
         with pytest.raises(Diverged, match="not executed"):
             other.source.open(marker)
-
-    def test_purged_is_reported_with_the_range(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_shop()
-        one = tail(server)
-        start = one.source.latest()
-        server.sql("INSERT INTO shop.t VALUES (1)")
-        marker = one.read(start).markers[-1]
-        server.sql("INSERT INTO shop.t VALUES (2)", "INSERT INTO shop.t VALUES (3)", "FLUSH BINARY LOGS")
-        purge(server)
-        with pytest.raises(PositionPurged) as error:
-            one.source.open(marker)
-        last = 5 if server.flavour == "mariadb" else int(one.source.latest().delivered.rpartition("-")[2])
-        assert str(last) in error.value.last_missing
-        assert str(last - 1) in error.value.first_missing
 
     def test_all_delivered_before_the_purge_is_no_loss(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
         server = new_shop()

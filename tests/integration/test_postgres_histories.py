@@ -14,28 +14,23 @@ from datastores.postgres.server.versions import FAILOVER_SINCE
 from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState
-from tests.support.postgres_harness import drop_slots, prepare_database, source_of
+from tests.support.postgres_harness import drop_slots
 from tests.support.postgres_server import NewPostgres, PostgresServer
+from tests.support.postgres_tail import NewSource
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.ports.datastore import Login, Standing
 from wormhole.ports.testing.reading import read_log, read_until
 
-_TABLE = "CREATE TABLE t (k int PRIMARY KEY, v text)"
+
+@pytest.fixture
+def primary(new_shop_postgres: NewPostgres) -> PostgresServer:
+    return new_shop_postgres()
 
 
 @pytest.fixture
-def primary(new_postgres: NewPostgres) -> PostgresServer:
-    server = new_postgres()
-    prepare_database(server, "shop", _TABLE)
-    return server
-
-
-@pytest.fixture
-def source(primary: PostgresServer, tmp_path: Path) -> Iterator[PostgresSource]:
-    source = source_of(primary, "shop", tmp_path / "state")
-    yield source
-    source.stop()
+def source(primary: PostgresServer, new_source: NewSource) -> PostgresSource:
+    return new_source(primary)
 
 
 class Standby:
@@ -77,6 +72,24 @@ def standby(primary: PostgresServer, tmp_path: Path) -> Iterator[Standby]:
     made = Standby(primary, tmp_path)
     yield made
     made.server.close()
+
+
+def copied(server: PostgresServer) -> Path:
+    """A copy of the server's data as they are now."""
+    copy = server.folder / "copy"
+    server.stop()
+    shutil.copytree(server.data, copy)
+    server.start()
+    return copy
+
+
+def restore(server: PostgresServer, copy: Path) -> None:
+    """The server has the data of a copy again."""
+    server.stop()
+    shutil.rmtree(server.data)
+    shutil.copytree(copy, server.data)
+    server.own_data()
+    server.start()
 
 
 def _insert(server: PostgresServer, *keys: int) -> None:
@@ -140,10 +153,12 @@ def test_a_standby_that_synchronizes_slots_goes_on_with_them(
         standby.server.close()
 
 
-def test_another_host_goes_on_at_a_promoted_standby(primary: PostgresServer, standby: Standby, tmp_path: Path) -> None:
+def test_another_host_goes_on_at_a_promoted_standby(
+    primary: PostgresServer, standby: Standby, new_source: NewSource
+) -> None:
     """The copy of another host, which shares the log's state, and what it says of itself meanwhile."""
     shared = HostsState()
-    one = source_of(primary, "shop", tmp_path / "a", shared=shared)
+    one = new_source(primary, state="a", shared=shared)
     start = one.latest()
     _insert(primary, 1)
     marker = read_log(one, start).markers[-1]
@@ -159,14 +174,11 @@ def test_another_host_goes_on_at_a_promoted_standby(primary: PostgresServer, sta
     found = standing(standby.server, marker)
     assert (found.ready, found.lacking) == (True, "")
     _insert(standby.server, 3)
-    other = source_of(standby.server, "shop", tmp_path / "b", shared=shared)
-    try:
-        read = read_until(other.open(marker), other.latest().order)
-        assert read.keys() == [2, 3]
-        assert read.markers[-1].order.incarnation == marker.order.incarnation + 1
-        assert read.replaced == {"public.t"}, "the one before noticed it, and the flow had not come there"
-    finally:
-        other.stop()
+    other = new_source(standby.server, state="b", shared=shared)
+    read = read_until(other.open(marker), other.latest().order)
+    assert read.keys() == [2, 3]
+    assert read.markers[-1].order.incarnation == marker.order.incarnation + 1
+    assert read.replaced == {"public.t"}, "the one before noticed it, and the flow had not come there"
 
 
 def standing(server: PostgresServer, marker: Datamarker) -> Standing:
@@ -198,11 +210,11 @@ def test_a_promoted_standby_that_lacks_what_was_delivered_has_diverged(
 
 
 def test_what_was_read_and_a_promoted_standby_lacks_is_reported(
-    primary: PostgresServer, standby: Standby, tmp_path: Path
+    primary: PostgresServer, standby: Standby, new_source: NewSource
 ) -> None:
     """Delivered and not acknowledged: the datamarker lies before it, and is in the standby's history."""
     shared = HostsState()
-    one = source_of(primary, "shop", tmp_path / "a", shared=shared)
+    one = new_source(primary, state="a", shared=shared)
     start = one.latest()
     _insert(primary, 1)
     marker = read_log(one, start).markers[-1]
@@ -216,46 +228,33 @@ def test_what_was_read_and_a_promoted_standby_lacks_is_reported(
     standby.server.start()
     standby.take_over()
     _insert(standby.server, 3)
-    other = source_of(standby.server, "shop", tmp_path / "b", shared=shared)
-    try:
-        with pytest.raises(Diverged, match="may have been delivered") as error:
-            other.open(marker)
-        assert "wormholectl flows accept-loss" in str(error.value)
-        assert (error.value.first_missing, error.value.last_missing) == (
-            f"1:{standby.history()}",
-            read.markers[-1].delivered,
-        )
-        with pytest.raises(Diverged):  # until it is accepted, and then not again
-            other.open(read.markers[-1])
-        accepted = other.locate(error.value.resume)
-        assert read_log(other, accepted).keys() == [3]
-    finally:
-        other.stop()
-    again = source_of(standby.server, "shop", tmp_path / "b", shared=shared)
-    try:
-        with pytest.raises(Diverged):
-            again.open(marker)
-        assert read_log(again, accepted).keys() == [3]
-    finally:
-        again.stop()
+    other = new_source(standby.server, state="b", shared=shared)
+    with pytest.raises(Diverged, match="may have been delivered") as error:
+        other.open(marker)
+    assert "wormholectl flows accept-loss" in str(error.value)
+    assert (error.value.first_missing, error.value.last_missing) == (
+        f"1:{standby.history()}",
+        read.markers[-1].delivered,
+    )
+    with pytest.raises(Diverged):  # until it is accepted, and then not again
+        other.open(read.markers[-1])
+    accepted = other.locate(error.value.resume)
+    assert read_log(other, accepted).keys() == [3]
+    again = new_source(standby.server, state="b", shared=shared)
+    with pytest.raises(Diverged):
+        again.open(marker)
+    assert read_log(again, accepted).keys() == [3]
 
 
 def test_what_was_read_and_a_restored_copy_lacks_is_reported(primary: PostgresServer, source: PostgresSource) -> None:
     """Behind a datamarker that the copy has, in the same timeline."""
-    copy = primary.folder / "copy"
     start = source.latest()
     _insert(primary, 1)
     marker = read_log(source, start).markers[-1]
-    primary.stop()
-    shutil.copytree(primary.data, copy)
-    primary.start()
+    copy = copied(primary)
     _insert(primary, 2)
     last = read_log(source, marker).markers[-1]
-    primary.stop()
-    shutil.rmtree(primary.data)
-    shutil.copytree(copy, primary.data)
-    primary.own_data()
-    primary.start()
+    restore(primary, copy)
     _insert(primary, *range(10, 20))
     with pytest.raises(Diverged, match="may have been delivered") as error:
         source.open(marker)
@@ -264,41 +263,28 @@ def test_what_was_read_and_a_restored_copy_lacks_is_reported(primary: PostgresSe
 
 
 def test_a_restored_copy_whose_history_went_on_has_diverged(
-    primary: PostgresServer, source: PostgresSource, tmp_path: Path
+    primary: PostgresServer, source: PostgresSource, new_source: NewSource
 ) -> None:
     """System, timeline and slots are the same, and the log is longer than the datamarker's place; also where nothing
     was delivered yet."""
-    copy = primary.folder / "copy"
-    primary.stop()
-    shutil.copytree(primary.data, copy)
-    primary.start()
+    copy = copied(primary)
     _insert(primary, 0)
     start = source.latest()
-    idle = source_of(primary, "shop", tmp_path / "idle")
+    idle = new_source(primary, state="idle")
     idle.open(start).close()
     idle.stop()
     _insert(primary, 1, 2, 3)
     marker = read_log(source, start).markers[-1]
-    primary.stop()
-    shutil.rmtree(primary.data)
-    shutil.copytree(copy, primary.data)
-    primary.own_data()
-    primary.start()
+    restore(primary, copy)
     _insert(primary, *range(10, 20))
     assert source.latest().order.offset > marker.order.offset
     with pytest.raises(Diverged):
         source.open(marker)
     assert read_log(source, source.earliest()).keys() == list(range(10, 20))
     idle.start()
-    try:
-        with pytest.raises(Diverged):
-            idle.open(start)
-    finally:
-        idle.stop()
-    anew = source_of(primary, "shop", tmp_path / "anew")  # the state folder is lost, too
-    try:
-        assert start.order.incarnation == anew.latest().order.incarnation
-        with pytest.raises(Diverged, match="is not the one that was read"):
-            anew.open(start)
-    finally:
-        anew.stop()
+    with pytest.raises(Diverged):
+        idle.open(start)
+    anew = new_source(primary, state="anew")  # the state folder is lost, too
+    assert start.order.incarnation == anew.latest().order.incarnation
+    with pytest.raises(Diverged, match="is not the one that was read"):
+        anew.open(start)

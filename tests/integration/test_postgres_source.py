@@ -19,8 +19,9 @@ from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.fault_proxy import FaultProxy
 from tests.support.hosts_state import HostsState
-from tests.support.postgres_harness import all_tables, drop_slots, prepare_database, source_of
+from tests.support.postgres_harness import all_tables, drop_slots, prepare_database
 from tests.support.postgres_server import NewPostgres, PostgresServer, template
+from tests.support.postgres_tail import NewSource
 from tests.support.postgres_types import VERSION
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.findings import Severity
@@ -51,10 +52,8 @@ def server(own_server: PostgresServer) -> PostgresServer:
 
 
 @pytest.fixture
-def source(server: PostgresServer, tmp_path: Path) -> Iterator[PostgresSource]:
-    source = source_of(server, "shop", tmp_path)
-    yield source
-    source.stop()
+def source(server: PostgresServer, new_source: NewSource) -> PostgresSource:
+    return new_source(server)
 
 
 def _insert(server: PostgresServer, *keys: int) -> None:
@@ -73,23 +72,20 @@ def _idle_marker(server: PostgresServer, source: PostgresSource, start: Datamark
 
 
 def test_posthog_83333_the_slot_follows_while_only_another_database_writes(
-    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, new_source: NewSource
 ) -> None:
     """The log of a busy server fills its disk while the publication is idle."""
     monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
     monkeypatch.setattr(source_module, "_ADVANCE_S", 0.2)
-    source = source_of(server, "shop", tmp_path)
-    try:
-        begin = source.status().oldest
-        marker = _idle_marker(server, source, source.latest())
-        source.release(marker.read_from)
-        until(lambda: source.status().oldest == marker.read_from, "the slot does not follow")
-        assert marker.order.offset - begin.offset > 3 << 20, "the other database wrote little"
-        assert marker.order.offset - source.status().oldest.offset < 1 << 16
-        _insert(server, 2)
-        assert read_log(source, marker).keys() == [2]
-    finally:
-        source.stop()
+    source = new_source(server)
+    begin = source.status().oldest
+    marker = _idle_marker(server, source, source.latest())
+    source.release(marker.read_from)
+    until(lambda: source.status().oldest == marker.read_from, "the slot does not follow")
+    assert marker.order.offset - begin.offset > 3 << 20, "the other database wrote little"
+    assert marker.order.offset - source.status().oldest.offset < 1 << 16
+    _insert(server, 2)
+    assert read_log(source, marker).keys() == [2]
 
 
 def test_an_idle_log_is_known_by_its_bytes(
@@ -137,32 +133,29 @@ def test_an_idle_place_moves_on_between_two_proofs(
 
 
 def test_an_idle_place_is_found_whose_proof_begins_before_the_slots(
-    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, new_source: NewSource
 ) -> None:
     """A quiet database: both slots are at its last transaction, and the log has hardly grown since."""
     monkeypatch.setattr(reader_module, "_IDLE_S", 0.0)
     monkeypatch.setattr(reader_module, "_PROOF_S", 0.0)
     monkeypatch.setattr(source_module, "_ADVANCE_S", 0.2)
-    source = source_of(server, "shop", tmp_path)
-    try:
-        server.sql("CREATE TABLE other AS SELECT generate_series(1, 1000)")
-        with closing(source.open(source.latest())) as reader:
-            _insert(server, 1)
-            marker = read_until(reader, source.latest().order).markers[-1]
-            source.release(marker.order)
-            until(lambda: source.status().oldest == marker.order, "the slot does not follow")
-            server.sql("SELECT pg_logical_emit_message(true, '', '')")
-            marker = read_until(reader, source.latest().order).markers[-1]
-        assert marker.read_from < source.status().oldest < marker.order
-        source.open(marker).close()
-        _insert(server, 2)
-        assert read_log(source, marker).keys() == [2]
-    finally:
-        source.stop()
+    source = new_source(server)
+    server.sql("CREATE TABLE other AS SELECT generate_series(1, 1000)")
+    with closing(source.open(source.latest())) as reader:
+        _insert(server, 1)
+        marker = read_until(reader, source.latest().order).markers[-1]
+        source.release(marker.order)
+        until(lambda: source.status().oldest == marker.order, "the slot does not follow")
+        server.sql("SELECT pg_logical_emit_message(true, '', '')")
+        marker = read_until(reader, source.latest().order).markers[-1]
+    assert marker.read_from < source.status().oldest < marker.order
+    source.open(marker).close()
+    _insert(server, 2)
+    assert read_log(source, marker).keys() == [2]
 
 
 def test_the_address_leads_to_a_copy_of_the_server_while_that_runs_on(
-    server: PostgresServer, new_postgres: NewPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, new_postgres: NewPostgres, monkeypatch: pytest.MonkeyPatch, new_source: NewSource
 ) -> None:
     """An old copy of the server's disk, with the same system and timeline, which has written more than the server. Its
     bytes must not prove a place of the server's log, else what only the server had is lost in silence."""
@@ -173,7 +166,7 @@ def test_the_address_leads_to_a_copy_of_the_server_while_that_runs_on(
     prepare_database(copy, "shop", _TABLE)
     copy.sql(*slots.drop_statements("wormhole_log"), *slots.create_statements("wormhole_log"), database="shop")
     with FaultProxy("127.0.0.1", server.port) as proxy:
-        source = source_of(server, "shop", tmp_path, port=proxy.port)
+        source = new_source(server, port=proxy.port)
         with closing(source.open(source.latest())) as reader:
             _insert(server, 1)
             read = read_until(reader, source.latest().order)
@@ -194,23 +187,21 @@ def test_the_address_leads_to_a_copy_of_the_server_while_that_runs_on(
             with pytest.raises(SourceUnavailable, match="another server answers"):
                 reader.read(1 << 20, 0.0)
         assert source.latest().order.incarnation > marker.order.incarnation
-        source.stop()
 
 
 def test_a_server_that_is_still_waited_for_is_reported(
-    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, new_source: NewSource
 ) -> None:
     """A question may take half a minute until its time is up, and others wait for their turn behind it."""
     monkeypatch.setattr(source_module, "_POLL_S", 0.01)
     monkeypatch.setattr(source_module, "_SILENT_S", 0.5)
     with FaultProxy("127.0.0.1", server.port) as proxy:
-        source = source_of(server, "shop", tmp_path, port=proxy.port)
+        source = new_source(server, port=proxy.port)
         until(lambda: not source.status().end_unknown, "it is not asked")
         proxy.mute()
         until(lambda: "was not asked with success for 0.5 s" in source.status().end_unknown, "it is not reported")
         proxy.pass_through()
         until(lambda: not source.status().end_unknown, "it is not asked again")
-        source.stop()
 
 
 def test_slots_made_anew_behind_an_idle_place_are_a_loss_with_its_range(
@@ -231,37 +222,33 @@ def test_slots_made_anew_behind_an_idle_place_are_a_loss_with_its_range(
     assert (error.value.first_missing, error.value.last_missing) == (marker.delivered, source.earliest().delivered)
 
 
-def test_a_reader_that_pauses_keeps_its_session(new_postgres: NewPostgres, tmp_path: Path) -> None:
-    server = new_postgres(wal_sender_timeout="1s")
-    prepare_database(server, "shop", _TABLE)
-    source = source_of(server, "shop", tmp_path)
-    try:
-        reader = source.open(source.latest())
-        sessions = "SELECT pid, reply_time FROM pg_stat_replication WHERE application_name = 'wormhole'"
-        until(lambda: server.sql(sessions)[0][1] is not None, "the server is not answered")
-        ((pid, since),) = server.sql(sessions)
-        _insert(server, *range(50))
+def test_a_reader_that_pauses_keeps_its_session(new_shop_postgres: NewPostgres, new_source: NewSource) -> None:
+    server = new_shop_postgres(wal_sender_timeout="1s")
+    source = new_source(server)
+    reader = source.open(source.latest())
+    sessions = "SELECT pid, reply_time FROM pg_stat_replication WHERE application_name = 'wormhole'"
+    until(lambda: server.sql(sessions)[0][1] is not None, "the server is not answered")
+    ((pid, since),) = server.sql(sessions)
+    _insert(server, *range(50))
 
-        def answered_for_long() -> bool:
-            ((now, at),) = server.sql(sessions)
-            assert now == pid, "the server ended the session"
-            return bool((at - since).total_seconds() > 4)
+    def answered_for_long() -> bool:
+        ((now, at),) = server.sql(sessions)
+        assert now == pid, "the server ended the session"
+        return bool((at - since).total_seconds() > 4)
 
-        until(answered_for_long, "the server is not answered")
-        assert read_until(reader, source.latest().order).keys() == list(range(50))
-        reader.close()
-    finally:
-        source.stop()
+    until(answered_for_long, "the server is not answered")
+    assert read_until(reader, source.latest().order).keys() == list(range(50))
+    reader.close()
 
 
 def test_a_server_that_never_asks_is_not_taken_for_a_silent_one(
-    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, new_source: NewSource
 ) -> None:
     """Without `wal_sender_timeout` it sends nothing while nothing is written."""
     monkeypatch.setattr(stream_module, "_SILENCE_S", 1.0)
     monkeypatch.setattr(source_module, "_ANSWER_S", 0.1)
     server.sql("ALTER DATABASE shop SET wal_sender_timeout = 0")
-    source = source_of(server, "shop", tmp_path)
+    source = new_source(server)
     reader = source.open(source.latest())
     (stream,) = source._streams
     heard = {stream._heard_s}
@@ -271,13 +258,14 @@ def test_a_server_that_never_asks_is_not_taken_for_a_silent_one(
     _insert(server, 1)
     assert read_until(reader, source.latest().order).keys() == [1]
     reader.close()
-    source.stop()
 
 
-def test_of_two_publishers_one_moves_the_slots(server: PostgresServer, source: PostgresSource, tmp_path: Path) -> None:
+def test_of_two_publishers_one_moves_the_slots(
+    server: PostgresServer, source: PostgresSource, new_source: NewSource
+) -> None:
     """Two would move them beyond each other's datamarkers."""
     source._move_slots()
-    other = source_of(server, "shop", tmp_path / "other")
+    other = new_source(server, state="other")
     _insert(server, 1)
     end = other.latest().order
     other.release(end)
@@ -294,15 +282,14 @@ def test_of_two_publishers_one_moves_the_slots(server: PostgresServer, source: P
 
     until(moved, "the slots stay where they were")
     assert not other.status().problems
-    other.stop()
 
 
 def test_another_host_that_owns_the_log_goes_on_and_ends_what_moved_the_slots(
-    server: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, new_source: NewSource
 ) -> None:
     """Although the sessions of the one before are still there: its host died, and the server has not noticed."""
     shared = HostsState()
-    one = source_of(server, "shop", tmp_path / "a", shared=shared)
+    one = new_source(server, state="a", shared=shared)
     start = one.latest()
     _insert(server, 1)
     marker = read_log(one, start).markers[-1]
@@ -310,7 +297,7 @@ def test_another_host_that_owns_the_log_goes_on_and_ends_what_moved_the_slots(
     one._options = replace(one._options, may_act=lambda: False)
     left = one.open(marker)
     _insert(server, 2)
-    other = source_of(server, "shop", tmp_path / "b", shared=shared)
+    other = new_source(server, state="b", shared=shared)
     try:
         read = read_log(other, marker)
         assert read.keys() == [2]
@@ -324,7 +311,6 @@ def test_another_host_that_owns_the_log_goes_on_and_ends_what_moved_the_slots(
     finally:
         left.close()
         one.stop()
-        other.stop()
 
 
 def test_a_killed_server_costs_nothing_that_was_committed(server: PostgresServer, source: PostgresSource) -> None:
@@ -356,13 +342,12 @@ def test_a_transaction_that_began_before_the_place_is_read_whole(
 
 
 def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
-    new_postgres: NewPostgres, tmp_path: Path
+    new_shop_postgres: NewPostgres, new_source: NewSource
 ) -> None:
     """For a second only the beginning of its record is on the server's disk, which writes whole pages first. A reader
     that began between would never get it."""
-    server = new_postgres(wal_writer_delay="1s", wal_writer_flush_after="0")
-    prepare_database(server, "shop", _TABLE)
-    source = source_of(server, "shop", tmp_path)
+    server = new_shop_postgres(wal_writer_delay="1s", wal_writer_flush_after="0")
+    source = new_source(server)
     with server.connect("shop", autocommit=False) as writer:
 
         def place(function: str) -> int:
@@ -386,15 +371,13 @@ def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
         start = source.latest()
     assert page < end
     assert start.order.offset >= end or read_log(source, start).keys() == [1]
-    source.stop()
 
 
 def test_a_damaged_file_of_the_log_is_one_clear_error_until_it_is_put_back(
-    new_postgres: NewPostgres, tmp_path: Path
+    new_shop_postgres: NewPostgres, new_source: NewSource
 ) -> None:
-    server = new_postgres()
-    prepare_database(server, "shop", _TABLE)
-    source = source_of(server, "shop", tmp_path)
+    server = new_shop_postgres()
+    source = new_source(server)
     start = source.latest()
     _insert(server, 1)
     ((file, offset),) = server.sql("SELECT * FROM pg_walfile_name_offset(pg_current_wal_insert_lsn())")
@@ -414,7 +397,6 @@ def test_a_damaged_file_of_the_log_is_one_clear_error_until_it_is_put_back(
     assert "pg_wal is damaged" in (error.value.hint or "")
     path.write_bytes(kept)
     assert read_log(source, read.markers[-1]).keys() == [2]
-    source.stop()
 
 
 def test_airbyte_46571_a_slot_that_another_program_advanced_is_a_loss(
@@ -443,13 +425,12 @@ def test_airbyte_46571_a_slot_that_another_program_advanced_is_a_loss(
 
 
 def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
-    new_postgres: NewPostgres, tmp_path: Path
+    new_shop_postgres: NewPostgres, new_source: NewSource
 ) -> None:
     """The log fills the disk while a load stalls. The server gives up the slot at its bound; whoever is ahead of that
     goes on, also after a restart, and the others are told the range."""
-    server = new_postgres(max_slot_wal_keep_size="80MB")
-    prepare_database(server, "shop", _TABLE)
-    source = source_of(server, "shop", tmp_path)
+    server = new_shop_postgres(max_slot_wal_keep_size="80MB")
+    source = new_source(server)
     stalled = source.latest()
     lead = source.open(stalled)
 
@@ -466,7 +447,7 @@ def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
     until(given_up, "the server keeps the log")
     marker = source.latest()
     source.stop()
-    source = source_of(server, "shop", tmp_path)
+    source = new_source(server)
     with pytest.raises(PositionPurged) as lost:
         source.open(stalled)
     assert (lost.value.first_missing, lost.value.last_missing) == (stalled.delivered, source.earliest().delivered)
@@ -478,20 +459,21 @@ def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
     source._poll()
     assert not source.status().problems
     assert read_log(source, marker).keys() == [1]
-    source.stop()
 
 
-def test_what_is_missing_is_said_with_the_statement_that_makes_it(new_postgres: NewPostgres, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_with_the_statement_that_makes_it(
+    new_postgres: NewPostgres, new_source: NewSource
+) -> None:
     server = new_postgres()
     server.sql("CREATE DATABASE shop")
     with pytest.raises(SourceUnavailable, match="has no publication") as error:
-        source_of(server, "shop", tmp_path)
+        new_source(server)
     assert "wormholectl objects create" in (error.value.hint or "")
     server.sql(all_tables("wormhole_log"), database="shop")
     with pytest.raises(SourceUnavailable) as error:
-        source_of(server, "shop", tmp_path)
+        new_source(server)
     server.sql(*(error.value.hint or "").splitlines()[1:], database="shop")
-    source_of(server, "shop", tmp_path).stop()
+    new_source(server).stop()
 
 
 def test_a_look_at_the_log_leaves_nothing_on_the_server(new_postgres: NewPostgres, tmp_path: Path) -> None:
@@ -554,17 +536,6 @@ def test_who_reads_the_slot_is_a_problem(server: PostgresServer, source: Postgre
         assert "pg_terminate_backend" in source.status().problems[0].hint
         assert read_log(source, source.earliest()).keys() == [1], "flows read copies"
         reader.pgconn.finish()
-
-
-def test_everything_is_read_once_over_many_reopenings(server: PostgresServer, source: PostgresSource) -> None:
-    marker = source.latest()
-    read = Read()
-    for first in range(0, 30, 10):
-        _insert(server, *range(first, first + 10))
-        part = read_log(source, marker, 1)
-        read.updates += part.updates
-        marker = part.markers[-1]
-    assert read.keys() == list(range(30))
 
 
 @pytest.mark.skipif(VERSION * 10_000 < MESSAGES_SINCE, reason="this server sends no logical messages")
@@ -661,71 +632,55 @@ def test_a_table_that_joins_the_publication_later(
     assert "public.later changed, and the log does not have them: it is in the publication from now on" in caplog.text
 
 
-def test_a_database_in_sql_ascii_is_read(new_postgres: NewPostgres, tmp_path: Path) -> None:
-    server = new_postgres()
-    server.sql("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
-    prepare_database(server, "ascii", _TABLE)
-    source = source_of(server, "ascii", tmp_path)
-    start = source.latest()
-    server.sql(r"INSERT INTO t VALUES (1, E'\xff'), (2, E'\xc3\xbc')", database="ascii")
-    assert [update.after for update in read_log(source, start).updates] == [(1, b"\xff"), (2, "ü")]
-    source.stop()
-
-
 def test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on(
-    new_postgres: NewPostgres, tmp_path: Path
+    new_shop_postgres: NewPostgres, new_source: NewSource
 ) -> None:
     """The messages for everything else are in tests/unit/datastores/postgres/test_bad_input.py."""
-    server = new_postgres(max_wal_senders="2", max_replication_slots="3")
-    prepare_database(server, "shop", _TABLE)
-    source = source_of(server, "shop", tmp_path)
+    server = new_shop_postgres(max_wal_senders="2", max_replication_slots="3")
+    source = new_source(server)
     senders = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender'"
-    try:
-        start = replace(source.latest(), anchor=None)  # a proof that is compared takes a walsender for a moment
-        until(lambda: not server.sql(senders), "a walsender is left")
-        reader = source.open(start)
-        until(lambda: len(server.sql(senders)) == 1, "the walsender stays that proved the place")
-        with pytest.raises(SourceUnavailable, match="all replication slots are in use") as error:
+    start = replace(source.latest(), anchor=None)  # a proof that is compared takes a walsender for a moment
+    until(lambda: not server.sql(senders), "a walsender is left")
+    reader = source.open(start)
+    until(lambda: len(server.sql(senders)) == 1, "the walsender stays that proved the place")
+    with pytest.raises(SourceUnavailable, match="all replication slots are in use") as error:
+        source.open(start)
+    assert "max_replication_slots" in (error.value.hint or "")
+    until(lambda: len(server.sql(senders)) == 1, "the walsender stays")
+    with server.connect("shop", replication="database"):
+        with pytest.raises(SourceUnavailable, match="max_wal_senders") as error:
             source.open(start)
-        assert "max_replication_slots" in (error.value.hint or "")
-        until(lambda: len(server.sql(senders)) == 1, "the walsender stays")
-        with server.connect("shop", replication="database"):
-            with pytest.raises(SourceUnavailable, match="max_wal_senders") as error:
-                source.open(start)
-            assert "lower caravans.max" in (error.value.hint or "")
-        until(lambda: len(server.sql(senders)) == 1, "the walsender stays")
-        server.sql("ALTER ROLE wormhole NOREPLICATION")
-        with pytest.raises(SourceUnavailable) as error:
-            source.open(start)
-        assert (error.value.hint or "").endswith('ALTER ROLE "wormhole" REPLICATION;')
-        _insert(server, 7)
-        assert read_until(reader, source.latest().order).keys() == [7]
-        reader.close()
-        server.sql("ALTER ROLE wormhole REPLICATION")
-        assert read_log(source, start).keys() == [7]
-    finally:
-        source.stop()
+        assert "lower caravans.max" in (error.value.hint or "")
+    until(lambda: len(server.sql(senders)) == 1, "the walsender stays")
+    server.sql("ALTER ROLE wormhole NOREPLICATION")
+    with pytest.raises(SourceUnavailable) as error:
+        source.open(start)
+    assert (error.value.hint or "").endswith('ALTER ROLE "wormhole" REPLICATION;')
+    _insert(server, 7)
+    assert read_until(reader, source.latest().order).keys() == [7]
+    reader.close()
+    server.sql("ALTER ROLE wormhole REPLICATION")
+    assert read_log(source, start).keys() == [7]
 
 
-def test_a_key_that_the_log_hides_halts_its_table_alone(server: PostgresServer, tmp_path: Path) -> None:
+def test_a_key_that_the_log_hides_halts_its_table_alone(
+    server: PostgresServer, tmp_path: Path, new_source: NewSource
+) -> None:
     columns = "id int, a int, twice int GENERATED ALWAYS AS (a * 2) STORED, PRIMARY KEY (id, twice)"
     server.sql(f"CREATE TABLE made ({columns})", database="shop")
     assert "generated_key" in _problems(server, tmp_path)
-    source = source_of(server, "shop", tmp_path, Sharding("table"))
-    try:
-        start = source.latest()
-        server.sql("INSERT INTO made VALUES (1, 2), (1, 3)", database="shop")
-        server.sql(
-            "CREATE TABLE hidden (id int PRIMARY KEY)",
-            "ALTER TABLE hidden REPLICA IDENTITY FULL",
-            "INSERT INTO hidden VALUES (1)",
-            "DROP TABLE hidden",
-            database="shop",
-        )
-        _insert(server, 7)
-        read = read_log(source, start)
-    finally:
-        source.stop()
+    source = new_source(server, sharding=Sharding("table"))
+    start = source.latest()
+    server.sql("INSERT INTO made VALUES (1, 2), (1, 3)", database="shop")
+    server.sql(
+        "CREATE TABLE hidden (id int PRIMARY KEY)",
+        "ALTER TABLE hidden REPLICA IDENTITY FULL",
+        "INSERT INTO hidden VALUES (1)",
+        "DROP TABLE hidden",
+        database="shop",
+    )
+    _insert(server, 7)
+    read = read_log(source, start)
     assert [(update.table, update.key) for update in read.updates] == [("public.t", (7,))]
     generated, unknown = sorted(read.broken, key=lambda error: error.tables, reverse=True)
     assert (generated.tables, unknown.tables) == (("public.made",), ("public.hidden",))
@@ -735,40 +690,38 @@ def test_a_key_that_the_log_hides_halts_its_table_alone(server: PostgresServer, 
 
 
 def test_a_slot_that_the_server_gave_up_is_said_and_made_anew_by_what_is_said(
-    new_postgres: NewPostgres, tmp_path: Path
+    new_shop_postgres: NewPostgres, tmp_path: Path, new_source: NewSource
 ) -> None:
-    server = new_postgres(max_slot_wal_keep_size="1MB")
-    prepare_database(server, "shop", _TABLE)
-    source = source_of(server, "shop", tmp_path)
-    try:
-        _insert(server, 1)
-        marker = read_log(source, source.earliest()).markers[-1]
-        assert all(0 < (slot.left_bytes or 0) < 64 << 20 for slot in source.status().slots)
-        for _ in range(3):
-            server.sql("CREATE TABLE filled AS SELECT 1", "SELECT pg_switch_wal()", "DROP TABLE filled")
-        server.sql("CHECKPOINT")
-        until(lambda: all(slot.lost for slot in source.status().slots), "the slots are not lost")
-        assert "max_slot_wal_keep_size" in source.status().problems[0].text
-        assert "pg_drop_replication_slot" in _problems(server, tmp_path)["slots"]
-        with pytest.raises(SourceUnavailable, match="has lost its log") as error:
-            source.open(marker)
-        server.sql(*(error.value.hint or "").splitlines()[1:], database="shop")
-        until(lambda: not source.status().problems, "the slots are still lost")
-        with pytest.raises(PositionPurged) as lost:
-            source.open(marker)
-        assert (lost.value.first_missing, lost.value.last_missing) == (marker.delivered, source.earliest().delivered)
-        _insert(server, 2)
-        assert read_log(source, source.earliest()).keys() == [2]
-    finally:
-        source.stop()
+    server = new_shop_postgres(max_slot_wal_keep_size="1MB")
+    source = new_source(server)
+    _insert(server, 1)
+    marker = read_log(source, source.earliest()).markers[-1]
+    assert all(0 < (slot.left_bytes or 0) < 64 << 20 for slot in source.status().slots)
+    for _ in range(3):
+        server.sql("CREATE TABLE filled AS SELECT 1", "SELECT pg_switch_wal()", "DROP TABLE filled")
+    server.sql("CHECKPOINT")
+    until(lambda: all(slot.lost for slot in source.status().slots), "the slots are not lost")
+    assert "max_slot_wal_keep_size" in source.status().problems[0].text
+    assert "pg_drop_replication_slot" in _problems(server, tmp_path)["slots"]
+    with pytest.raises(SourceUnavailable, match="has lost its log") as error:
+        source.open(marker)
+    server.sql(*(error.value.hint or "").splitlines()[1:], database="shop")
+    until(lambda: not source.status().problems, "the slots are still lost")
+    with pytest.raises(PositionPurged) as lost:
+        source.open(marker)
+    assert (lost.value.first_missing, lost.value.last_missing) == (marker.delivered, source.earliest().delivered)
+    _insert(server, 2)
+    assert read_log(source, source.earliest()).keys() == [2]
 
 
-def test_what_is_no_text_in_the_databases_encoding_holds_nothing(new_postgres: NewPostgres, tmp_path: Path) -> None:
+def test_what_is_no_text_in_the_databases_encoding_holds_nothing(
+    new_postgres: NewPostgres, new_source: NewSource
+) -> None:
     """Rows, names and prefixes in WIN1252: 0x81 is no character of it, and the server cannot convert it."""
     server = new_postgres()
     server.sql("CREATE DATABASE win ENCODING 'WIN1252' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
     prepare_database(server, "win", _TABLE)
-    source = source_of(server, "win", tmp_path)
+    source = new_source(server, "win")
     start = source.latest()
     server.sql(
         "SET client_encoding = 'UTF8'",
@@ -780,17 +733,14 @@ def test_what_is_no_text_in_the_databases_encoding_holds_nothing(new_postgres: N
         "INSERT INTO t VALUES (3, '€')",
         database="win",
     )
-    try:
-        read = read_log(source, start)
-        assert [(update.table, update.after) for update in read.updates] == [
-            ("public.t", (1, "ü")),
-            ("public.t", (2, b"caf\x81")),
-            ("public.caf%81", (b"a\x81", 5)),
-            ("@message", ("p%81", b"content", True)),
-            ("public.t", (3, "€")),
-        ]
-    finally:
-        source.stop()
+    read = read_log(source, start)
+    assert [(update.table, update.after) for update in read.updates] == [
+        ("public.t", (1, "ü")),
+        ("public.t", (2, b"caf\x81")),
+        ("public.caf%81", (b"a\x81", 5)),
+        ("@message", ("p%81", b"content", True)),
+        ("public.t", (3, "€")),
+    ]
 
 
 @pytest.mark.parametrize("dropped", [("held",), ("lead",), ("held", "lead")])

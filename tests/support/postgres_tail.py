@@ -1,0 +1,43 @@
+"""Sources over databases of PostgreSQL; a pytest plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datastores.postgres.source import PostgresSource
+from tests.support.postgres_harness import prepare_database, source_of
+from tests.support.postgres_server import NewPostgres, PostgresServer
+
+__all__ = ["NewSource"]
+
+NewSource = Callable[..., PostgresSource]
+
+
+@pytest.fixture
+def new_source(tmp_path: Path) -> Iterator[NewSource]:
+    """Makes sources, whose state is in ``state`` of the test's folder, and stops them in the end."""
+    with ExitStack() as stack:
+
+        def make(server: PostgresServer, database: str = "shop", state: str = "state", **more: Any) -> PostgresSource:
+            source = source_of(server, database, tmp_path / state, **more)
+            stack.callback(source.stop)
+            return source
+
+        yield make
+
+
+@pytest.fixture
+def new_shop_postgres(new_postgres: NewPostgres) -> NewPostgres:
+    """A server of the test's own that has the table ``t`` in the database ``shop``."""
+
+    def make(**options: str) -> PostgresServer:
+        server = new_postgres(**options)
+        prepare_database(server, "shop", "CREATE TABLE t (k int PRIMARY KEY, v text)")
+        return server
+
+    return make
