@@ -30,7 +30,7 @@ EXPORT_FAULTS: list[Fault] = [
         file="spark_replay/export/delta.py",
         old='if any(action.get(kind, {}).get("dataChange", False) for',
         new='if any(action.get(kind, {}).get("dataChanged", False) for',
-        tests=(f"{_EXPORT}test_rows_of_somebody_else_are_refused",),
+        tests=(f"{_EXPORT}test_what_somebody_else_changed_is_refused",),
         promise="a table whose rows somebody else changed is refused",
     ),
     Fault(
@@ -38,7 +38,7 @@ EXPORT_FAULTS: list[Fault] = [
         file="spark_replay/export/iceberg.py",
         old="            if done is not Operation.REPLACE:\n",
         new="            if done is Operation.DELETE:\n",
-        tests=(f"{_EXPORT}test_rows_of_somebody_else_are_refused",),
+        tests=(f"{_EXPORT}test_what_somebody_else_changed_is_refused",),
         promise="a table whose rows somebody else changed is refused",
     ),
     Fault(
@@ -94,7 +94,7 @@ EXPORT_FAULTS: list[Fault] = [
         file="spark_replay/export/plan.py",
         old="        if one.shard not in selection.whole or lost",
         new="        if lost",
-        tests=(f"{_EXPORT}test_an_archive_that_began_later_needs_a_snapshot",),
+        tests=(f"{_EXPORT}test_where_something_else_is_no_table_begins",),
         promise="a table without the rows from before the archive is not exported as if it were whole",
     ),
 ]

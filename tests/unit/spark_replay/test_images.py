@@ -23,41 +23,38 @@ def image(*values: Value) -> RowImage:
     return fold(None, TABLE, row(Op.READ, values[0], *values))
 
 
-def test_an_update_keeps_what_it_lacks_and_a_null_is_a_value() -> None:
-    found = fold(image(1, "ann", "old"), TABLE, row(Op.UPDATE, 1, 1, None, UNAVAILABLE))
-    assert values_of(found.values) == (1, None, "old")
+WIDER = Schema("t", (ID,), (Column("note", "text"), ID, Column("city", "text")))
+UNKNOWN = row(Op.UPDATE, 1, 1, UNAVAILABLE, UNAVAILABLE)
+UNKNOWN.after[2].ClearField("unavailable")  # PARTIAL_JSON without the document before
 
 
-def test_what_changed_to_something_unknown_is_unknown_and_not_the_old_value() -> None:
-    change = decode_row(encode_row(Op.UPDATE, (1,), after=(1, UNAVAILABLE, UNAVAILABLE)))
-    change.after[2].ClearField("unavailable")  # PARTIAL_JSON without the document before
-    found = fold(image(1, "ann", "{}"), TABLE, change)
-    assert values_of(found.values) == (1, "ann", UNAVAILABLE)
+@pytest.mark.parametrize(
+    ("change", "schema", "values"),
+    [
+        (row(Op.UPDATE, 1, 1, None, UNAVAILABLE), TABLE, (1, None, "old")),
+        (row(Op.INSERT, 1, 1, UNAVAILABLE, "new"), TABLE, (1, UNAVAILABLE, "new")),
+        (row(Op.UPSERT, 1, 1, UNAVAILABLE, "new"), TABLE, (1, UNAVAILABLE, "new")),
+        (row(Op.UPDATE, 1, too_large=True), TABLE, (1, UNAVAILABLE, UNAVAILABLE)),
+        (UNKNOWN, TABLE, (1, "ann", UNAVAILABLE)),
+        # Columns are found by name where the table changed.
+        (row(Op.UPDATE, 1, UNAVAILABLE, 1, UNAVAILABLE), WIDER, ("old", 1, UNAVAILABLE)),
+    ],
+)
+def test_absent_keeps_the_old_value_and_unknown_does_not(
+    change: Row, schema: Schema, values: tuple[Value, ...]
+) -> None:
+    assert values_of(fold(image(1, "ann", "old"), schema, change).values) == values
 
 
-@pytest.mark.parametrize("op", [Op.INSERT, Op.UPSERT])
-def test_a_whole_write_inherits_nothing(op: Op) -> None:
-    found = fold(image(1, "ann", "old"), TABLE, row(op, 1, 1, UNAVAILABLE, "new"))
-    assert values_of(found.values) == (1, UNAVAILABLE, "new")
-
-
-def test_values_that_were_too_large_are_unknown_and_not_the_old_ones() -> None:
-    found = fold(image(1, "ann", "old"), TABLE, row(Op.UPDATE, 1, too_large=True))
-    assert values_of(found.values) == (1, UNAVAILABLE, UNAVAILABLE)
+def test_a_delete_leaves_nothing_but_the_key() -> None:
+    gone = fold(image(1, "ann", "old"), TABLE, row(Op.DELETE, 1))
+    found = fold(gone, TABLE, row(Op.UPDATE, 1, UNAVAILABLE, "bob", UNAVAILABLE))
+    assert values_of(found.values) == (1, "bob", UNAVAILABLE)
 
 
 def test_the_operand_of_a_merge_is_not_the_result() -> None:
     found = fold(fold(None, STORE, row(Op.UPSERT, b"k", b"base")), STORE, row(Op.MERGE, b"k", b"+1"))
     assert (values_of(found.values), found.complete) == ((UNAVAILABLE,), False)
-
-
-def test_a_delete_leaves_nothing_but_the_key() -> None:
-    gone = fold(image(1, "ann", "old"), TABLE, row(Op.DELETE, 1))
-    assert values_of(fold(gone, TABLE, row(Op.UPDATE, 1, UNAVAILABLE, "bob", UNAVAILABLE)).values) == (
-        1,
-        "bob",
-        UNAVAILABLE,
-    )
 
 
 @pytest.mark.parametrize("later", [(None, UNAVAILABLE), (UNAVAILABLE, "c"), (UNAVAILABLE, UNAVAILABLE)])
@@ -67,12 +64,6 @@ def test_changes_that_were_folded_before_their_base_is_known_come_to_the_same(op
     both = read_row(encoded(fold(fold(None, TABLE, change), TABLE, last), Op.UPDATE, last=False))
     one_by_one = fold(fold(base, TABLE, change), TABLE, last)
     assert values_of(fold(base, TABLE, both).values) == values_of(one_by_one.values)
-
-
-def test_columns_are_found_by_name_where_the_table_changed() -> None:
-    wider = Schema("t", (ID,), (Column("note", "text"), ID, Column("city", "text")))
-    found = fold(image(1, "ann", "old"), wider, row(Op.UPDATE, 1, UNAVAILABLE, 1, UNAVAILABLE))
-    assert values_of(found.values) == ("old", 1, UNAVAILABLE)
 
 
 def test_an_image_becomes_update_bytes_again() -> None:

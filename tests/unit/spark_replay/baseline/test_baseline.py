@@ -120,25 +120,13 @@ def test_a_killed_one_goes_on_where_it_was(world: World) -> None:
         world.baseline(TABLE)
 
 
-def test_a_folder_with_other_things_is_refused(world: World) -> None:
-    (world.folder / "to").mkdir()
-    (world.folder / "to" / "mine").write_text("")
-    with pytest.raises(UsageError, match="is not empty: mine"):
-        world.baseline()
-
-
-def test_a_whole_snapshot_is_not_begun_anew(world: World) -> None:
-    with pytest.raises(FoldReached):
-        world.baseline()
-    (world.folder / "to" / ABOUT).write_text("{}")
-    with pytest.raises(UsageError, match="holds a whole snapshot"):
-        world.baseline()
-
-
 def test_tables_that_cannot_be_read(world: World) -> None:
     with pytest.raises(UsageError, match="there is no table nothing"):
         world.baseline("nothing")
     world.tables.refused[TABLE] = Problem("gtid_mode is OFF on this server", "SET PERSIST gtid_mode = ON")
+    empty = open_store(str(world.folder / "empty"), "orders", copy="main", create=True)
+    with pytest.raises(UsageError, match="nothing of the log db is archived yet"):
+        world.baseline(store=empty)
     for asked in ([], [TABLE]):
         with pytest.raises(UsageError, match="gtid_mode is OFF") as error:
             world.baseline(*asked)
@@ -152,12 +140,6 @@ def test_tables_that_cannot_be_read(world: World) -> None:
     assert (only.names, only.left_out, only.others) == (("shop.users",), {}, (TABLE,))
 
 
-def test_an_archive_that_holds_nothing(world: World) -> None:
-    empty = open_store(str(world.folder / "empty"), "orders", copy="main", create=True)
-    with pytest.raises(UsageError, match="nothing of the log db is archived yet"):
-        world.baseline(store=empty)
-
-
 def test_an_archiver_that_does_not_run_is_noticed_before_anything_is_read(world: World) -> None:
     world.log.commit([Change(Op.DELETE, TABLE, (4,))])
     with pytest.raises(ReplayError, match="the archive of db does not move: it ends at") as error:
@@ -166,47 +148,54 @@ def test_an_archiver_that_does_not_run_is_noticed_before_anything_is_read(world:
     assert not world.read
 
 
-def test_a_key_that_changes_meanwhile(world: World) -> None:
-    def alter(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
-        world.log.commit([Change(Op.INSERT, TABLE, ("text",), {"a": "x"})])
-        return world.run(scan, portions)
-
-    with pytest.raises(ReplayError, match=rf"the key of {TABLE} changed while its rows were read") as error:
-        world.baseline(run=alter)
-    assert "another folder" in (error.value.hint or "")
+def altered(world: World) -> None:
+    world.log.commit([Change(Op.INSERT, TABLE, ("text",), {"a": "x"})])
 
 
-def test_a_key_that_changes_after_its_rows_were_read(world: World) -> None:
-    def altered(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
-        found = world.run(scan, portions)
-        world.log.commit([Change(Op.INSERT, TABLE, ("text",), {"a": "x"})])
-        return found
-
-    with pytest.raises(ReplayError, match=rf"the key of {TABLE} changed"):
-        world.baseline(run=altered)
+def restored(world: World) -> None:
+    world.log.restore(world.start, new_incarnation=True)
+    lost(world, "restored")
 
 
-def test_a_log_that_goes_on_in_another_history(world: World) -> None:
-    def restored(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
-        world.log.restore(world.start, new_incarnation=True)
-        end = world.log.latest()
-        world.changed(lambda now: now.gap_accepted(KnownLoss(end, "restored"), now.epoch))
-        return world.run(scan, portions)
-
-    with pytest.raises(ReplayError, match="the log db went on in another history while its tables were read"):
-        world.baseline(run=restored)
-
-
-def test_a_loss_of_the_archive(world: World) -> None:
-    def lost(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
-        found = world.run(scan, portions)
+def lost(world: World, why: str = "purged") -> None:
+    if why == "purged":
         world.log.commit([Change(Op.DELETE, TABLE, (4,))])
-        end = world.log.latest()
-        world.changed(lambda now: now.gap_accepted(KnownLoss(end, "purged"), now.epoch))
+    end = world.log.latest()
+    world.changed(lambda now: now.gap_accepted(KnownLoss(end, why), now.epoch))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (altered, None, rf"the key of {TABLE} changed while its rows were read.*Next: .*another folder"),
+        (None, altered, rf"the key of {TABLE} changed"),
+        (restored, None, "the log db went on in another history while its tables were read"),
+        (None, lost, "the archive of db lacks what is before"),
+    ],
+)
+def test_what_happens_while_rows_are_read_ends_it(
+    world: World, before: Callable[[World], None] | None, after: Callable[[World], None] | None, told: str
+) -> None:
+    def run(scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
+        if before:
+            before(world)
+        found = world.run(scan, portions)
+        if after:
+            after(world)
         return found
 
-    with pytest.raises(ReplayError, match="the archive of db lacks what is before"):
-        world.baseline(run=lost)
+    with pytest.raises(ReplayError, match=told):
+        world.baseline(run=run)
+
+
+@pytest.mark.parametrize(("file", "told"), [("mine", "is not empty: mine"), (ABOUT, "holds a whole snapshot")])
+def test_a_folder_with_other_things_is_refused(world: World, file: str, told: str) -> None:
+    if file == ABOUT:
+        planned(world)
+    (world.folder / "to").mkdir(exist_ok=True)
+    (world.folder / "to" / file).write_text("{}")
+    with pytest.raises(UsageError, match=told):
+        world.baseline()
 
 
 def test_a_dropped_table_is_an_error_only_if_it_was_asked_for(world: World) -> None:

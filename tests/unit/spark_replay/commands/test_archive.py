@@ -19,14 +19,6 @@ from tests.support.command_line import run
 from wormhole.model.errors import UsageError
 
 
-@pytest.mark.parametrize("verb", ["show", "verify", "expire"])
-def test_each_verb_has_help_with_an_example(verb: str) -> None:
-    code, out, _ = run("archive", verb, "--help")
-    assert code == 0
-    assert f"wormholectl archive {verb}" in out
-    assert "--json" in out
-
-
 def test_without_a_configuration_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORMHOLE_COORDINATOR", raising=False)
     code, _, err = run("archive", "show")
@@ -93,7 +85,6 @@ def test_whole_and_not(store: ArchiveStore) -> None:
     quick = archive("verify", "--quick")[1][0]
     assert quick.startswith("whole: 2 shards, 3 files, 3 updates, ")
     assert quick.endswith("(by manifests, names and sizes; without --quick footers are read too)")
-    assert "exclude each other" in archive("verify", "--quick", "--deep")[2]
     assert "1 file named by no manifest" in lines[1]
     Path(store.data_path("b", "000001-000001.parquet")).unlink()
     code, lines, _ = archive("verify", "--deep")
@@ -136,10 +127,23 @@ def test_what_goes(store: ArchiveStore) -> None:
     assert archive("show")[1][1].startswith("a 1/1/200 1/1/200 - - 0 0 B 0 not archived")
 
 
-def test_what_is_asked_wrongly(store: ArchiveStore, tmp_path: Path) -> None:
-    assert archive("show", "other")[0] == 2
-    code, _, err = archive("show", "--shard", "c")
-    assert (code, "nothing is archived of shard c" in err, "choose one of: a, b" in err) == (2, True, True)
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show other", "other"),
+        ("show --shard c", "nothing is archived of shard c"),
+        ("show --shard c", "choose one of: a, b"),
+        ("verify --quick --deep", "exclude each other"),
+        ("compact --target much --dry-run", "--target much"),
+        ("compact --target 0 --dry-run", "128MiB"),
+    ],
+)
+def test_what_is_asked_wrongly(store: ArchiveStore, words: str, told: str) -> None:
+    code, _, err = archive(*words.split())
+    assert (code, told in err) == (2, True), err
+
+
+def test_a_place_that_cannot_be(store: ArchiveStore, tmp_path: Path) -> None:
     (tmp_path / "kept" / "archive.json").unlink()
     code, _, err = archive("verify")
     assert (code, "there is no archive in" in err) == (2, True)
@@ -221,14 +225,6 @@ def test_what_failed_and_what_was_overtaken_is_reported(
     assert code == 1
     assert [one["state"] for one in groups] == ["merged", "overtaken", "failed"]
     assert groups[2]["next"] == "restore it"
-
-
-@pytest.mark.parametrize("target", ["much", "0"])
-def test_a_target_that_is_no_size_is_refused(shop: tuple[ArchiveStore, str], target: str) -> None:
-    code, _, told = run("archive", "compact", "-c", shop[1], "--target", target, "--dry-run")
-    assert code == 2
-    assert f"--target {target}" in told
-    assert "128MiB" in told
 
 
 def test_without_spark_nothing_is_read(shop: tuple[ArchiveStore, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ def test_what_it_prints(format_: str, config: Path) -> None:
     words = ["export", format_, "shop", *to, "-c", str(config)]
     code, out, _ = run(*words, "--dry-run", "--json")
     assert (code, check("tables-exported", out)["tables"][0]["did"]) == (0, "created")
+    assert not [one for one in base.rglob("*") if "wormhole-" in str(one) or "metadata" in one.name]
     code, out, _ = run(*words, "--json")
     (told,) = check("tables-exported", out)["tables"]
     assert (code, told["did"], told["rows"], told["problem"]) == (0, "created", 1, None)

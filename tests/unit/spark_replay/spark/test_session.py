@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,28 +21,34 @@ def test_local_tasks_are_tried_again_as_on_a_cluster() -> None:
     ]  # fmt: skip
 
 
-def java(folder: Path, says: str) -> None:
+def java(folder: Path, does: str) -> None:
     program = folder / "bin" / "java"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
 
 
-@pytest.mark.parametrize("says", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023-09-19'])
-def test_a_java_that_is_new_enough(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("says", "new_enough"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', True),
+        ('java version "21" 2023-09-19', True),
+        ('java version "1.8.0_402"', False),
+        ('openjdk version "11.0.1"', False),
+        ("nonsense", False),
+        ("", False),
+    ],
+)
+def test_a_java_that_is_too_old_is_named(
+    says: str, new_enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    java(tmp_path, says)
-    check_spark()
-
-
-@pytest.mark.parametrize("says", ['java version "1.8.0_402"', 'openjdk version "11.0.1"', "nonsense", ""])
-def test_a_java_that_is_too_old_is_named(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    java(tmp_path, says)
-    with pytest.raises(UsageError, match="17 or newer"):
+    java(tmp_path, f"echo '{says}' >&2")
+    with nullcontext() if new_enough else pytest.raises(UsageError, match="17 or newer"):
         check_spark()
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # what spark-submit started is not asked
+    check_spark()
 
 
 def test_no_java_is_reported_with_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,20 +63,12 @@ def test_no_java_is_reported_with_where_it_was_looked_for(tmp_path: Path, monkey
         check_spark()
 
 
-def test_what_spark_submit_started_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    check_spark()
-
-
 def test_what_java_writes_is_reported_when_it_does_not_start_and_shown_to_nobody(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text(
-        '#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit\n'
-        "echo 'Error: Could not reserve enough space' >&2\necho noise\nexit 1\n"
+    java(
+        tmp_path,
+        '[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit\n'
+        "echo 'Error: Could not reserve enough space' >&2\necho noise\nexit 1",
     )
-    program.chmod(0o755)
     start = (
         "from spark_replay.spark.session import spark_session\nfrom wormhole.model.errors import UsageError\n"
         "try:\n    spark_session('test', 'local[1]')\nexcept UsageError as error:\n    print(error.message)"
@@ -123,12 +122,6 @@ def test_what_spark_says_when_no_master_registers_it_is_translated() -> None:
     assert _cause([]) == ""
 
 
-def test_of_several_masters_one_that_answers_is_enough() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        reach_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{port}")
-
-
 @pytest.mark.parametrize("master", ["spark://", "spark://host", "spark://host:port"])
 def test_a_url_of_no_host_and_port_is_refused(master: str) -> None:
     with pytest.raises(UsageError, match="no Spark master answers at"):
@@ -159,8 +152,8 @@ def test_a_resource_manager_and_an_api_server_have_to_answer(tmp_path: Path, mon
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         named(port)
-        reach_master("yarn")
-        reach_master(f"k8s://127.0.0.1:{port}")
+        for master in ("yarn", f"k8s://127.0.0.1:{port}", f"spark://127.0.0.1:{nobody},127.0.0.1:{port}"):
+            reach_master(master)
 
 
 def test_spark_connect_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,23 +57,22 @@ def update(schema: Schema, op: Op, key: Value, *after: Value, **more: Any) -> tu
 
 def test_values_are_typed_and_what_is_not_in_the_log_is_no_null() -> None:
     plan = decoding([OLD, BARRIER, TABLE], "shop.t")
-    big, partial = read(
+    big, partial, large, old = read(
         plan,
         update(TABLE, Op.INSERT, 1, 1, (1 << 64) - 1, Decimal("0.10"), None),
         update(TABLE, Op.UPDATE, 1, 1, UNAVAILABLE, None, b"\xff"),
+        update(TABLE, Op.UPDATE, 6, too_large=True),
+        update(OLD, Op.INSERT, 3, 3, -7, "was"),
+        _mine=["m"] * 4,
     )
+    assert (old["id"], old["n"], old["gone"], old["price"]) == (3, Decimal(-7), "was", None)
+    assert (large["id"], large["_mine"]) == (6, "m")
+    assert [one["_unavailable"] for one in (old, large)] == [["price", "raw"], ["n", "price", "raw", "gone"]]
     assert (big["id"], big["n"], big["price"], big["raw"]) == (1, Decimal((1 << 64) - 1), "0.10", None)
     assert big["_unavailable"] == ["gone"]  # a column that the table had before
     assert (partial["n"], partial["price"], partial["raw"]) == (None, None, b"\xff")
     assert partial["_unavailable"] == ["n", "gone"]
     assert (big["_tx"], big["_index"], big["_shard"], big["_committed_at"]) == (f"u:{(1 << 64) - 1}", 0, "db1", AT)
-
-
-def test_columns_are_united_by_name_over_schemas() -> None:
-    plan = decoding([OLD, TABLE], "shop.t")
-    (old,) = read(plan, update(OLD, Op.INSERT, 3, 3, -7, "was"))
-    assert (old["id"], old["n"], old["gone"], old["price"]) == (3, Decimal(-7), "was", None)
-    assert old["_unavailable"] == ["price", "raw"]
 
 
 def test_a_delete_has_its_key_and_a_truncate_nothing() -> None:
@@ -94,11 +93,6 @@ def test_a_key_change_and_the_row_before() -> None:
     assert moved["_old_key"] == {"id": 4}
     assert moved["_before"] == {"id": 4, "n": None, "price": None, "raw": b""}
     assert moved["_before_unavailable"] == ["n"]
-
-
-def test_values_that_were_left_out_are_not_there_but_the_key_is() -> None:
-    (large,) = read(decoding([TABLE], "shop.t"), update(TABLE, Op.UPDATE, 6, too_large=True))
-    assert (large["id"], large["_unavailable"]) == (6, ["n", "price", "raw"])
 
 
 def test_fields_of_a_stores_values() -> None:
@@ -124,11 +118,6 @@ def test_fields_of_a_stores_values() -> None:
     assert (end["key"], end["_key_end"]) == (b"f", {"key": b"g"})
 
 
-def test_columns_behind_a_line_are_kept() -> None:
-    (row,) = read(decoding([STORE], "default"), update(STORE, Op.UPSERT, b"a", b"v"), _mine=["m"])
-    assert row["_mine"] == "m"
-
-
 def test_a_value_that_does_not_fit_the_wanted_type_is_reported() -> None:
     plan = decoding([TABLE], "shop.t", types={"price": "decimal(4,1)"})
     with pytest.raises(UsageError, match=r"column price of shop\.t: 0\.15 does not fit"):
@@ -140,15 +129,30 @@ def test_a_schema_that_came_later_ends_the_reading() -> None:
         read(decoding([TABLE], "shop.t"), update(OLD, Op.INSERT, 1, 1, 1, ""))
 
 
-def test_wrong_requests() -> None:
-    with pytest.raises(UsageError, match=r"no table shop\.x"):
-        decoding([TABLE], "shop.x")
-    with pytest.raises(UsageError, match="columns of their own"):
-        decoding([TABLE], "shop.t", fields={"a": "text"}, value_format="json")
-    with pytest.raises(UsageError, match="nothing says what the values hold"):
-        decoding([STORE], "default", fields={"a": "text"})
-    with pytest.raises(UsageError, match="value_format must be"):
-        decoding([STORE], "default", fields={"a": "text"}, value_format="xml")
+FIELDS = {"fields": {"a": "text"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "table", "given", "told"),
+    [
+        (TABLE, "shop.x", {}, r"no table shop\.x"),
+        (TABLE, "shop.t", {**FIELDS, "value_format": "json"}, "columns of their own"),
+        (STORE, "default", FIELDS, "nothing says what the values hold"),
+        (STORE, "default", {**FIELDS, "value_format": "xml"}, "value_format must be"),
+    ],
+)
+def test_wrong_requests(schema: Schema, table: str, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        decoding([schema], table, **given)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [(b"\x08\x63", "no valid row: it has an operation that this release"), (b"\xff", "no valid")],
+)
+def test_bytes_that_this_release_does_not_know_end_the_reading(row: bytes, told: str) -> None:
+    with pytest.raises(ArchiveError, match=told):
+        read(decoding([TABLE], "shop.t"), (TABLE, row))
 
 
 VALUES: dict[str, st.SearchStrategy[Value]] = {
@@ -221,11 +225,3 @@ def test_a_decimal_is_written_as_ever(text: str) -> None:
     plan = decoding([TABLE], "shop.t")
     rows_of = RowByRow(plan)
     assert read(plan, (TABLE, row)) == rows_of.read(batch((TABLE, row))).to_pylist()
-
-
-def test_an_operation_of_a_later_release_ends_the_reading() -> None:
-    plan = decoding([TABLE], "shop.t")
-    with pytest.raises(ArchiveError, match="no valid row: it has an operation that this release does not know"):
-        read(plan, (TABLE, b"\x08\x63"))
-    with pytest.raises(ArchiveError, match="no valid row"):
-        read(plan, (TABLE, b"\xff"))

@@ -15,11 +15,8 @@ def _schemas() -> list[Schema]:
 
 def test_ids_are_found_in_twos_complement() -> None:
     found = by_signed_id(_schemas())
-    assert any(id_ < 0 for id_ in found)
-    assert any(id_ > 0 for id_ in found)
-    for id_, schema in found.items():
-        assert id_ & (1 << 64) - 1 == schema.id
-        assert -(1 << 63) <= id_ < 1 << 63
+    assert min(found) < 0 < max(found)
+    assert all(id_ & (1 << 64) - 1 == schema.id and -(1 << 63) <= id_ < 1 << 63 for id_, schema in found.items())
 
 
 def test_a_schema_that_nobody_knows_says_what_to_do() -> None:

@@ -22,7 +22,6 @@ from spark_replay.tables.schemas import METADATA
 from spark_replay.tables.source import (
     ArchiveReader,
     FilteringReader,
-    Options,
     WormholeSource,
     next_offset,
     pieces,
@@ -61,12 +60,42 @@ def read(found: list[FilePiece]) -> list[tuple[str, int, int]]:
 TEN = manifest(*(entry(i, i + 10) for i in range(0, 50, 10)))
 
 
-def test_a_batch_has_so_many_files_at_most() -> None:
-    assert next_offset([TEN], at(0), 2) == at(20)
-    assert next_offset([TEN], at(20), 2) == at(40)
-    assert next_offset([TEN], at(40), 2) == at(50)
-    assert next_offset([TEN], at(50), 2) == at(50)
-    assert next_offset([TEN], at(0), None) == at(50)
+@pytest.mark.parametrize(
+    ("begin", "most", "last", "end"),
+    [
+        (0, 2, None, 20),
+        (20, 2, None, 40),
+        (40, 2, None, 50),
+        (50, 2, None, 50),
+        (0, None, None, 50),
+        # A query that takes what is there ends there.
+        (0, None, 30, 30),
+        (30, 4, 30, 30),
+    ],
+)
+def test_a_batch_has_so_many_files_at_most(begin: int, most: int | None, last: int | None, end: int) -> None:
+    given = None if last is None else at(last)
+    assert next_offset([TEN], at(begin), most, given) == at(end)
+    later = manifest(entry(0, 5), shard="b")
+    assert last is None or next_offset([TEN, later], at(begin), most, given) == at(end)
+
+
+MERGED = manifest(entry(0, 20), entry(20, 50))
+
+
+@pytest.mark.parametrize(
+    ("given", "begin", "end", "found"),
+    [
+        (TEN, 10, 30, [("10-20", 10, 30), ("20-30", 10, 30)]),
+        (MERGED, 10, 30, [("0-20", 10, 30), ("20-50", 10, 30)]),
+        (MERGED, 30, 30, []),
+        (manifest(entry(0, 10), entry(10, 20, rows=0)), 0, 20, [("0-10", 0, 20)]),
+    ],
+)
+def test_files_that_were_merged_meanwhile_give_the_same_rows(
+    given: Manifest, begin: int, end: int, found: list[tuple[str, int, int]]
+) -> None:
+    assert read(pieces([given], at(begin), at(end))) == found
 
 
 def test_rows_that_a_backfill_read_at_an_offset_come_with_what_follows() -> None:
@@ -97,29 +126,11 @@ def test_rows_that_a_backfill_read_come_once() -> None:
     assert same.after < row <= same.until
 
 
-def test_a_query_that_takes_what_is_there_ends_there() -> None:
-    assert next_offset([TEN], at(0), None, at(30)) == at(30)
-    assert next_offset([TEN], at(30), 4, at(30)) == at(30)
-    later = manifest(entry(0, 5), shard="b")
-    assert next_offset([TEN, later], at(30), 4, at(30)) == at(30)
-
-
 def test_a_new_shard_is_read_from_where_it_begins_and_one_that_went_keeps_its_place() -> None:
     new = manifest(entry(3, 5), entry(5, 9), begin=3, shard="b")
     end = next_offset([new], at(50), 1)
     assert end == {"a": "1/1/50", "b": "1/1/5"}
     assert read(pieces([new], at(50), end)) == [("3-5", 3, 5)]
-
-
-def test_files_that_were_merged_meanwhile_give_the_same_rows() -> None:
-    assert read(pieces([TEN], at(10), at(30))) == [("10-20", 10, 30), ("20-30", 10, 30)]
-    merged = manifest(entry(0, 20), entry(20, 50))
-    assert read(pieces([merged], at(10), at(30))) == [("0-20", 10, 30), ("20-50", 10, 30)]
-    assert pieces([merged], at(30), at(30)) == []
-
-
-def test_a_file_without_rows_is_not_opened() -> None:
-    assert read(pieces([manifest(entry(0, 10), entry(10, 20, rows=0))], at(0), at(20))) == [("0-10", 0, 20)]
 
 
 def test_what_retention_took_is_reported_or_passed_over() -> None:
@@ -211,22 +222,15 @@ def test_options_choose(given: dict[str, str]) -> None:
         ({"max_files": "0"}, "max_files is '0'"),
         ({"from": "marker"}, "a query has no datamarker"),
         ({"table": "a", "tables": "b"}, "are both given"),
-    ],
-)
-def test_options_that_cannot_be(given: dict[str, str], more: dict[str, str], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        Options.read({**given, **more})
-
-
-def test_what_the_archive_does_not_have(given: dict[str, str]) -> None:
-    for more, why in (
         ({"tables": "shop.x"}, "has no table shop.x here"),
         ({"table": "shop.x"}, "has no table shop.x here"),
         ({"shards": "c"}, "has no shard c"),
         ({"columns": "place,price"}, "there is no column price"),
-    ):
-        with pytest.raises(UsageError, match=why):
-            WormholeSource({**given, **more}).schema()
+    ],
+)
+def test_options_that_cannot_be(given: dict[str, str], more: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        WormholeSource({**given, **more}).schema()
 
 
 def test_options_are_for_streams_or_for_others(given: dict[str, str]) -> None:
