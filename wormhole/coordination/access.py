@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
 from wormhole.coordination.records import Paths
-from wormhole.model.errors import ConfigError
-from wormhole.model.json_input import read_json
+from wormhole.model.record import Host, StoredRecord, dumped
 
 __all__ = ["ALL", "Access", "digest_id"]
 
@@ -31,6 +29,14 @@ def digest_id(credentials: str) -> str:
     """
     user = credentials.partition(":")[0]
     return f"{user}:{base64.b64encode(hashlib.sha1(credentials.encode(), usedforsecurity=False).digest()).decode()}"
+
+
+class _AccessNode(StoredRecord):
+    largest = 1 << 20
+    operator: Host
+    publisher: Host
+    subscribers: dict[str, str]
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +57,13 @@ class Access:
 
         It holds hashes of random passwords, no password.
         """
-        given = {"operator": self.operator, "publisher": self.publisher, "subscribers": dict(self.subscribers)}
-        return json.dumps({**given, "closed": self.closed}, sort_keys=True).encode()
+        return dumped({**_AccessNode.fields_of(self), "subscribers": dict(self.subscribers)})
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Self:
         """Inverse of :meth:`to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
-        try:
-            given = read_json(data)
-            operator, publisher, closed = given["operator"], given["publisher"], given["closed"]
-            subscribers = dict(given["subscribers"])
-            texts = (operator, publisher, *subscribers, *subscribers.values())
-            if not all(isinstance(text, str) for text in texts) or not isinstance(closed, bool):
-                raise TypeError("an identity must be a text, closed true or false")
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{where}: no valid record of who may do what: {error}",
-                hint="an operator writes it anew with `wormholectl zookeeper credentials`",
-                code="record-invalid",
-            ) from error
-        return cls(operator, publisher, subscribers, closed)
+        hint = "an operator writes it anew with `wormholectl zookeeper credentials`"
+        return cls(**_AccessNode.read(data, where, hint).fields())
 
     def role(self, identity: str) -> str:
         """What the holder of :func:`digest_id` ``identity`` is here, in words; empty: it is unknown."""

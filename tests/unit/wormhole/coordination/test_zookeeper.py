@@ -12,7 +12,7 @@ from tests.contract.test_coordinator import DB1, MONITOR, PLAIN, A, config, soon
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.ephemeral_node import EphemeralNode
-from wormhole.coordination.port import FlowRecord, HostRequest, SubscriberInfo
+from wormhole.coordination.port import HostRequest, SubscriberInfo
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, CoordinationLost
 
@@ -45,28 +45,10 @@ async def test_what_was_right_before_goes_on_when_its_node_turns_bad(client: Zoo
     assert len(client.problems) == 1
 
 
-async def test_bad_subscriber_flow_and_publisher_nodes_are_left_out(client: ZooKeeperCoordinator) -> None:
-    await client.register_subscriber(A)
-    await client.register_publisher(DB1)
-    record = FlowRecord("me", "a", 1, "live")
-    await client.write_flows({("cache", "db1"): record})
-    for path in ("/applications/cache/subscribers/x", "/applications/cache/flows/x", "/publishers/shop/main/x"):
-        await put(client, path, b"\xff")
-    assert await client.subscribers() == (A,)
-    assert await client.publishers() == (DB1,)
-    assert await client.flows() == {("cache", "db1"): record}
-    assert len(client.problems) == 3
-
-
 async def test_applications_of_a_later_release_do_not_hide_the_dataset(client: ZooKeeperCoordinator) -> None:
     data = await client._nodes.get(f"{client._paths.root}/datasets/shop")
     assert data is not None
     assert b'"source": "shop/main/db1"' in data
-
-
-async def test_a_node_that_zookeeper_would_refuse_is_refused_first(client: ZooKeeperCoordinator) -> None:
-    with pytest.raises(ConfigError, match="too large"):
-        await put(client, "/applications/big", b"x" * 2_000_000)
 
 
 async def test_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:

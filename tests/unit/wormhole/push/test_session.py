@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -439,20 +441,36 @@ def test_accepted_may_say_what_the_application_has() -> None:
     assert flow.window.credit == 500
 
 
-def test_accepted_without_credit_could_never_receive() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.ASSIGNED)
-    with pytest.raises(ProtocolError, match="accepted: app/log is given no credit"):
-        peer.says(accepted(flow, 0))
-
-
-def test_a_marker_without_a_place_is_refused() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.ASSIGNED)
+def placeless(flow: PushFlow) -> Frame:
     frame = accepted(flow)
     frame.accepted.have.delivered = "9"
-    with pytest.raises(ProtocolError, match="datamarker: order is missing"):
-        peer.says(frame)
+    return frame
+
+
+def forged(flow: PushFlow) -> Frame:
+    return ack(flow, replace(marker(10), delivered="11"))
+
+
+@pytest.mark.parametrize(
+    ("phase", "said", "why"),
+    [
+        (_A, lambda flow: accepted(flow, 0), "accepted: app/log is given no credit"),
+        (_A, placeless, "datamarker: order is missing"),
+        (_O, forged, "never offered"),
+        (_O, lambda flow: progress(flow, 2), "batch 2 was never sent; the last one is 1"),
+        *(
+            (_O, partial(failed, reason=reason), rf"failed: app/log fails for no known reason \({reason}\)")
+            for reason in (push_pb2.Failed.REASON_UNSPECIFIED, 99)
+        ),
+    ],
+)
+def test_a_frame_that_cannot_be_true_is_refused(phase: FlowPhase, said: Callable[[PushFlow], Frame], why: str) -> None:
+    peer = Peer()
+    flow = peer.flow(phase)
+    in_flight = flow.window.in_flight
+    with pytest.raises(ProtocolError, match=why):
+        peer.says(said(flow))
+    assert flow.window.in_flight == in_flight
 
 
 def test_an_ack_counts_for_offered_markers_only_and_for_those_before_it() -> None:
@@ -465,23 +483,6 @@ def test_an_ack_counts_for_offered_markers_only_and_for_those_before_it() -> Non
     for never in (marker(10), marker(20), marker(25), marker(40)):
         with pytest.raises(ProtocolError, match=f"ack: app/log was never offered the marker 1/1/{never.order.offset}"):
             peer.says(ack(flow, never))
-
-
-def test_an_ack_must_be_the_marker_to_the_last_field() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
-    forged = marker(10)
-    forged.delivered = "11"
-    with pytest.raises(ProtocolError, match="never offered"):
-        peer.says(ack(flow, forged))
-
-
-def test_progress_of_a_batch_that_was_never_sent_is_refused() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
-    with pytest.raises(ProtocolError, match="batch 2 was never sent; the last one is 1"):
-        peer.says(progress(flow, 2))
-    assert flow.window.in_flight == 100
 
 
 def test_progress_is_never_an_ack() -> None:
@@ -499,14 +500,6 @@ def test_a_failure_carries_reason_update_and_message(reason: FailedReason) -> No
     assert peer.says(failed(flow, reason.value)) == [FlowFailed(flow, reason, "s:1:0", "no")]
 
 
-@pytest.mark.parametrize("reason", [push_pb2.Failed.REASON_UNSPECIFIED, 99])
-def test_a_failure_for_no_known_reason_is_refused(reason: int) -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
-    with pytest.raises(ProtocolError, match=rf"failed: app/log fails for no known reason \({reason}\)"):
-        peer.says(failed(flow, reason))
-
-
 def test_a_decision_opens_the_flow_again() -> None:
     peer = Peer()
     flow = peer.flow(FlowPhase.DECIDING)
@@ -517,37 +510,22 @@ def test_a_decision_opens_the_flow_again() -> None:
 # --- when a marker is due
 
 
-def test_a_marker_is_due_every_second_while_updates_go_out() -> None:
+@pytest.mark.parametrize(
+    ("bodies", "not_yet", "due"),
+    [([b"x"], 0.999, 1.0), ([bytes(1 << 20)] * 4, None, 0.0), ([bytes(1 << 20)] * 3, 0.0, 1.0), ([], 9.9, 10.0)],
+    ids=["every second", "after four mebibytes", "before four mebibytes", "every ten seconds though nothing matched"],
+)
+def test_when_a_marker_is_due(bodies: list[bytes], not_yet: float | None, due: float) -> None:
     peer = Peer()
     flow = peer.flow(FlowPhase.ASSIGNED)
     peer.says(accepted(flow, 1 << 30))
-    peer.session.batch(flow, (b"x",), place(1))
-    assert not peer.session.marker_due(flow, 0.999)
-    assert peer.session.marker_due(flow, 1.0)
-    peer.session.datamarker(flow, marker(10), 1.0)
-    assert not peer.session.marker_due(flow, 2.0)  # nothing went out since
-
-
-def test_a_marker_is_due_after_four_mebibytes() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.ASSIGNED)
-    peer.says(accepted(flow, 1 << 30))
-    for _ in range(3):
-        peer.session.batch(flow, (bytes(1 << 20),), place(1))
-    assert not peer.session.marker_due(flow, 0.0)
-    peer.session.batch(flow, (bytes(1 << 20),), place(1))
-    assert peer.session.marker_due(flow, 0.0)
-
-
-def test_a_marker_is_due_every_ten_seconds_though_nothing_matched() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.ASSIGNED)
-    peer.says(accepted(flow))
-    assert not peer.session.marker_due(flow, 9.9)
-    assert peer.session.marker_due(flow, 10.0)
-    peer.session.datamarker(flow, marker(10), 10.0)
-    assert not peer.session.marker_due(flow, 19.9)
-    assert peer.session.marker_due(flow, 20.0)
+    for body in bodies:
+        peer.session.batch(flow, (body,), place(1))
+    assert not_yet is None or not peer.session.marker_due(flow, not_yet)
+    assert peer.session.marker_due(flow, due)
+    peer.session.datamarker(flow, marker(10), due)
+    assert not peer.session.marker_due(flow, due + 9.9), "nothing went out since"
+    assert peer.session.marker_due(flow, due + 10.0)
 
 
 def test_the_same_marker_is_offered_once_while_it_waits_for_its_ack() -> None:
@@ -644,7 +622,3 @@ def test_the_small_frames() -> None:
     assert [sent(peer.session.heartbeat()).heartbeat.number for _ in range(2)] == [1, 2]
     goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.PROTOCOL, message="m")
     assert sent(peer.session.goodbye(push_pb2.Goodbye.PROTOCOL, "m")).goodbye == goodbye
-
-
-def test_names_are_written_one_way() -> None:
-    assert Peer().flow(FlowPhase.OPEN).name == "app/log"
