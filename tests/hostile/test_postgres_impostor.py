@@ -10,7 +10,7 @@ import hmac
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -106,6 +106,20 @@ def _source(
     return PostgresSource(f"postgres://w@127.0.0.1:{server.port}/shop?slot=s&publication=s", options)
 
 
+@contextmanager
+def _reading(
+    server: Impostor, folder: Path, *, by: Literal["log", "database", "table", "hash"] = "table"
+) -> Iterator[WalReader]:
+    """A reader of a source that has started."""
+    source = _source(server, folder, by=by)
+    try:
+        source.start()
+        with closing(source.open(START)) as reader:
+            yield reader
+    finally:
+        source.stop()
+
+
 def _segment(reader: WalReader) -> Segment:
     while True:
         found = reader.read(1 << 20, 1.0)
@@ -126,13 +140,8 @@ def _check(error: WormholeError) -> None:
 
 def test_an_impostor_that_behaves_is_read(server: Impostor, tmp_path: Path) -> None:
     """Else the others here would prove nothing."""
-    source = _source(server, tmp_path)
-    source.start()
-    try:
-        with closing(source.open(START)) as reader:
-            assert sum(run.updates for run in _segment(reader).runs.values()) == 1
-    finally:
-        source.stop()
+    with _reading(server, tmp_path) as reader:
+        assert sum(run.updates for run in _segment(reader).runs.values()) == 1
     for step in STEPS[1:]:
         assert any(step in statement for statement in server.asked), step
 
@@ -143,15 +152,9 @@ def test_each_step_may_fail_in_each_way(
 ) -> None:
     for name, trick in TRICKS.items():
         server.play(step, trick)
-        source = _source(server, tmp_path)
-        with pytest.raises(WormholeError) as error:
-            try:
-                source.start()
-                with closing(source.open(START)) as reader:
-                    _segment(reader)
-                    pytest.fail(f"{step}, {name}: nothing was noticed")
-            finally:
-                source.stop()
+        with pytest.raises(WormholeError) as error, _reading(server, tmp_path) as reader:
+            _segment(reader)
+            pytest.fail(f"{step}, {name}: nothing was noticed")
         _check(error.value)
     assert "Traceback" not in caplog.text
 
@@ -160,13 +163,8 @@ def test_each_step_may_fail_in_each_way(
 def test_answers_of_another_form_are_not_a_servers(step: str, server: Impostor, tmp_path: Path) -> None:
     for answer in (rows(), rows(("x",)), rows(("x", None, "7", "") * 3), COPY_OUT + copy_data(b"x")):
         server.play(step, _says(answer))
-        source = _source(server, tmp_path)
-        with pytest.raises(WormholeError) as error:
-            try:
-                source.start()
-                source.open(START).close()
-            finally:
-                source.stop()
+        with pytest.raises(WormholeError) as error, _reading(server, tmp_path):
+            pass
         _check(error.value)
 
 
@@ -206,26 +204,22 @@ def test_commands_name_what_they_do_not_understand(server: Impostor, tmp_path: P
 )
 def test_each_thing_said_in_the_log_is_one_error(said: bytes, words: str, server: Impostor, tmp_path: Path) -> None:
     server.play("START_REPLICATION", _says(COPY_BOTH + said))
-    source = _source(server, tmp_path)
-    source.start()
-    try:
-        with closing(source.open(START)) as reader, pytest.raises(WormholeError, match=words) as error:
-            _segment(reader)
-        _check(error.value)
-    finally:
-        source.stop()
+    _ends(server, tmp_path, words)
 
 
 def test_a_strange_answer_in_the_middle_of_a_transaction_is_one_error(server: Impostor, tmp_path: Path) -> None:
     server.play("attgenerated", _says(rows(("x", "y", "z", "v"))))
-    source = _source(server, tmp_path)
-    source.start()
-    try:
-        with closing(source.open(START)) as reader, pytest.raises(SourceUnavailable, match="not those of") as error:
+    _ends(server, tmp_path, "not those of")
+
+
+def _ends(server: Impostor, folder: Path, words: str, *, by: Literal["log", "table"] = "table") -> None:
+    """Reading ends with one error that contains the words; with little memory."""
+    before = _rss()
+    with _reading(server, folder, by=by) as reader, pytest.raises(WormholeError, match=words) as error:
+        while True:
             _segment(reader)
-        _check(error.value)
-    finally:
-        source.stop()
+    _check(error.value)
+    assert _rss() - before < 160 * _MIB
 
 
 def _wide(number: int) -> bytes:
@@ -248,19 +242,7 @@ def test_tables_and_types_without_end_end_the_reader(
     make: Callable[[int], bytes], server: Impostor, tmp_path: Path
 ) -> None:
     server.play("START_REPLICATION", _many(make))
-    source = _source(server, tmp_path, by="log")
-    source.start()
-    try:
-        before = _rss()
-        with (
-            closing(source.open(START)) as reader,
-            pytest.raises(SourceUnavailable, match="take more than 64 MiB") as error,
-        ):
-            _segment(reader)
-        _check(error.value)
-        assert _rss() - before < 160 * _MIB
-    finally:
-        source.stop()
+    _ends(server, tmp_path, "take more than 64 MiB", by="log")
 
 
 def test_a_log_of_nothing_without_end_is_read_in_pieces_beside_others(
@@ -277,39 +259,22 @@ def test_a_log_of_nothing_without_end_is_read_in_pieces_beside_others(
 
     for name, trick in (("keepalives", _floods(COPY_BOTH, keepalive(500))), ("transactions", play)):
         server.play("START_REPLICATION", trick)
-        source = _source(server, tmp_path / name)
-        source.start()
         before = _rss()
-        with closing(source.open(START)) as reader, impostor() as other:
+        with _reading(server, tmp_path / name) as reader, impostor() as other:
             found = [reader.read(1 << 20, 0.1) for _ in range(3)]
             assert all(one is None or not one.runs for one in found)
             assert len(reader._encoder.ended_ids) < 100_000
-            good = _source(other, tmp_path / "other")
-            good.start()
-            with closing(good.open(START)) as well:
+            with _reading(other, tmp_path / "other") as well:
                 reading = threading.Thread(target=reader.read, args=(1 << 20, 1.0))
                 reading.start()
                 assert _segment(well).runs
                 reading.join()
-            good.stop()
         assert _rss() - before < 100 * _MIB
-        source.stop()
 
 
 def test_a_transaction_that_comes_again_and_again_is_an_error(server: Impostor, tmp_path: Path) -> None:
     server.play("START_REPLICATION", _floods(COPY_BOTH, copy_data(begin(600)) + copy_data(commit(600, 640))))
-    source = _source(server, tmp_path)
-    source.start()
-    try:
-        with (
-            closing(source.open(START)) as reader,
-            pytest.raises(WormholeError, match="0/280 again and again") as error,
-        ):
-            while True:
-                reader.read(1 << 20, 0.1)
-        _check(error.value)
-    finally:
-        source.stop()
+    _ends(server, tmp_path, "0/280 again and again")
 
 
 def test_notifications_that_nobody_listens_for_are_dropped(server: Impostor, tmp_path: Path) -> None:
@@ -320,15 +285,10 @@ def test_notifications_that_nobody_listens_for_are_dropped(server: Impostor, tmp
         talk.query()
 
     server.play("START_REPLICATION", play)
-    source = _source(server, tmp_path)
-    source.start()
-    try:
+    with _reading(server, tmp_path) as reader:
         before = _rss()
-        with closing(source.open(START)) as reader:
-            assert _segment(reader).runs
-            assert _rss() - before < 100 * _MIB
-    finally:
-        source.stop()
+        assert _segment(reader).runs
+        assert _rss() - before < 100 * _MIB
 
 
 def test_an_answer_that_never_ends_ends_at_its_deadline_and_takes_little(server: Impostor) -> None:

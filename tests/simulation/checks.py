@@ -61,8 +61,6 @@ class Checks:
         self.world = world
         self.owner: Process | None = None
         self.terms = 0
-        self.former_terms: list[bytes] = []
-        """What the node of the terms has held."""
         self.epochs = 0
         self.overlaps = 0
         self.stored = dict.fromkeys(shards, (0, 0))
@@ -72,7 +70,6 @@ class Checks:
         self._handler_s = handler_s
         self._lost_s = lost_s
         self._lease_s = lease_s
-        self._unleased_until = 0.0
         self._number = 0
         self._markers = f"{paths.markers(application)}/"
         self._flows = f"{paths.flows(application)}/"
@@ -131,10 +128,6 @@ class Checks:
                 self.world.violation(f"term {number} after term {self._number}")
             self._number = number
             self.terms += 1
-            self.former_terms.append(change.data)
-        elif name == "term":  # an older one was restored
-            self._number = json.loads(change.data)["number"] if change.data else 0
-            self._unleased_until = self.world.now + self._lease_s
 
     def _look_at_claims(self) -> None:
         claims = list(self._claims.values())
@@ -211,8 +204,7 @@ class Checks:
 
     def sent(self, publisher: Process, shard: str, epoch: int) -> None:
         """A publisher assigns a flow, or sends something of it."""
-        until = max(self._unleased_until, self._learning.get(publisher, 0.0))
-        if publisher is not self.owner and self.world.now > until:
+        if publisher is not self.owner and self.world.now > self._learning.get(publisher, 0.0):
             self.world.violation(f"{publisher} sends {shard} in epoch {epoch}, and {self.owner} owns the log")
 
     def taken(self, publisher: Process, subscriber: Process, shard: str, epoch: int) -> None:

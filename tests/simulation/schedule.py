@@ -257,7 +257,6 @@ class Faults:
             (2, self._slow),
             (2, self._lag),
             (1, self._unready),
-            (1, self._restore),
             (5, self._put_back),
             (8, self._trap),
         ]
@@ -422,11 +421,6 @@ class Faults:
         server = self._chance.choice([one for one in servers if one is not None] or followers)
         longest_s = 2.5 * _SESSION_S
         server.isolate(self._chance.uniform(0.1, longest_s), self._chance.uniform(_SESSION_S, longest_s))
-
-    def _restore(self) -> None:
-        schedule = self._schedule
-        former = self._chance.choice([None, *schedule.checks.former_terms])
-        schedule.ensemble.restore(schedule.paths.term(schedule.desk.group), former)
 
     def _put_back(self) -> None:
         """All of ZooKeeper's data becomes what it is now, somewhat later.

@@ -684,14 +684,6 @@ class Ensemble:
         for client in self.clients:
             client.may_be_deaf()
 
-    def restore(self, path: str, data: bytes | None) -> None:
-        """An older copy of its data is restored: no session survives, and the node is as it was then."""
-        self.world.trace(f"ZooKeeper is restored, with {'no' if data is None else 'an older'} {path}")
-        self.end_sessions()
-        there = path in self.leader.nodes
-        ops = [Op("delete", path)] * there + ([] if data is None else [Op("create", path, data)])
-        self.commit(None, None, "multi", ops)
-
     def snapshot(self) -> Snapshot:
         """A copy of all that it holds now."""
         leader = self.leader

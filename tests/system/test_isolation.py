@@ -82,18 +82,6 @@ def message(frames: list[push_pb2.SubscriberFrame]) -> bytes:
     return push_pb2.SubscriberMessage(frames=frames).SerializeToString()
 
 
-def garbage(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-    next(requests)
-    yield b"\xff\xfe garbage"
-    time.sleep(0.2)
-
-
-def garbage_after_welcome(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-    yield message(accepted(next(requests)))
-    yield message([push_pb2.SubscriberFrame(ack=push_pb2.Ack(flow=99, epoch=7))])
-    time.sleep(0.2)
-
-
 def ahead(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
     """Acknowledges what was never offered: storing that would lose everything before it."""
     for request in requests:
@@ -105,12 +93,6 @@ def ahead(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[
                 marker = marker_to_message(Datamarker(place, "999999", place))
                 ack = push_pb2.Ack(flow=answer.accepted.flow, epoch=answer.accepted.epoch, marker=marker)
                 yield message([push_pb2.SubscriberFrame(ack=ack)])
-
-
-def oversized(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-    next(requests)
-    yield message([push_pb2.SubscriberFrame(goodbye=push_pb2.Goodbye(message="x" * (8 << 20)))])
-    time.sleep(0.2)
 
 
 def stops_reading(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -149,10 +131,7 @@ def playing(
 
 
 BEHAVIOURS: Final = {
-    garbage: "is no valid message",
-    garbage_after_welcome: "flow 99 was never assigned",
     ahead: "was never offered the marker",
-    oversized: "arger than max",
     stops_reading: "",
     hangs_up: "no mood",
 }
