@@ -195,8 +195,8 @@ async def test_a_revoked_subscriber_is_not_dialled_and_its_open_stream_ends(auth
 
 
 async def test_the_certificate_that_was_checked_is_the_only_one_that_is_spoken_to(authority: Authority) -> None:
-    """Whoever holds the key of a revoked certificate may pass the check on to the new owner of the name, and answer
-    the second time himself."""
+    """An attacker with the key of a revoked certificate may forward the check to the new owner of the name, and answer
+    the second connection itself."""
     stolen, renewed = await asyncio.to_thread(
         lambda: (authority.issue("app-1", file="stolen"), authority.issue("app-1", file="renewed"))
     )
@@ -257,7 +257,7 @@ async def test_a_server_that_is_refused_is_named_with_its_date_or_issuer(
                 raise why
 
 
-async def test_who_is_refused_learns_what_is_wrong_with_its_own_certificate(
+async def test_a_refused_client_learns_what_is_wrong_with_its_certificate(
     authority: Authority, other: Authority
 ) -> None:
     server = await trusting(await asyncio.to_thread(authority.issue, "app-1"))
@@ -276,7 +276,7 @@ async def test_who_is_refused_learns_what_is_wrong_with_its_own_certificate(
             assert text in why
 
 
-async def test_a_list_that_is_out_of_date_lets_nobody_in(authority: Authority) -> None:
+async def test_an_outdated_revocation_list_admits_no_peer(authority: Authority) -> None:
     crl = await asyncio.to_thread(lambda: authority.revoke(hours=(-3, -1)))
     publisher = await asyncio.to_thread(authority.issue, "db1")
     mine = await asyncio.to_thread(lambda: authority.issue("one", crl=crl))

@@ -75,7 +75,7 @@ def _about(folder: Path) -> dict[str, tuple[int, int, int]]:
     return {str(name): (state.st_mode, state.st_uid, state.st_gid) for name, state in found.items()}
 
 
-def test_nobody_else_reads_what_a_publisher_and_commands_write(shared: Path) -> None:
+def test_no_other_user_reads_what_a_publisher_and_commands_write(shared: Path) -> None:
     before = os.umask(0)
     store = RocksWriter(shared / "store")
     state = shared / "lib" / "state"

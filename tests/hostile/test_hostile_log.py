@@ -343,7 +343,7 @@ def test_an_event_of_a_type_that_is_never_that_large(scripted: Make, kind: int) 
         list(read(of))
 
 
-def test_a_large_event_that_nobody_reads_is_not_stored(scripted: Make, tmp_path: Path) -> None:
+def test_a_large_event_without_a_reader_is_not_stored(scripted: Make, tmp_path: Path) -> None:
     stream = beginning()
     stream.transaction(1, (events.ROWS_QUERY, bytes(8 * MIB)), table(), insert(1))
     of = scripted(stream)

@@ -156,7 +156,7 @@ async def test_new_connections_without_an_end_keep_no_health_check_out(scene: _S
         await asyncio.gather(*flooding, return_exceptions=True)
 
 
-async def test_answers_that_nobody_reads_are_bounded(scene: _Scene) -> None:
+async def test_unread_answers_are_bounded(scene: _Scene) -> None:
     sockets = []
     most = 0
     for number in range(60):
@@ -235,7 +235,7 @@ async def test_half_handshakes_keep_no_health_check_out(monkeypatch: pytest.Monk
         await eventually(lambda: len(scene.held) <= 1, "their places are free")
 
 
-async def test_nobody_without_a_certificate_is_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_client_without_a_certificate_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ours = await asyncio.to_thread(Authority, tmp_path / "ours")
     theirs = await asyncio.to_thread(Authority, tmp_path / "theirs", "other-ca")
     tls, client = await asyncio.to_thread(ours.issue, "monitor"), await asyncio.to_thread(theirs.issue, "prometheus")

@@ -1,5 +1,5 @@
-"""Whoever can write below ``logs`` in ZooKeeper: a tree that was copied, a hand that slipped, a process that lies. Who
-owns a log is still found out, by one transaction, and each problem is one that names its node and the next step.
+"""Wrong nodes below ``logs`` in ZooKeeper: of a copied tree, of a mistake by hand, of a malicious process. The owner of
+a log is still found by one transaction, and each problem names its node and the next step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
 
 @pytest.fixture
 async def eve(client: ZooKeeperCoordinator) -> AsyncIterator[Writer]:
-    """Somebody who writes what they like, in a session of their own."""
+    """An attacker with a session of her own, who writes any nodes."""
     session = ZooKeeperSession(client._session.settings)
     await session.start()
     yield Writer(session, client._paths.log(GROUP))
@@ -91,7 +91,7 @@ def problem(client: ZooKeeperCoordinator, path: str) -> str:
 async def test_an_owner_without_a_session_owns_nothing(
     client: ZooKeeperCoordinator, eve: Writer, caplog: pytest.LogCaptureFixture, data: bytes, below: bool
 ) -> None:
-    """Red before: it owned the log until somebody deleted it, and every candidate stood by for it."""
+    """Red before: it owned the log until the node was deleted, and every candidate stood by for it."""
     path = await eve.write("owner", data)
     if below:
         await eve.write("owner/below/deep", b"")
@@ -115,7 +115,7 @@ async def test_an_owner_that_lives_is_left_alone_whatever_it_wrote(client: ZooKe
 
 
 async def test_an_owner_that_may_not_be_read_is_one_all_the_same(client: ZooKeeperCoordinator, eve: Writer) -> None:
-    """Red before: nobody was told who owns the log, and whoever tried to own it ended."""
+    """Red before: commands could not name the owner, and a publisher that tried to own the log ended."""
     path, nobody = f"{eve.log}/owner", [make_digest_acl("nobody", "x", all=True)]
 
     def ask(zookeeper: Any) -> Any:
@@ -132,7 +132,9 @@ async def test_an_owner_that_may_not_be_read_is_one_all_the_same(client: ZooKeep
 
 
 @pytest.mark.parametrize("name", ["claims/left", "claims/left/below", "move/below", "term/below"])
-async def test_what_was_left_keeps_nobody_from_a_log(client: ZooKeeperCoordinator, eve: Writer, name: str) -> None:
+async def test_nodes_that_were_left_keep_no_publisher_from_a_log(
+    client: ZooKeeperCoordinator, eve: Writer, name: str
+) -> None:
     """Red before for what has nodes below it: the error ended the publisher, and each that its monitor started."""
     await eve.write(name, b"")
     claim = await client.own_log(GROUP, DB1, server="", why="")
@@ -276,7 +278,7 @@ async def test_other_logs_are_not_affected(client: ZooKeeperCoordinator, eve: Wr
     assert await client.subscribers() == (A,)
 
 
-async def test_texts_of_a_candidate_steer_no_terminal(
+async def test_texts_of_a_candidate_control_no_terminal(
     client: ZooKeeperCoordinator, eve: Writer, zookeeper: str
 ) -> None:
     text = "\x1b[2J\x9b31mred\x07\r\n2026-01-01 00:00:00 [error    ] forged\u202e\u2066"

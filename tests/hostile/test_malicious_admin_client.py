@@ -1,4 +1,4 @@
-"""Whoever reaches a publisher's admin address without a credential, and subscribers that make what it tells large."""
+"""A client of a publisher's admin address without a credential, and subscribers that make its answers large."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
 async def test_a_change_needs_to_hear_of_its_flow_alone(
     world: World, loud: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a subscriber could make the list so large that nobody could pause it."""
+    """Otherwise a subscriber could make the list so large that no operator could pause its flow."""
     monkeypatch.setattr(status, "_PAGE_BYTES", 12_000)
     async with served(world) as (_, address):
         await world.register(loud)

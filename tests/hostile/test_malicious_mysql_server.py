@@ -294,7 +294,7 @@ LOGINS: dict[str, Callable[[], Iterable[bytes]]] = {
         *(packets([b"\xfecaching_sha2_password\0" + b"1" * 20], 2), packets([b"\1\4"], 4)),
         packets([b"\1" + b"x" * 100_000], 6),
     ],
-    "data that nobody asked for": lambda: numbered(forever(b"\1" + b"x" * 1000), 2),
+    "data without a question": lambda: numbered(forever(b"\1" + b"x" * 1000), 2),
     "a number out of order": lambda: [packets([OK], 9)],
     "an OK that is none": lambda: [packets([b"\0"], 2)],
     "a wait without end": lambda: numbered(forever(b"\1\3"), 2),

@@ -1,4 +1,4 @@
-"""A subscriber that means harm: what each of its messages can cost its publisher, and that nobody else feels it.
+"""A malicious subscriber: what each of its messages can cost its publisher. No other application is affected.
 
 Work is counted, never timed: calls that a frame causes, what is kept of it, how much of a budget it holds. The long
 form beside it (:mod:`tests.hostile.test_malicious_subscriber_soak`) measures what other applications feel.
@@ -162,7 +162,7 @@ def differs(columns: list[str]) -> push_pb2.Difference:
 
 
 def with_unknown_fields(data: bytes, size: int) -> bytes:
-    """A message whose only frame carries ``size`` bytes more, in a field that nobody knows (99)."""
+    """A message whose only frame carries ``size`` bytes more, in an unknown field (99)."""
     [frame] = push_pb2.SubscriberMessage.FromString(data).frames
     from wormhole.push.frames import varint
 
@@ -304,7 +304,7 @@ def test_keys_that_were_asked_for_take_no_room_from_another_table() -> None:
     assert not any(found.not_compared or found.trouble for found in verifications.of(owner, 1))
 
 
-def test_no_credit_is_so_large_that_what_is_in_flight_has_no_bound() -> None:
+def test_credit_is_limited_so_that_updates_in_flight_have_a_bound() -> None:
     peer = Peer()
     peer.says(Frame(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=2**64 - 1)))
     assert peer.flow.window.credit == MOST_CREDIT
@@ -458,7 +458,7 @@ async def test_a_small_update_goes_through_while_a_hostile_one_fills_the_budget(
         assert publisher.parking_room.used == 0
 
 
-async def test_who_says_what_makes_no_sense_loses_its_stream_with_a_reason_and_nobody_else(world: World) -> None:
+async def test_a_subscriber_that_breaks_the_protocol_loses_its_stream_with_a_reason(world: World) -> None:
     async with scene(world) as (publisher, mad, good):
         mine = await opens(mad)
         await opens(good)
@@ -517,7 +517,7 @@ async def test_a_flow_that_is_given_away_again_and_again_waits_in_between(world:
         await unharmed(world, good, publisher)
 
 
-async def test_who_does_not_say_welcome_is_not_waited_for(world: World) -> None:
+async def test_a_subscriber_without_a_welcome_is_not_waited_for(world: World) -> None:
     world.settings["heartbeat"] = 0.2
     world.application("mad")
     world.commit("a")
@@ -536,7 +536,7 @@ async def test_who_does_not_say_welcome_is_not_waited_for(world: World) -> None:
         assert traffic.refused == {Refusal.SILENT: 1}
 
 
-async def test_answers_that_nobody_reads_have_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unread_answers_have_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_module, "_MOST_ANSWERS", 100)
     async with scene(world) as (publisher, mad, good):
         await opens(mad)

@@ -202,7 +202,7 @@ def test_commands_name_what_they_do_not_understand(server: Impostor, tmp_path: P
         (COPY_OUT, "."),
     ],
 )
-def test_each_thing_said_in_the_log_is_one_error(said: bytes, words: str, server: Impostor, tmp_path: Path) -> None:
+def test_each_wrong_message_in_the_log_is_one_error(said: bytes, words: str, server: Impostor, tmp_path: Path) -> None:
     server.play("START_REPLICATION", _says(COPY_BOTH + said))
     _ends(server, tmp_path, words)
 
@@ -277,7 +277,7 @@ def test_a_transaction_that_comes_again_and_again_is_an_error(server: Impostor, 
     _ends(server, tmp_path, "0/280 again and again")
 
 
-def test_notifications_that_nobody_listens_for_are_dropped(server: Impostor, tmp_path: Path) -> None:
+def test_unexpected_notifications_are_dropped(server: Impostor, tmp_path: Path) -> None:
     def play(talk: Talk) -> None:
         talk.send(COPY_BOTH)
         talk.flood(NOTIFICATION, 200 * _MIB)
@@ -405,7 +405,7 @@ def test_the_environment_gives_no_password(tmp_path: Path, monkeypatch: pytest.M
     assert not learned
 
 
-def test_whatever_answers_gets_the_password_where_the_url_says_so(tmp_path: Path) -> None:
+def test_an_unverified_server_gets_the_password_if_the_url_permits_it(tmp_path: Path) -> None:
     learned: list[bytes] = []
 
     def play(talk: Talk) -> None:

@@ -1,5 +1,5 @@
-"""Whoever can write to ZooKeeper: what it says can only choose among what the host allows, and nobody it names is
-given a secret."""
+"""An attacker who can write to ZooKeeper: its records can only choose among what the host allows, and no process that
+they name is given a secret."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TOKEN = "5e" * 32
 
 
 class Impostor:
-    """An admin service of somebody else, which names a token file and notes everything that it is sent."""
+    """An admin service of the attacker, which names a token file and records everything that it is sent."""
 
     def __init__(self, token_file: Path) -> None:
         self.heard = bytearray()
@@ -122,7 +122,7 @@ host = "db-7"
 
 
 class Listener:
-    """A server of somebody else: greets as MySQL does, and notes what it is sent: a hash of the password."""
+    """A server of the attacker: it greets as MySQL does, and records what it is sent: a hash of the password."""
 
     def __init__(self) -> None:
         self.heard = bytearray()
@@ -175,7 +175,7 @@ def host_file(folder: Path, zookeeper: str, source: str) -> Config:
 async def stored(
     config: Config, *, dataset: Mapping[str, Any] | None = None, **hostile: Any
 ) -> Mapping[str, DatasetConfig]:
-    """What a monitor reads after ``config`` was applied and somebody wrote ``hostile`` over the log's record, and
+    """What a monitor reads after ``config`` was applied and the attacker wrote ``hostile`` over the log's record, and
     ``dataset`` over its dataset's."""
     coordinator = ZooKeeperCoordinator(config.coordinator)
     await coordinator.start()
@@ -235,7 +235,7 @@ def test_a_record_cannot_name_what_the_host_does_not_list(zookeeper: str, tmp_pa
 def test_a_record_cannot_choose_where_files_are_written(zookeeper: str, tmp_path: Path, rocks: Path) -> None:
     """Red before: the publisher made the folder and linked the database's files into it."""
     config = host_file(tmp_path, zookeeper, f"rocksdb://{rocks}")
-    chosen = tmp_path / "chosen by somebody else"
+    chosen = tmp_path / "chosen by the attacker"
     datasets = asyncio.run(stored(config, source=f"rocksdb://{rocks}", pin_folder=str(chosen), kind="rocksdb"))
     asyncio.run(served(config, datasets))
     assert not chosen.exists()
@@ -282,7 +282,7 @@ EVERYTHING_ARCHIVED = (
 
 
 class Bucket(Listener):
-    """An object store of somebody else: notes the head of each request, and admits nobody."""
+    """An object store of the attacker: it records the head of each request, and refuses all."""
 
     def _talk(self, client: socket.socket) -> None:
         self.heard += client.recv(65536)
@@ -302,7 +302,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 def archived(folder: Path, zookeeper: str, **hostile: Any) -> Path:
-    """The operator's file, applied, after somebody wrote ``hostile`` over parts of the dataset's record."""
+    """The operator's file, applied, after the attacker wrote ``hostile`` over parts of the dataset's record."""
     file = folder / "shop.toml"
     file.write_text(ARCHIVED.format(zookeeper=zookeeper))
     asyncio.run(stored(load(file), dataset=hostile))

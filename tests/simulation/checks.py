@@ -40,10 +40,10 @@ class Checks:
     ``owner``: the process that owns the log, as ZooKeeper has it. ``stored``: number of the last update before the
     stored datamarker, and the epoch, by shard.
 
-    Once ZooKeeper's data was put back, datamarkers and epochs may be lower, and nobody can know who was given a flow
-    since then: handlers of those assignments may run beside others. An update must not be passed over all the same. And
-    an owner that has seen a later record than there is must not write it: it would go on from what it remembers, over
-    whatever else of that record's time is gone.
+    Once ZooKeeper's data was put back, datamarkers and epochs may be lower, and no process can know which
+    subscriber was given a flow since then: handlers of those assignments may run beside others. An update must not
+    be passed over all the same. And an owner that has seen a later record than there is must not write it: it would
+    go on from what it remembers, over whatever else of that record's time is gone.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Checks:
         self.overlaps = 0
         self.stored = dict.fromkeys(shards, (0, 0))
         self.processed = dict.fromkeys(shards, 0)
-        """All updates up to this one were processed by somebody."""
+        """All updates up to this one were processed."""
         self._beyond: dict[str, set[int]] = {shard: set() for shard in shards}
         self._handler_s = handler_s
         self._lost_s = lost_s
@@ -192,7 +192,7 @@ class Checks:
         elif number != before and self._raised.get((shard, epoch)) is not writer:
             world.violation(f"{writer} moves {shard} in epoch {epoch} of {self._raised.get((shard, epoch))}")
         elif number != before and (writer.name, shard, epoch, number) not in self._acked:
-            world.violation(f"{shard} is stored at {number} in epoch {epoch}, in which nobody acknowledged that")
+            world.violation(f"{shard} is stored at {number} in epoch {epoch}, in which no subscriber acknowledged that")
         if number > self.processed[shard]:
             world.violation(
                 f"the datamarker of {shard} is {number}, and updates are processed up to {self.processed[shard]}"
@@ -256,7 +256,7 @@ class Checks:
         self._running[shard][subscriber] = update, epoch, -math.inf if stopped else now, publisher
 
     def _outlived(self, since: float) -> bool:
-        """Whether nobody waits any longer for what has run since then."""
+        """Whether a handler that has run since then has timed out."""
         return self.world.now - since >= self._handler_s / _FASTEST
 
     def ends(self, subscriber: Process, shard: str, update: int | None) -> None:

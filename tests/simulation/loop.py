@@ -226,7 +226,7 @@ class SimulatedLoop:
 
 def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
     if future.done():
-        return  # nobody waits any more
+        return  # the waiting task was cancelled
     if error is None:
         future.set_result(value)
     else:

@@ -147,7 +147,7 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
         _ASSIGNER,
         "            idle = flow.releasing and now - flow.holding.asked_at > self._timeouts.handler\n",
         "            idle = flow.releasing\n",
-        "a shard moves once it was released, or nobody can work on it any more",
+        "a shard moves once it was released, or its handler has timed out",
     ),
     _fault(
         "broken-connection-taken-for-a-release",
@@ -168,7 +168,7 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
         _CLAIM,
         "            if found.record is None or found.record.claim not in self._made:\n",
         "            if found.record is None:\n",
-        "an owner takes the log again only if nobody owned it since",
+        "an owner takes the log again only if no other process owned it since",
     ),
     _fault(
         "claim-of-a-lost-session-held",

@@ -34,7 +34,7 @@ class Listener(Protocol):
     process: Process
 
     def accepted(self, end: End, hello: Any) -> Owner:
-        """Somebody connected. Who has this end from now on."""
+        """A connection came. Returns the owner of this end from now on."""
         ...
 
 
@@ -56,7 +56,7 @@ class Network:
     def dial(
         self, process: Process, address: str, hello: Any, done: Callable[[End | None, bool], None], owner: Owner
     ) -> None:
-        """Connect to ``address``. ``done`` gets the end, or whether nobody listens there."""
+        """Connect to ``address``. ``done`` gets the end, or whether the port is closed."""
         self.world.after(self.delay(), self._arrive, process, address, hello, done, owner)
 
     def _arrive(

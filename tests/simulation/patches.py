@@ -120,7 +120,7 @@ def install(*, traced: bool) -> None:
     for module, name, value in replaced:
         assert hasattr(module, name), f"{module.__name__} has no {name}"
         setattr(module, name, value)
-    # Nobody lists the tasks of all loops, and a list of them would be kept in the order of their addresses.
+    # The tasks of all loops are never listed, and their list would be kept in the order of their addresses.
     asyncio.tasks._all_tasks.add = _nothing  # type: ignore[attr-defined]
     # What a process was about to do when it was killed may try to go on as it is thrown away.
     sys.unraisablehook = lambda _: None

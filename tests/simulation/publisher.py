@@ -66,7 +66,7 @@ class Desk:
 
 
 class _Source:
-    """The log: its shards are known, and nobody asks for more."""
+    """The log, as far as a publisher without caravans asks for it."""
 
     def __init__(self, shards: tuple[str, ...], end: Callable[[], int]) -> None:
         self._shards, self._end = shards, end

@@ -162,7 +162,7 @@ class Connection:
 
 class Server:
     """One server with its copy of the tree. ``isolated``: a follower and the leader do not hear each other, and the
-    follower has not noticed, so it answers what it can answer alone; ``looking``: it has, and serves nobody.
+    follower has not noticed, so it answers what it can answer alone; ``looking``: it has noticed, and serves no client.
     """
 
     def __init__(self, ensemble: Ensemble, number: int) -> None:
@@ -298,7 +298,7 @@ class Server:
         """A request arrived."""
         session = conn.session
         if session.conn is not conn or (session.dead and not self.isolated) or self.looking:
-            return  # the connection is closed here, or the session moved: nobody answers
+            return  # the connection is closed here, or the session moved: there is no answer
         self.ensemble.arrived(session)
         conn.queue.append(request)
         if not conn.busy:
@@ -419,7 +419,9 @@ class Ensemble:
             return
         server = world.chance.choice(self.servers)
         if server.isolated:
-            client.process.deliver(world.now + self.timeout_s, client.unreachable)  # nobody confirms the session
+            client.process.deliver(
+                world.now + self.timeout_s, client.unreachable
+            )  # the leader does not confirm the session
             return
         if client.last_zxid > server.zxid:
             client.process.deliver(world.now + self.delay(), client.unreachable)  # it has seen what this one has not

@@ -71,7 +71,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     return Played(process.returncode, lines, errors, addresses, next(folder.glob("wormhole-demo-*"), folder), mark)
 
 
-def test_a_run_loses_nothing_and_says_so(played: Played) -> None:
+def test_a_run_loses_nothing_and_reports_it(played: Played) -> None:
     assert played.status == 0, "\n".join([*played.lines, played.errors])
     result = json.loads(played.lines[-1])
     assert result["lost"] == result["order_violations"] == result["differs"] == 0

@@ -127,7 +127,7 @@ CUTS: dict[str, tuple[str, Callable[[FaultProxy], None]]] = {
 
 class Round:
     """One way to do each thing; ``chance`` chooses the moments. Each returns the seconds to recover, or ``None`` where
-    nobody has to take the log over."""
+    the log stays where it is."""
 
     def __init__(self, ensemble: Candidates, chance: random.Random) -> None:
         self.ensemble = ensemble
@@ -223,7 +223,7 @@ class Round:
         self.ensemble.zookeeper.start()
 
     def _leader_killed(self) -> None:
-        """Nobody has to take the log over: the session outlives an election."""
+        """The log stays where it is: the session outlives an election."""
         quorum = self.ensemble.zookeeper
         assert isinstance(quorum, Quorum)
         quorum.kill_leader()

@@ -1,6 +1,6 @@
-"""Promise 4: a subscriber that is frozen, dead or mad holds up nobody.
+"""Promise 4: a subscriber that is frozen, dead or breaks the protocol delays no other application.
 
-And what stays up when something around it fails."""
+Also: which processes keep running when something around them fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def committing(ensemble: Ensemble, seconds: float) -> None:
 # --- subscribers -----------------------------------------------------------------------------------------------------
 
 
-def test_a_frozen_subscriber_holds_up_nobody(running: Running) -> None:
+def test_a_frozen_subscriber_delays_no_other_application(running: Running) -> None:
     with running(two("frozen", {})) as ensemble:
         committing(ensemble, 0.3)
         ensemble.await_all()
@@ -138,7 +138,7 @@ BEHAVIOURS: Final = {
 """What each does, and what the publisher says of it."""
 
 
-def test_subscribers_that_break_the_protocol_hold_up_nobody_and_lose_nothing_of_those_that_follow(
+def test_subscribers_that_break_the_protocol_delay_no_other_application(
     running: Running,
 ) -> None:
     mad = {f"mad{number}": behaviour for number, behaviour in enumerate(BEHAVIOURS)}
@@ -161,7 +161,7 @@ def test_subscribers_that_break_the_protocol_hold_up_nobody_and_lose_nothing_of_
         ensemble.await_all(["good", following])
 
 
-def test_an_unknown_application_is_answered_with_what_to_configure(running: Running) -> None:
+def test_an_unknown_application_is_named_with_the_setting_that_is_missing(running: Running) -> None:
     with running(Plan({"good": Application({"good-1": {}})})) as ensemble:
         ensemble.add("stranger-1", "stranger", {})
         stranger = ensemble.members.pop("stranger-1")
@@ -228,7 +228,7 @@ def test_without_zookeeper_existing_streams_go_on_with_local_markers(running: Ru
 
 @pytest.mark.parametrize("how", [pytest.param("killed", marks=pytest.mark.soak), "suspended"])
 def test_without_zookeeper_sending_stops_at_the_lease_s_end_with_markers_there(running: Running, how: str) -> None:
-    """Somebody else may own the flows by then."""
+    """Another publisher may own the flows by then."""
     plan = Plan({"good": Application({"good-1": {}})}, markers="zookeeper", session_timeout="4s")
     with running(plan) as ensemble:
         ensemble.tell("go")
@@ -298,7 +298,7 @@ def test_a_purged_log_is_reported_with_its_exact_range_and_passed_only_by_decisi
         assert ensemble.publisher.stop() == 0
         ensemble.tell("fill 50 100")  # 101-150 go to a file that was pinned while the publisher ran
         ensemble.tell("flush")
-        ensemble.tell("fill 50 100")  # 151-200: nobody keeps the file that holds them
+        ensemble.tell("fill 50 100")  # 151-200: the file that holds them is deleted
         ensemble.tell("flush")
         ensemble.tell("fill 30 100")  # 201-230 stay
         ensemble.publisher.start()
@@ -317,7 +317,7 @@ def test_a_purged_log_is_reported_with_its_exact_range_and_passed_only_by_decisi
         assert all(
             entry.delivered <= 150 for entry in ensemble.entries("good-1") if isinstance(entry, (Marker, Assigned))
         )
-        # Somebody decides.
+        # The application decides.
         ensemble.members["good-1"].kill()
         ensemble.start_subscriber("good-1", loss="continue")
         ensemble.await_true(lambda: sequences(ensemble, "good-1")[-1] == 240, "the good one does not go on")

@@ -40,7 +40,7 @@ def committing(ensemble: Ensemble) -> None:
     ensemble.tell("fill 200 100")
 
 
-def test_updates_travel_between_those_who_know_each_other(running: Running, authority: Authority) -> None:
+def test_updates_arrive_over_mutual_tls(running: Running, authority: Authority) -> None:
     options = {"tls": files(authority.issue("app-1")), "publishers": ["publisher"]}
     with running(plan(authority, {"app-1": {"options": options}})) as ensemble:
         committing(ensemble)

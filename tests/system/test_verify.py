@@ -163,7 +163,7 @@ def test_what_differs_is_named_and_nothing_else_is_repaired(make: Make, say: Cal
     until(scene.is_equal, "the copy equals the table")
 
 
-def test_a_repair_goes_on_whoever_is_killed(make: Make) -> None:
+def test_a_repair_continues_after_each_process_is_killed(make: Make) -> None:
     """It begins anew each time: which keys the table has is known only to the process that saw them all."""
     scene = make(6_000, rate="160KiB/s")
     scene.start()

@@ -177,7 +177,7 @@ class Candidates(Ensemble):
     def heard(self, application: str, entry: Entry) -> None:
         flow = f"{application}/{entry.shard}"
         if isinstance(entry, Assigned):
-            assert entry.publisher, f"nobody said who assigns {flow}"
+            assert entry.publisher, f"no publisher is named that assigns {flow}"
             self._owners.setdefault(flow, []).append((entry.epoch, entry.publisher))
         elif isinstance(entry, Received):
             self._seen += 1

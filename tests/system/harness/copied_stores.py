@@ -273,7 +273,7 @@ class Postgres(CopiedStore):
             )
 
     def held(self) -> int:
-        """Up to where the server was told that nobody needs its log."""
+        """Up to where the server may remove its log."""
         slot = f"slot_name = '{slots.held_slot(datastores.NAME)}'"
         found = self.server.sql(f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE {slot}")
         return int(found[0][0])

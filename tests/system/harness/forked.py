@@ -186,7 +186,7 @@ def serve(requests: socket.socket) -> dict[str, Any]:
 
 
 def _tell(answers: socket.socket, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # whoever started it asks no more
+    with contextlib.suppress(BrokenPipeError):  # the test that started it has ended
         answers.send(array.array("i", (number,)).tobytes())
 
 

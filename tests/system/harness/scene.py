@@ -267,7 +267,7 @@ class Scene:
         ]
 
     def passed_over(self) -> None:
-        """An operator set a datamarker: what was committed by now may be behind it, and somebody knows."""
+        """An operator set a datamarker: the loss of what was committed by now is known."""
         self.passed = True
         self.losses.append(Reported("operator", "", "", len(self.commits)))
 
@@ -377,7 +377,7 @@ class Scene:
 
 
 def state_of(scene: Scene) -> str:
-    """The flow's state, empty while nobody serves it."""
+    """The flow's state, empty while no publisher serves it."""
     flow = scene.flow()
     return "" if flow is None else str(flow["state"])
 

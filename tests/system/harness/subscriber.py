@@ -116,7 +116,7 @@ class _Thread(_Logging):
 
 
 def _drop(number: int) -> None:
-    """Plant a fault in the SDK: one callback is never called, and nobody fails."""
+    """Plant a fault in the SDK: one callback is never called, and no error is raised."""
     each, come = Callbacks._each, 0
 
     async def without_one(calls: Callbacks, updates: list[Update]) -> bool:

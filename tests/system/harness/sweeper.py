@@ -1,7 +1,7 @@
 """``python -m tests.system.harness.sweeper MARK``: kills what carries the mark when its standard input ends.
 
-That end comes with whoever started it, however that ends; a monitor's publishers, which outlive the monitor, would stay
-otherwise.
+Its standard input ends with the process that started it, even after a kill. Without it the publishers of a monitor
+would stay, because they outlive the monitor.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def by_hash(log: str, count: int) -> Sharder:
 
 
 class Journal:
-    """Commits in order. ``open``: the last one, while nobody knows whether it happened. ``step``: see `Commit`."""
+    """Commits in order. ``open``: the last one, while its outcome is unknown. ``step``: see `Commit`."""
 
     def __init__(self, step: int = 1) -> None:
         self._step = step
