@@ -53,7 +53,7 @@ def _relayed(new: MakeHarness, folder: Path, settings: RelaySettings, sharding: 
 class TestRelayedLogSource(LogSourceContract):
     @pytest.mark.parametrize("new_harness", ["memory cache"], indirect=True)
     def test_a_time_means_the_last_place_by_which_all_was_committed(self, harness: Harness) -> None:
-        """Once: it takes five seconds."""
+        """Once: it takes seconds."""
         super().test_a_time_means_the_last_place_by_which_all_was_committed(harness)
 
 

@@ -203,19 +203,19 @@ class LogSourceContract:
     def test_a_large_one_comes_in_pieces_and_ends_once(self, harness: Harness) -> None:
         start = harness.source.latest()
         _put(harness, 0, 1)
-        harness.commit([("put", "ab"[n % 2], b"%05d" % n, b"x" * 80_000) for n in range(500)])
+        harness.commit([("put", "ab"[n % 2], b"%05d" % n, b"x" * 80_000) for n in range(200)])
         _put(harness, 1, 1)
-        read = read_log(harness.source, start, 1_000_000)
+        read = read_log(harness.source, start, 500_000)
         assert read.pieces >= 20
-        assert len(read.updates) == 502
+        assert len(read.updates) == 202
         assert len(read.ended) == 3
         big = [u for u in read.updates if u.id.rpartition(":")[0] == read.ended[1][1]]
-        assert [int(u.id.rpartition(":")[2]) for u in big] == list(range(500))
-        assert [u.key[0] for u in big] == [b"%05d" % n for n in range(500)]
+        assert [int(u.id.rpartition(":")[2]) for u in big] == list(range(200))
+        assert [u.key[0] for u in big] == [b"%05d" % n for n in range(200)]
 
     def test_a_piece_stays_near_the_size_asked_for(self, harness: Harness) -> None:
         start = harness.source.latest()
-        harness.commit([("put", "a", b"%05d" % n, b"x" * 80_000) for n in range(500)])
+        harness.commit([("put", "a", b"%05d" % n, b"x" * 80_000) for n in range(150)])
         reader = harness.source.open(start)
         while (segment := reader.read(500_000, 0.0)) is not None:
             assert sum(len(run.blob) for run in segment.runs.values()) < 800_000
