@@ -90,12 +90,12 @@ def test_every_shard_in_one_scan_each_within_its_own_bounds(spark: SparkSession,
     )
     assert third["committed_at"].timestamp() == (FIRST_US + 3_000_000) / 1e6
     assert values_of(decode_row(bytes(third["update"])).after) == (b"value 3",)
-
-
-def test_only_the_columns_that_are_asked_for(spark: SparkSession, store: ArchiveStore) -> None:
-    frame = read(spark, store, [of(store, "a", 1, 4)], ("table", "tx_number"))
-    assert frame.columns == ["table", "tx_number", "shard"]
-    assert sorted(frame.collect()) == [(KEYS.table, number, "a") for number in (2, 3, 4)]
+    # The first pieces of a large transaction have the place where it begins: the range behind has all of it.
+    behind = read(spark, store, [of(store, "a", 4, 5)], ("tx_number",))
+    assert behind.columns == ["tx_number", "shard"]
+    assert behind.collect() == [(5, "a")] * 6
+    nothing = read(spark, store, [ShardFiles("a", ())])
+    assert (nothing.columns, nothing.collect()) == (frame.columns, [])
 
 
 def test_queries_of_one_frame_of_the_format_do_not_mix(spark: SparkSession, store: ArchiveStore) -> None:
@@ -165,20 +165,6 @@ def test_files_are_read_by_as_many_tasks_as_there_is_work_for(store: ArchiveStor
     assert tasks(0, 1000, 2) == [128] * 7 + [104]
 
 
-def test_a_range_that_begins_where_a_large_transaction_does_has_all_of_it(
-    spark: SparkSession, store: ArchiveStore
-) -> None:
-    """Its first pieces have the place where it begins, which is the end of the range before: that one has nothing of
-    it, see above."""
-    behind = read(spark, store, [of(store, "a", 4, 5)]).select("tx_number").collect()
-    assert [one["tx_number"] for one in behind] == [5] * 6
-
-
-def test_nothing_chosen_is_a_frame_without_rows(spark: SparkSession, store: ArchiveStore) -> None:
-    frame = read(spark, store, [ShardFiles("a", ())])
-    assert (frame.columns, frame.collect()) == ([*COLUMNS, "shard"], [])
-
-
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     store = write_archive(tmp_path / "archive", {"a": [puts(1), puts(2)]})
     chosen = of(store, "a")
@@ -217,15 +203,18 @@ def test_schemas_come_from_the_footers(store: ArchiveStore, tmp_path: Path) -> N
         schemas_of(store, [lies])
 
 
-def test_files_are_chosen_by_their_times(store: ArchiveStore) -> None:
+SECOND = FIRST_US + 3_000_000  # all of the second file
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "first", "last"),
+    [(0, 0, 0, 3), (SECOND, 0, 1, 3), (0, SECOND, 0, 1), (SECOND, SECOND + 1, 1, 2)],
+)
+def test_files_are_chosen_by_their_times(store: ArchiveStore, since: int, until: int, first: int, last: int) -> None:
     files = of(store, "a").files
-    second = FIRST_US + 3_000_000  # all of the second file
-    assert within_times(files) == files
-    assert within_times(files, second) == files[1:]
-    assert within_times(files, 0, second) == files[:1]
-    assert within_times(files, second, second + 1) == files[1:2]
+    assert within_times(files, since, until) == files[first:last]
     timeless = (replace(files[0], first_us=0, last_us=0),)
-    assert within_times(timeless, second, second + 1) == timeless
+    assert within_times(timeless, since, until) == timeless
 
 
 def test_the_columns_are_those_of_the_archive(spark: SparkSession, store: ArchiveStore) -> None:

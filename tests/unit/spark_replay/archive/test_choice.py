@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,19 +24,18 @@ def config(folder: Path, *archived: str) -> Config:
     return load(folder / "shop.toml")
 
 
-def test_the_only_one_need_not_be_named(tmp_path: Path) -> None:
-    assert archived_dataset(config(tmp_path, "users"), "") == "users"
-
-
-def test_of_several_one_has_to_be_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="name one: orders, users"):
-        archived_dataset(config(tmp_path, "orders", "users"), "")
-    assert archived_dataset(config(tmp_path, "orders", "users"), "orders") == "orders"
-
-
-def test_none_has_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"add \[datasets\.NAME\.archive\]"):
-        archived_dataset(config(tmp_path), "")
+@pytest.mark.parametrize(
+    ("there", "named", "found", "told"),
+    [
+        (["users"], "", "users", ""),
+        (["orders", "users"], "", "", "name one: orders, users"),
+        (["orders", "users"], "orders", "orders", ""),
+        ([], "", "", r"add \[datasets\.NAME\.archive\]"),
+    ],
+)
+def test_the_only_one_need_not_be_named(tmp_path: Path, there: list[str], named: str, found: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told) if told else nullcontext():
+        assert archived_dataset(config(tmp_path, *there), named) == found
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spark_replay.archive.manifest import KnownLoss
+from spark_replay.archive.manifest import KnownLoss, Manifest
 from spark_replay.archive.newest_snapshot import (
     NOTE,
     NewestSnapshot,
@@ -63,19 +63,37 @@ def test_one_that_cannot_be_continued_is_replaced(store: ArchiveStore) -> None:
     assert note(store, a=0, b=0) == made(a=0, b=0)
 
 
-def test_from_where_on_the_next_one_needs_the_archive(store: ArchiveStore) -> None:
+def shorter(manifest: Manifest) -> Manifest:
+    return manifest.without_first(2)
+
+
+def lossy(manifest: Manifest) -> Manifest:
+    return manifest.gap_accepted(KnownLoss(marker_at(6), "purged"), 1)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "a", "needed"),
+    [
+        (made(a=1, b=2), None, at(a=1, b=2)),
+        (made(a=1), None, at(a=1, b=0)),  # a new shard from its first row on
+        (made(a=1, b=2, c=1), None, {}),
+        (made(a=5, b=2), None, {}),  # an older archive was restored
+        (made(a=2, b=1), shorter, at(a=2, b=1)),
+        (made(a=1, b=1), shorter, {}),
+        (made(b=1), shorter, {}),
+        (made(a=4, b=1), lossy, {}),
+        (made(a=6, b=1), lossy, at(a=6, b=1)),
+    ],
+)
+def test_from_where_on_the_next_one_needs_the_archive(
+    store: ArchiveStore,
+    snapshot: NewestSnapshot,
+    a: Callable[[Manifest], Manifest] | None,
+    needed: Mapping[str, LogPosition],
+) -> None:
     manifests = store.manifests()
-    assert continued_at(made(a=1, b=2), manifests) == at(a=1, b=2)
-    assert continued_at(made(a=1), manifests) == at(a=1, b=0), "a new shard from its first row on"
-    assert continued_at(made(a=1, b=2, c=1), manifests) == {}
-    assert continued_at(made(a=5, b=2), manifests) == {}, "an older archive was restored"
-    shorter = {**manifests, "a": manifests["a"].without_first(2)}
-    assert continued_at(made(a=2, b=1), shorter) == at(a=2, b=1)
-    assert continued_at(made(a=1, b=1), shorter) == {}
-    assert continued_at(made(b=1), shorter) == {}
-    lossy = {**manifests, "a": manifests["a"].gap_accepted(KnownLoss(marker_at(6), "purged"), 1)}
-    assert continued_at(made(a=4, b=1), lossy) == {}
-    assert continued_at(made(a=6, b=1), lossy) == at(a=6, b=1)
+    changed = manifests if a is None else {**manifests, "a": a(manifests["a"])}
+    assert continued_at(snapshot, changed) == needed
 
 
 def test_what_the_next_one_needs_is_not_too_old(store: ArchiveStore) -> None:

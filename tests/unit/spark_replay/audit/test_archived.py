@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from spark_replay.archive.columns import place_bytes
-from spark_replay.archive.reader import DataFile
 from spark_replay.audit.archived import Archived, AuditPart, AuditPlaces, Selecting, _Finding, _Tallying, part_of
 from spark_replay.replay.pieces import Formats
-from tests.support.archives import FIRST_US, KEYS, gone, manifest_of, put, tx, write_archive
+from spark_replay.selected import plain_rows
+from tests.support.archives import FIRST_US, KEYS, batches_of, gone, put, tx, write_archive
 from wormhole.audit.delivery_counts import RangeKind
 from wormhole.model.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, update_hash, window_of
@@ -94,18 +94,7 @@ def rows(folder: Path) -> list[pa.RecordBatch]:
     ]
     there = (folder / "archive").exists()
     store = write_archive(folder / "archive", {} if there else {"db1": [transactions]})
-    manifest = manifest_of(store, "db1")
-    (entry,) = manifest.files
-    with DataFile(store.open_data("db1", entry.name), entry.name) as file:
-        found = []
-        for batch in file.batches():
-            columns = {name: batch.column(name) for name in batch.schema.names}
-            for name in ("tx_source", "op", "table"):
-                if pa.types.is_dictionary(columns[name].type):
-                    columns[name] = columns[name].dictionary_decode()
-            columns["shard"] = pa.array(["db1"] * batch.num_rows)
-            found.append(pa.RecordBatch.from_pydict(columns))
-        return found
+    return [plain_rows(batch, "db1") for batch in batches_of(store, "db1")]
 
 
 def selecting(where: str = "") -> Selecting:

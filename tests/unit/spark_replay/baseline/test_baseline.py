@@ -19,7 +19,7 @@ from spark_replay.baseline.log_archives import ScanPace
 from spark_replay.baseline.scan import Portion, Scan, ScanOutcome, TableLog
 from spark_replay.tables.about import ABOUT
 from spark_replay.tables.snapshot_writer import SnapshotPlan
-from tests.support.archives import write_file
+from tests.support.archives import present, write_file
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
@@ -81,11 +81,7 @@ class World:
         write_baseline(spark, store or self.store, self.to, logs, tables=tables, now=NOW, pace=given)
 
     def changed(self, how: Callable[[Manifest], Manifest]) -> None:
-        def decide(now: Manifest | None) -> Manifest:
-            assert now is not None
-            return how(now)
-
-        self.store.change("db", decide)
+        self.store.change("db", lambda now: how(present(now)))
 
 
 @pytest.fixture

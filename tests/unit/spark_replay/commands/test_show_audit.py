@@ -59,11 +59,6 @@ def test_duplicates_and_repairs_are_shown(capsys: pytest.CaptureFixture[str]) ->
     assert out.endswith("nothing is lost\n")
 
 
-def test_nothing_lost_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    show_audit("cache", Audit((window(lost=0),), (), (), ()))
-    assert capsys.readouterr().out.endswith("nothing is lost\n")
-
-
 @pytest.mark.parametrize("state", ["unaudited", "replayed"])
 def test_what_could_not_be_compared_is_not_called_whole(state: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_audit("cache", Audit((window(lost=0, state=state, **{state: 1100}),), (), (), ()))

@@ -91,7 +91,7 @@ def test_a_flow_is_held_pushed_and_handed_over(tmp_path: Path, script: ScriptedR
         5,
     )
     assert (jobs.tasks[0].ticket, jobs.tasks[0].until) == ("t", marker_at(3))
-    assert run.done_rows() == run.rows
+    assert (run.done_rows(), run.pushed) == (run.rows, (5, 50))
 
 
 def test_it_goes_on_until_the_log_reaches_back(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -239,20 +239,19 @@ async def test_a_task_with_nothing_left_to_push_opens_the_flow_and_lets_go(
     assert script.finished == [4, 5]
 
 
-@pytest.mark.parametrize(("stands", "handed_over"), [(3, True), (2, False)])
+@pytest.mark.parametrize(
+    ("found", "handed_over"),
+    [
+        (flow("a", marker_at(3)), True),
+        (flow("a", marker_at(2)), False),
+        (flow("a", marker_at(3), replay=admin_pb2.ReplayStatus(replay="x")), False),
+    ],
+)
 def test_a_flow_that_is_live_behind_the_replay_was_handed_over(
-    tmp_path: Path, script: ScriptedReplay, stands: int, handed_over: bool
+    tmp_path: Path, script: ScriptedReplay, found: admin_pb2.FlowStatus, handed_over: bool
 ) -> None:
-    script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "there is no replay: the flow is live")]
-    run = begun(archived(tmp_path), script, Pushing(done), found=flow("a", marker_at(stands)))
-    assert run.run().handed_over is handed_over
-
-
-def test_a_flow_that_another_replay_has_was_not_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
-    script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "replay x has it")]
-    other = flow("a", marker_at(3), replay=admin_pb2.ReplayStatus(replay="x"))
-    run = begun(archived(tmp_path), script, Pushing(done), found=other)
-    assert not run.run().handed_over
+    script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "no replay of yours")]
+    assert begun(archived(tmp_path), script, Pushing(done), found=found).run().handed_over is handed_over
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE])
@@ -320,14 +319,6 @@ def test_a_flow_that_goes_back_is_not_done_before_it_is_opened(tmp_path: Path, s
     script.epoch, script.marker = 1, marker_at(2)
     run.renew()
     assert run.done_rows() == 2
-
-
-def test_what_was_pushed_is_reported_although_the_publisher_was_not_asked_meanwhile(
-    tmp_path: Path, script: ScriptedReplay
-) -> None:
-    run = begun(archived(tmp_path), script, Pushing(done))
-    run.run()
-    assert run.pushed == (5, 50)
 
 
 def test_the_next_step_is_reported_before_what_goes_on_and_only_where_something_does(

@@ -71,12 +71,16 @@ def test_executors_are_started_before_a_flow_is_held(monkeypatch: pytest.MonkeyP
     assert came == ["executors", "held"]
 
 
+def kept(folder: Path) -> Path:
+    """A configuration with an archive."""
+    archive = '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
+    (folder / "wormhole.toml").write_text(CONFIG + archive)
+    write_archive(folder / "kept", {}, dataset="shop")
+    return folder / "wormhole.toml"
+
+
 def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = tmp_path / "wormhole.toml"
-    config.write_text(
-        CONFIG + '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
-    )
-    write_archive(tmp_path / "kept", {}, dataset="shop")
+    config = kept(tmp_path)
     monkeypatch.chdir(tmp_path)
     given = TlsFiles(cert=Path("a.crt"), key=Path("a.key"), ca=Path("ca.pem"))
     setting = setting_of(Where(coordinator=config.name, tls=given), "cache")
@@ -86,11 +90,7 @@ def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch:
 
 def test_a_file_says_where_its_archive_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not ZooKeeper, where others may write: rows of a forged archive would be pushed."""
-    config = tmp_path / "wormhole.toml"
-    config.write_text(
-        CONFIG + '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
-    )
-    write_archive(tmp_path / "kept", {}, dataset="shop")
+    config = kept(tmp_path)
     honest = load(config)
     forged = honest.datasets["shop"].model_copy(update={"archive": ArchiveConfig(to=str(tmp_path / "forged"))})
     stored = StoredConfig({"shop": forged}, honest.applications, 1)

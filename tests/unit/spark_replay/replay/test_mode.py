@@ -75,17 +75,23 @@ def test_what_one_row_per_key_cannot_stand_for(file: FileEntry, told: str) -> No
     assert why(plain) is None
 
 
-def test_a_key_that_changed_its_layout_from_file_to_file() -> None:
-    assert why(entry(1, (T,)), entry(2, (REKEYED,))) == "the key of t changed its layout"
-    assert why(entry(1, (T,)), entry(2, (WIDER, OTHER))) is None
-    assert why(entry(1, (T,)), entry(2, (KEYLESS,))) == "the key of t changed its layout"
-    assert why(entry(1, (KEYLESS,)), entry(2, (T,))) == "the key of t changed its layout"
+LAYOUT = "the key of t changed its layout"
 
 
-def test_a_table_without_a_key_is_no_obstacle() -> None:
-    """Its rows are pushed one by one, see ``latest``; a TRUNCATE of it is one, as of any table."""
-    assert why(entry(1, (KEYLESS, OTHER))) is None
-    assert why(entry(1, (KEYLESS,), ops={"insert": 3, "truncate": 1})) == "1.parquet holds 1 TRUNCATE"
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ([entry(1, (T,)), entry(2, (REKEYED,))], LAYOUT),
+        ([entry(1, (T,)), entry(2, (WIDER, OTHER))], None),
+        ([entry(1, (T,)), entry(2, (KEYLESS,))], LAYOUT),
+        ([entry(1, (KEYLESS,)), entry(2, (T,))], LAYOUT),
+        # Rows of a table without a key are pushed one by one, see ``latest``; a TRUNCATE is one as of any table.
+        ([entry(1, (KEYLESS, OTHER))], None),
+        ([entry(1, (KEYLESS,), ops={"insert": 3, "truncate": 1})], "1.parquet holds 1 TRUNCATE"),
+    ],
+)
+def test_a_key_that_changed_its_layout_from_file_to_file(files: list[FileEntry], told: str | None) -> None:
+    assert why(*files) == told
 
 
 @pytest.mark.parametrize(

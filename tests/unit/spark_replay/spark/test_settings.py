@@ -58,33 +58,45 @@ def test_what_counts_for_a_push_only_is_not_said_of_other_jobs() -> None:
     assert list(check_settings(given, pushing=False)) == []
 
 
-def test_an_idle_worker_is_ended_only_where_a_time_is_set() -> None:
-    kills = {"spark.python.worker.killOnIdleTimeout": "true"}
-    assert list(check_settings(kills, pushing=True)) == []
-    assert list(check_settings(kills | {"spark.python.worker.idleTimeoutSeconds": "60"}, pushing=True))
+OVERHEAD, PYTHON = "spark.executor.memoryOverhead", "spark.executor.pyspark.memory"
+FEW = str((1504 << 20) - 1)
+KILLS = {"spark.python.worker.killOnIdleTimeout": "true"}
 
 
-def test_memory_is_counted_for_each_core() -> None:
-    four = {"spark.executor.cores": "4"}
-    bytes_ = str((1504 << 20) - 1)
-    few = (("1503m", "4095m"), (f"{bytes_}b", "4194303k"), (f"{bytes_}B", "4194303kb"))
-    names = ("spark.executor.memoryOverhead", "spark.executor.pyspark.memory")
-    for name, size in (pair for sizes in few for pair in zip(names, sizes, strict=True)):
-        assert list(check_settings(four | {name: size}, pushing=True)), name
-    for name, size in (("spark.executor.memoryOverhead", "1504"), ("spark.executor.pyspark.memory", "4GB")):
-        assert not list(check_settings(four | {name: size}, pushing=True)), name
-    own = {"spark.executor.memoryOverhead": "384m", "spark.executor.pyspark.memory": "4g"}
-    assert not list(check_settings(four | own, pushing=True)), "Python's memory is then counted apart"
-    unread = {"spark.executor.memoryOverhead": "much", "spark.executor.pyspark.memory": "1.5g"}
-    assert not list(check_settings(unread, pushing=True)), "Spark itself says what it cannot read"
+@pytest.mark.parametrize(
+    ("given", "costs"),
+    [
+        *(({"spark.executor.cores": "4", OVERHEAD: size}, True) for size in ("1503m", f"{FEW}b", f"{FEW}B")),
+        *(({"spark.executor.cores": "4", PYTHON: size}, True) for size in ("4095m", "4194303k", "4194303kb")),
+        ({"spark.executor.cores": "4", OVERHEAD: "1504"}, False),
+        ({"spark.executor.cores": "4", PYTHON: "4GB"}, False),
+        # Python's memory is then counted apart.
+        ({"spark.executor.cores": "4", OVERHEAD: "384m", PYTHON: "4g"}, False),
+        # Spark itself says what it cannot read.
+        ({OVERHEAD: "much", PYTHON: "1.5g"}, False),
+        # An idle worker is ended only where a time is set.
+        (KILLS, False),
+        (KILLS | {"spark.python.worker.idleTimeoutSeconds": "60"}, True),
+    ],
+)
+def test_memory_is_counted_for_each_core_and_idle_workers_by_two_settings(given: dict[str, str], costs: bool) -> None:
+    assert bool(list(check_settings(given, pushing=True))) is costs
 
 
-def test_containers_get_room_for_the_workers_unless_the_user_said_how_much() -> None:
-    assert filled_in("yarn", {}) == {"spark.executor.memoryOverhead": "664m"}
-    assert filled_in("k8s://https://h", {"spark.executor.cores": "4"}) == {"spark.executor.memoryOverhead": "1504m"}
-    assert filled_in("yarn", {"spark.executor.cores": "all"}) == {"spark.executor.memoryOverhead": "664m"}
-    assert filled_in("yarn", {"spark.executor.memoryOverheadFactor": "0.4"}) == {}
-    assert filled_in("spark://h:7077", {}) == {}
+@pytest.mark.parametrize(
+    ("master", "given", "filled"),
+    [
+        ("yarn", {}, "664m"),
+        ("k8s://https://h", {"spark.executor.cores": "4"}, "1504m"),
+        ("yarn", {"spark.executor.cores": "all"}, "664m"),
+        ("yarn", {"spark.executor.memoryOverheadFactor": "0.4"}, None),
+        ("spark://h:7077", {}, None),
+    ],
+)
+def test_containers_get_room_for_the_workers_unless_the_user_said_how_much(
+    master: str, given: dict[str, str], filled: str | None
+) -> None:
+    assert filled_in(master, given).get(OVERHEAD) == filled
 
 
 def test_the_page_of_clusters_has_a_line_for_each_setting() -> None:

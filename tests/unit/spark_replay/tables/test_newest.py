@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from spark_replay.archive.columns import position_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import Asked
@@ -45,23 +47,26 @@ def test_within_one_file_the_last_row_counts_and_not_the_order_of_ids(tmp_path: 
         assert selection.schemas[-1] == order[-1], "the columns of the newest come first where schemas are united"
 
 
-def test_it_is_looked_for_in_older_row_groups_and_files(tmp_path: Path) -> None:
-    other = table("x", name="shop.other")
-    files = [wrote(A, B), [*wrote(A), *wrote(*[other] * 5)], wrote(*[other] * 5)]
-    store = write_archive(tmp_path, {"a": files}, row_group=1)
-    assert newest(select(store)) == {"a": (A, 3)}
+OTHER = wrote(table("x", name="shop.other")) * 5
+THEN = Asked("then", place=marker_at(2).order)
 
 
-def test_a_truncate_says_nothing_about_the_columns(tmp_path: Path) -> None:
-    cleared = tx(Change(Op.TRUNCATE, (), schema=TRUNCATED))
-    store = write_archive(tmp_path, {"a": [[*wrote(A, B), cleared]]})
-    assert newest(select(store)) == {"a": (B, 2)}
-
-
-def test_a_range_counts_only_the_rows_within(tmp_path: Path) -> None:
-    store = write_archive(tmp_path, {"a": [wrote(A, B, C)]})
-    selection = select(store, stop=Asked("then", place=marker_at(2).order))
-    assert newest(selection) == {"a": (B, 2)}
+@pytest.mark.parametrize(
+    ("shards", "stop", "found"),
+    [
+        # In older row groups and files.
+        ({"a": [wrote(A, B), [*wrote(A), *OTHER], OTHER]}, Asked(), {"a": (A, 3)}),
+        # A TRUNCATE says nothing about the columns.
+        ({"a": [[*wrote(A, B), tx(Change(Op.TRUNCATE, (), schema=TRUNCATED))]]}, Asked(), {"a": (B, 2)}),
+        ({"a": [wrote(A, B, C)]}, THEN, {"a": (B, 2)}),
+        # Logs are not compared.
+        ({"a": [wrote(A, A, B)], "b": [wrote(A, A, A, A)]}, Asked(), {"a": (B, 3), "b": (A, 4)}),
+    ],
+)
+def test_it_is_looked_for_in_each_log_up_to_where_rows_are_read(
+    tmp_path: Path, shards: dict[str, list[list[Tx]]], stop: Asked, found: dict[str, tuple[Schema, int]]
+) -> None:
+    assert newest(select(write_archive(tmp_path, shards, row_group=1), stop=stop)) == found
 
 
 def of_one_log(store: ArchiveStore) -> dict[str, tuple[Schema, int]]:
@@ -76,11 +81,6 @@ def test_shards_of_one_log_are_compared_by_place(tmp_path: Path) -> None:
     assert of_one_log(store) == {"db1": (B, 3)}
     store = write_archive(tmp_path / "2", {"a": [wrote(A)], "b": [wrote(B, B, A, C)]})
     assert of_one_log(store) == {"db1": (C, 4)}
-
-
-def test_logs_are_not_compared(tmp_path: Path) -> None:
-    store = write_archive(tmp_path, {"a": [wrote(A, A, B)], "b": [wrote(A, A, A, A)]})
-    assert newest(select(store)) == {"a": (B, 3), "b": (A, 4)}
 
 
 def test_what_came_before_counts_until_something_newer_comes(tmp_path: Path) -> None:

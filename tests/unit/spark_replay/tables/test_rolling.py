@@ -13,7 +13,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import SnapshotAbout, SnapshotShard, SnapshotTable
 from spark_replay.tables.rolling import lost_after, select_since
-from tests.support.archives import CUSTOMERS, KEYS, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, KEYS, marker_at, present, put, row, tx, write_archive
 from wormhole.model.errors import ReplayError
 from wormhole.model.position import LogPosition
 from wormhole.model.values import Op
@@ -25,11 +25,7 @@ def archive(folder: Path) -> ArchiveStore:
 
 
 def changed(store: ArchiveStore, shard: str, how: Callable[[Manifest], Manifest]) -> None:
-    def decide(now: Manifest | None) -> Manifest:
-        assert now is not None
-        return how(now)
-
-    store.change(shard, decide)
+    store.change(shard, lambda now: how(present(now)))
 
 
 def snapshot(**numbers: int) -> SnapshotAbout:
