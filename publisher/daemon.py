@@ -25,8 +25,6 @@ from publisher.flows.ownership import LogHandedOver, Ownership
 from publisher.flows.served_applications import ServedApplications
 from publisher.operate.admin import serve_admin
 from publisher.operate.http import serve_http
-from publisher.operate.metrics import collect
-from publisher.publisher import Publisher
 from publisher.relay.configured import configured_relay, left_relay
 from publisher.relay.source import RelayedSource
 from publisher.sources import open_tables, open_with
@@ -35,6 +33,7 @@ from publisher.sources.supervised import SupervisedSource
 from publisher.stores.markers import ZooKeeperMarkerStore, open_store
 from publisher.stores.source_state import InheritedState, copies_of
 from publisher.stores.table_boundaries import TableBoundaries
+from publisher.wiring import operated, wired
 from wormhole import __version__
 from wormhole.config import Config, SourceConfig, check_candidates, check_formats, preference
 from wormhole.config.datastores import datastore
@@ -146,7 +145,7 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
         served = Served(settled, copy, log, place.kind, publishing, trust, formats)
-        publisher = Publisher(
+        publisher = wired(
             served,
             source,
             store,
@@ -157,11 +156,14 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
             boundaries=TableBoundaries(state / "tables", options.state),
             ownership=ownership,
         )
-        address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
-        http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
+        process, reached = publisher.process, operated(publisher)
+        address = await stack.enter_async_context(
+            serve_admin(served, process, reached, SYSTEM_CLOCK, publishing.admin_listen, trust)
+        )
+        http = await serve_http(reached, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)
-        publisher.http_address = http.address
-        stack.enter_context(exported(Exporter.PUBLISHER, on_this_loop(partial(collect, publisher))))
+        process.http_address = http.address
+        stack.enter_context(exported(Exporter.PUBLISHER, on_this_loop(reached.metrics.collect)))
         path = ready_path(publishing.state_dir, dataset, copy, log)
         running = partial(write_running, config, state, dataset, copy, log)
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log), running)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.described import Row, warn
 from publisher.flows.known_flows import FormerHolder
+from publisher.flows.marker_target import by_start, located
 from publisher.flows.registrar import Registrar
 from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
@@ -25,10 +27,14 @@ from wormhole.filters import Filter, MaskKey
 from wormhole.formats import ValueFormats
 from wormhole.host.clock import Clock
 from wormhole.host.log_batch import BatchedLog
+from wormhole.metrics import catalogue as c
 from wormhole.model.errors import WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.marker_store import FlowKey, start_key
+from wormhole.wire.problems import problem_from
+from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
@@ -275,11 +281,28 @@ class Applications:
         if settings.markers == "zookeeper" and lease_s != math.inf:
             flow.holding.was_at(holder.subscriber, None, holder.seen_at + lease_s + settings.handler_timeout)
 
-    def start_of(self, name: str) -> str:
-        """Where the application's configuration says that it starts.
+    def describe(self, message: admin_pb2.PublisherStatus) -> None:
+        """See :class:`~publisher.flows.described.Described`. The log is described before."""
+        unreadable = problem_from(message.unreadable)
+        for name, unserved in sorted(self.unserved.items()):
+            if unserved.why != unreadable:  # else it is one cause, which is reported already
+                text = f"application {name} is not served as configured: {unserved.why.text}"
+                warn(message, replace(unserved.why, text=text))
 
-        Raises ``KeyError`` for one that is not configured."""
-        return self._applications[name][0].start
+    def samples(self) -> Iterator[Row]:
+        """See :class:`~publisher.flows.described.Measured`."""
+        yield c.PUBLISHER_UNSERVED, len(self.unserved)
+
+    def start_key(self, name: str) -> FlowKey:
+        """The key of the record with the application's start."""
+        return start_key(name, self._served.log)
+
+    async def beginning(self, name: str) -> tuple[str, Datamarker]:
+        """Where the application's configuration says that it starts, and which place that is now.
+
+        Raises ``KeyError`` for one that is not configured, and what the source raises."""
+        start = self._applications[name][0].start
+        return start, await located(self._source, by_start(self._source, start, self._clock.wall()))
 
     def forgotten(self) -> None:
         """A record of an application that is not configured was deleted: what log such ones need has to be asked

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 from caravan.fleet import Fleet
 from publisher.flows.assignment import assign
+from publisher.flows.described import Row, warn
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.rules import written_anew
@@ -25,16 +26,19 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.log_batch import BatchedLog
 from wormhole.host.waiting import wait_at_most
+from wormhole.metrics import catalogue as c
 from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
 from wormhole.model.problem import Problem, passing
 from wormhole.ports.marker_store import FlowKey, MarkerStore
 from wormhole.wire.bounds import shortened
+from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Assigner", "Permits", "Timeouts"]
 
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+_LIST_BYTES: Final = 512 << 10  # the list of subscribers takes at most this
 _TOGETHER = 100  # flows whose epochs are raised and recorded at one time
 
 _Given = tuple[SubscriberStream, PublisherFlow]
@@ -45,11 +49,25 @@ _MOST_SUBSCRIBERS = 1000  # one application has at most this many; each is a con
 class Permits(Protocol):
     """What may be done for the flows just now; see :class:`publisher.flows.ownership.Ownership`."""
 
+    def ours(self) -> bool: ...
+
     def may_assign(self) -> bool: ...
 
     def may_send(self) -> bool: ...
 
     def sole(self) -> bool: ...
+
+
+class Openings(Protocol):
+    """What a new epoch begins with; see :class:`publisher.flows.epoch_openings.EpochOpenings`."""
+
+    async def settle(self) -> None: ...
+
+    async def note(self, flows: Collection[PublisherFlow]) -> None: ...
+
+    async def read(self, flows: Collection[PublisherFlow]) -> None: ...
+
+    async def prepare(self, flow: PublisherFlow) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +119,7 @@ class _Application:
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
-    ``settle`` stores what was acknowledged; ``record`` makes the epochs of flows known where their subscribers look,
-    and who is about to get them where the next publisher of the log does;
-    ``read`` looks into the store for what the epochs that were raised for flows begin with, and ``prepare`` does the
-    rest of that for one of them, just before it is given away.
+    The parts that answer streams and open epochs need the assigner, so they :meth:`join` it after it was made.
     """
 
     def __init__(
@@ -112,27 +127,19 @@ class Assigner:
         store: MarkerStore,
         fleet: Fleet,
         dialer: Dialer,
-        events: StreamEvents,
         timeouts: Timeouts,
         permits: Permits,
-        settle: Callable[[], Awaitable[None]],
-        record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
-        read: Callable[[Collection[PublisherFlow]], Awaitable[None]],
-        prepare: Callable[[PublisherFlow], Awaitable[None]],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.flows: dict[FlowKey, PublisherFlow] = {}
         self._store = store
         self._fleet = fleet
         self._dialer = dialer
-        self._events = events
         self._timeouts = timeouts
         self._permits = permits
-        self._settle = settle
-        self._record = record
-        self._read = read
-        self._prepare = prepare
         self._clock = clock
+        self._events: StreamEvents
+        self._openings: Openings
         self._applications: dict[str, _Application] = {}
         self._former: dict[FlowKey, PublisherFlow] = {}
         """Lost while their application was gone: it gets new ones when it is back."""
@@ -140,6 +147,10 @@ class Assigner:
         self._ending: set[asyncio.Task[None]] = set()
         self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._stopping = False
+
+    def join(self, events: StreamEvents, openings: Openings) -> None:
+        """``events`` receives what streams report, and ``openings`` prepares epochs. Called before anything else."""
+        self._events, self._openings = events, openings
 
     # -- events
 
@@ -237,6 +248,33 @@ class Assigner:
         flow.explain(passing("goes on soon"))
         self.changed()
 
+    def again(self, flow: PublisherFlow, cause: str) -> None:
+        """Assign the flow in a new epoch, also one that is halted."""
+        flow = self.present(flow)
+        self.recall(flow, cause)
+        flow.resume()
+        self.changed()
+
+    def anew(self, flow: PublisherFlow, cause: str) -> None:
+        """Assign the flow in a new epoch; one that is halted stays so."""
+        self.recall(self.present(flow), cause)
+        self.changed()
+
+    def present(self, flow: PublisherFlow) -> PublisherFlow:
+        """The present object of the flow: an application that was gone for a moment has new ones."""
+        return self.flows.get(flow.key, flow)
+
+    def serves(self) -> bool:
+        """Whether this publisher owns the log, as far as it knows. Otherwise no subscriber keeps a flow: it would only
+        look as if that were served.
+        """
+        if self._permits.ours():
+            return True
+        for stream in self.streams():
+            if stream.flows:
+                stream.hang_up("this publisher does not own the log any more, as far as it knows")
+        return False
+
     def live_subscribers(self, application: str) -> tuple[str, ...]:
         """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have
         left.
@@ -261,6 +299,27 @@ class Assigner:
         """Whether the flow is open at its subscriber, or being opened."""
         stream = self.stream_of(flow)
         return stream is not None and flow in stream.flows
+
+    # -- what operators see
+
+    def describe(self, message: admin_pb2.PublisherStatus) -> None:
+        """See :class:`~publisher.flows.described.Described`."""
+        left, streams = _LIST_BYTES, self.streams()
+        for count, stream in enumerate(streams):
+            one = stream.described()
+            left -= one.ByteSize()
+            if left < 0:
+                unlisted = f"{len(streams) - count} of {len(streams)} subscribers are not listed: they are too many"
+                warn(message, Problem(unlisted, code="in-progress"))
+                break
+            message.subscribers.append(one)
+
+    def samples(self) -> Iterator[Row]:
+        """See :class:`~publisher.flows.described.Measured`."""
+        yield c.PARKING_BYTES, self._dialer.room.used
+        yield c.PARKING_MOST, self._dialer.room.most
+        for stream in self.streams():
+            yield from stream.samples()
 
     # -- for mass replays
 
@@ -499,7 +558,7 @@ class Assigner:
         waiting = deque(ready)
         try:
             if waiting:
-                await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
+                await self._openings.settle()
             while waiting:
                 together = list(islice(waiting, _TOGETHER))
                 await self._give_together(together)
@@ -518,8 +577,8 @@ class Assigner:
             if raised:
                 for stream, flow in raised:
                     flow.holding.intend(stream.info.id)
-                await self._record(flows)  # subscribers refuse what is not recorded
-                await self._read(flows)  # after the epochs were raised: former ones park nothing any more
+                await self._openings.note(flows)  # subscribers refuse what is not recorded
+                await self._openings.read(flows)  # after the epochs were raised: former ones park nothing any more
             await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.holding.epoch))
         finally:
             for flow in flows:
@@ -581,7 +640,7 @@ class Assigner:
         """Give the flow away in ``epoch``, which was raised for it. Whether that was done."""
         if not self._may_give(stream, flow) or flow.holding.epoch != epoch:
             return False
-        await self._prepare(flow)
+        await self._openings.prepare(flow)
         flow.parking.received_by(stream.identity)
         if not self._may_give(stream, flow) or flow.holding.epoch != epoch or not self.keeps_order(stream, flow):
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +17,7 @@ import grpc
 
 from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill
 from publisher.flows.applications import Served
+from publisher.flows.assigner import Assigner
 from publisher.flows.backfill_rules import (
     CANCELLED,
     DONE,
@@ -38,6 +39,7 @@ from publisher.flows.backfill_rules import (
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.lost_rows import LostRows
 from publisher.flows.missing_columns import missing_columns
+from publisher.flows.records import FlowRecords
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.row_scans import RowScans
 from publisher.flows.verifications import Verifications, unconfirmed_keys, unread_keys
@@ -98,28 +100,24 @@ class Plan:
 
 
 class Backfills:
-    """See the module. ``control``: changes what was asked of a flow, durably; ``recall``: has a flow assigned anew, in
-    a new epoch. Methods are called on the event loop.
-    """
+    """See the module. Methods are called on the event loop."""
 
     def __init__(
         self,
         served: Served,
-        flows: Mapping[FlowKey, PublisherFlow],
+        assigner: Assigner,
+        records: FlowRecords,
         scans: RowScans,
         lost: LostRows,
         background: BackgroundTasks,
-        control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
-        recall: Callable[[PublisherFlow, str], None],
         clock: Clock,
     ) -> None:
+        self._served = served
+        self._assigner = assigner
+        self._records = records
         self._scans = scans
         self._lost = lost
-        self._served = served
-        self._flows = flows
         self._background = background
-        self._control = control
-        self._recall = recall
         self._clock = clock
         self._ending: set[FlowKey] = set()
         self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
@@ -141,7 +139,7 @@ class Backfills:
         try:
             backfill = flow.control.backfill
             if backfill is not None and not backfill.ended and backfill.filter_hash != flow.filter.hash:
-                await self.restart(flow, "its filter changed")
+                await self._records.renew_backfill(flow, "its filter changed")
             await self._load_keys(flow)
         except KeyError:
             missing = "its datamarker is missing in the marker store"
@@ -158,14 +156,9 @@ class Backfills:
         if isinstance(keys, LostKeys):
             self._keys[flow.key] = backfill.lost, keys
             return
-        await self._control(flow, lambda control: renewed(control, flow.filter.hash, backfill.generation, whole=True))
+        hash_, generation = flow.filter.hash, backfill.generation
+        await self._records.control(flow, lambda control: renewed(control, hash_, generation, whole=True))
         _log.warning("%s is sent all rows of its tables, since %s", flow.name, keys, extra=flow.about)
-
-    async def restart(self, flow: PublisherFlow, cause: str) -> None:
-        """What was sent of an unfinished backfill proves nothing any more."""
-        if is_unfinished(flow.control):
-            await self._control(flow, lambda control: renewed(control, flow.filter.hash))
-            _log.info("the backfill of %s begins anew: %s", flow.name, cause, extra=flow.about)
 
     def begin(self, flow: PublisherFlow, stream: SubscriberStream) -> FlowBackfill | None:
         """What the flow needs in the epoch that begins at its datamarker; ``None``: no rows."""
@@ -228,9 +221,9 @@ class Backfills:
         return backfill
 
     def look(self) -> None:
-        """Note which tables and backfills are through; about once a second, and when a datamarker is durable."""
+        """Note which tables and backfills are through; about once a second."""
         rates = []
-        for flow in tuple(self._flows.values()):
+        for flow in tuple(self._assigner.flows.values()):
             backfill, control = self.progress_of(flow), flow.control.backfill
             self._report_replaced(flow)
             if backfill is not None:
@@ -240,12 +233,6 @@ class Backfills:
                     rates.append(control.rate)
         self._scans.ask_rates(rates)
         self._scans.keep(bool(rates))
-
-    def stored(self, flow: PublisherFlow) -> None:
-        """The flow's datamarker is durable."""
-        backfill = self.progress_of(flow)
-        if backfill is not None:
-            self._look_at(flow, backfill)
 
     def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
         """In that epoch, the flow's subscriber compared rows with what its application holds."""
@@ -333,20 +320,21 @@ class Backfills:
         if isinstance(keys, str):
             return True  # all tables are read, if the flow goes on behind the range
         generation, fresh = control.generation, not backfill.begun
-        await self._control(flow, lambda control: extended(control, lost, generation, anew=not fresh))
+        await self._records.control(flow, lambda control: extended(control, lost, generation, anew=not fresh))
         if fresh and self.progress_of(flow) is backfill:
             self._keys[flow.key] = lost, keys
             backfill.extend(keys, lost)
             return True
-        self._recall(flow, "more log was lost than the rows that are sent again are of")
+        self._assigner.anew(flow, "more log was lost than the rows that are sent again are of")
         return False
 
-    def needed(self) -> Iterable[LogPosition]:
-        """Where the lost log begins of which rows are still to be read."""
-        for flow in self._flows.values():
-            backfill = flow.control.backfill
-            if backfill is not None and not backfill.ended:
-                yield from (begin for begin, _ in backfill.lost)
+    async def release(self, oldest: LogPosition) -> None:
+        """The log before ``oldest`` goes; which rows changed in it is kept while they are still to be read. Raises what
+        the relay raises.
+        """
+        backfills = [flow.control.backfill for flow in self._assigner.flows.values()]
+        lost = [one.lost for one in backfills if one is not None and not one.ended]
+        await self._lost.keep(min([oldest, *(begin for ranges in lost for begin, _ in ranges)]))
 
     # -- what operators ask
 
@@ -435,11 +423,11 @@ class Backfills:
                 raise self._runs_already(flow, control.backfill)
             return asked(control, plan.wanted, flow.holding.epoch)
 
-        await self._control(flow, begun)
+        await self._records.control(flow, begun)
         if plan.keys is not None:
             self._keys[flow.key] = plan.wanted.lost, plan.keys
         done = "sent" if plan.wanted.verify is VerifyMode.NONE else "compared"
-        self._recall(flow, f"existing rows are {done}, as {plan.wanted.who} asked")
+        self._assigner.anew(flow, f"existing rows are {done}, as {plan.wanted.who} asked")
 
     async def pause(self, flow: PublisherFlow, by: str) -> None:
         """Send no rows until :meth:`resume`."""
@@ -481,7 +469,7 @@ class Backfills:
 
     async def _change(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
         self.unfinished(flow)
-        await self._control(flow, change)
+        await self._records.control(flow, change)
 
     def _set_paused(self, flow: PublisherFlow, value: bool) -> None:
         backfill = self.progress_of(flow)
@@ -592,8 +580,8 @@ class Backfills:
         cause = "" if backfill.renewal is None else backfill.renewal.cause
         try:
             hash_, generation = flow.filter.hash, backfill.generation
-            await self._control(flow, lambda control: renewed(control, hash_, generation, whole=True))
-            self._recall(flow, f"its existing rows are sent anew: {cause}")
+            await self._records.control(flow, lambda control: renewed(control, hash_, generation, whole=True))
+            self._assigner.anew(flow, f"its existing rows are sent anew: {cause}")
             _log.warning(
                 "the backfill of %s begins anew, in the generation after %d: %s. Next: nothing",
                 flow.name,
@@ -626,7 +614,7 @@ class Backfills:
             return replace(control, unlogged=tuple(sorted(one for one in tables if not asked(one)))[:MOST_UNLOGGED])
 
         try:
-            await self._control(flow, kept)
+            await self._records.control(flow, kept)
             self._unlogged.get(flow.key, set()).difference_update(flow.control.unlogged)
         except (WormholeError, KeyError) as error:  # tried again at the next look
             _log.warning("%s: which rows changed is not stored yet: %s", flow.name, error, extra=flow.about)
@@ -648,7 +636,7 @@ class Backfills:
 
     async def _finish(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
         try:
-            await self._control(flow, lambda control: ended(control, DONE, backfill.generation, backfill.rows))
+            await self._records.control(flow, lambda control: ended(control, DONE, backfill.generation, backfill.rows))
             refused = f", without {few(list(backfill.refused))}" if backfill.refused else ""
             _log.info(
                 "the %s of %s is done: %d rows in generation %d%s",

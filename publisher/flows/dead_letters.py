@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
@@ -38,12 +38,13 @@ from wormhole.ports.dead_letters import (
     row_text,
 )
 from wormhole.ports.marker_store import FlowKey
+from wormhole.push.events import LetterArrived
 from wormhole.push.peer_threads import Charge, PeerThreads
 from wormhole.wire.bounds import shortened
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, update_pb2
 
-__all__ = ["DeadLetterOffice"]
+__all__ = ["DeadLetterOffice", "Holders"]
 
 _T = TypeVar("_T")
 
@@ -57,20 +58,29 @@ _LONGEST_KEY: Final = 8192
 _FOLLOWS: Final = "an earlier update of its row is parked"
 
 
+class Holders(Protocol):
+    """Who has the flows; see :class:`publisher.flows.assigner.Assigner`."""
+
+    @property
+    def flows(self) -> Mapping[FlowKey, PublisherFlow]: ...
+
+    def holds(self, flow: PublisherFlow) -> bool: ...
+
+    def again(self, flow: PublisherFlow, cause: str) -> None: ...
+
+    def recall(self, flow: PublisherFlow, cause: str) -> None: ...
+
+
 class DeadLetterOffice:
-    """See the module. ``limit``: parked updates of one flow. ``flows``: every flow. ``held``: whether a subscriber has
-    the flow; ``again``: assign the flow anew, with the reason; ``lost``: another publisher owns it. ``threads``: where
-    the store is asked; an application has one turn at a time.
+    """See the module. ``limit``: parked updates of one flow. ``threads``: where the store is asked; an application has
+    one turn at a time.
     """
 
     def __init__(
         self,
         store: DeadLetterStore,
         limit: int,
-        flows: Mapping[FlowKey, PublisherFlow],
-        held: Callable[[PublisherFlow], bool],
-        again: Callable[[PublisherFlow, str], None],
-        lost: Callable[[PublisherFlow], None],
+        holders: Holders,
         threads: PeerThreads,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -78,10 +88,8 @@ class DeadLetterOffice:
         self._threads = threads
         self.limit = limit
         self._store = store
-        self._flows = flows
-        self._held = held
-        self._again = again
-        self._lost = lost
+        self._holders = holders
+        self._flows = holders.flows
         self._locks: dict[FlowKey, asyncio.Lock] = {}
         self._without: dict[FlowKey, int] = {}  # flows without parked updates, and their epoch, which was just raised
         self._full: dict[FlowKey, int] = {}  # the epoch in which an update was refused last
@@ -127,6 +135,20 @@ class DeadLetterOffice:
 
     # -- for a subscriber
 
+    async def answer(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
+        """Park what the stream's subscriber wants to be parked in ``epoch``, and answer."""
+        letter = replace(wanted.letter, parked_by=stream.identity)
+
+        def waits() -> bool:
+            return flow.holding.epoch == epoch and flow in stream.flows
+
+        try:
+            refused = await self.park(flow, epoch, letter, wanted.parcel, stream.max_frame_bytes, waits, stream.charge)
+            if refused is not None:
+                stream.parked(flow, epoch, letter.id, refused)
+        finally:
+            wanted.done()
+
     async def park(
         self,
         flow: PublisherFlow,
@@ -153,7 +175,7 @@ class DeadLetterOffice:
             except EpochRefused as error:
                 _log.error("%s", error)
                 if epoch == flow.holding.epoch:
-                    self._lost(flow)
+                    self._holders.recall(flow, "another publisher owns the flow")
                 return None
             except WormholeError as error:
                 if trouble != str(error):
@@ -301,11 +323,11 @@ class DeadLetterOffice:
             if not preview:
                 await self._ask(flow.application, partial(self._store.retry, flow.key, together, anyone=anyone))
                 # An epoch keeps what it began with; where there is none, less may now be in the way.
-                if not self._held(flow):
+                if not self._holders.holds(flow):
                     flow.parking.found(await self._ask(flow.application, partial(self._store.load, flow.key)))
         note = self._what_follows(flow, letters, chosen, together, anyone)
         if not preview:
-            self._again(flow, f"{_count(len(together))} to be delivered again")
+            self._holders.again(flow, f"{_count(len(together))} to be delivered again")
         return note
 
     def _what_follows(
@@ -317,7 +339,7 @@ class DeadLetterOffice:
         anyone: bool,
     ) -> str:
         """Which of the letters are delivered again as things are now, and what the others wait for."""
-        held = self._held(flow)
+        held = self._holders.holds(flow)
         known = [marked(letter, anyone=anyone) for letter in letters if letter.id in together]
         now = {one.id for one in for_receiver(tuple(known), flow.parking.receiver if held else "") if one.retrying}
         waiting = [letter for letter in known if letter.id not in now]
@@ -355,7 +377,7 @@ class DeadLetterOffice:
             _log.warning(
                 "%s: %s discarded: %s", flow.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=flow.about
             )
-            self._again(flow, f"{_count(len(chosen))} discarded")
+            self._holders.again(flow, f"{_count(len(chosen))} discarded")
         return f"{_count(len(chosen))} discarded, the application never gets them"
 
     async def forget(self, flow: PublisherFlow) -> None:
@@ -399,7 +421,7 @@ class DeadLetterOffice:
                 return await self._ask(flow.application, ask)
             except EpochRefused as error:
                 _log.error("%s", error)
-                self._lost(flow)
+                self._holders.recall(flow, "another publisher owns the flow")
                 return None
             except WormholeError as error:
                 if trouble != str(error):

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.records import FlowRecords
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
-from publisher.push.stream import SubscriberStream
 from wormhole.host.clock import Clock
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
 from wormhole.model.loss import LogGap, LossKind
@@ -46,7 +45,7 @@ class LossRepairs(Protocol):
 
 
 class Losses:
-    """``go_back`` gives a flow again from a place before its marker. ``repairs``: what a repair of a loss reads."""
+    """``repairs``: what a repair of a loss reads."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class Losses:
         fleet: Fleet,
         background: BackgroundTasks,
         repairs: LossRepairs,
-        go_back: Callable[[SubscriberStream, PublisherFlow, Datamarker], Coroutine[None, None, None]],
+        records: FlowRecords,
         clock: Clock,
     ) -> None:
         self._clock = clock
@@ -64,7 +63,7 @@ class Losses:
         self._fleet = fleet
         self._background = background
         self._repairs = repairs
-        self._go_back = go_back
+        self._records = records
 
     def held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
         """No caravan can read on for the flow."""
@@ -129,7 +128,7 @@ class Losses:
         flow.accept(back=back)
         if back:
             # Another history of the log: only a rewind goes back.
-            self._background.spawn(self._go_back(stream, flow, resume))
+            self._background.spawn(self._records.rewind(stream, flow, resume))
             return
         flow.delivery.caravan_flow.pass_gap(resume)
         self._fleet.resume(flow.delivery.caravan_flow)

@@ -10,17 +10,22 @@ that is connected there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any
 
 from publisher.flows.candidacy import Candidacy
+from publisher.flows.described import Row
 from publisher.flows.owner_watch import OwnerWatch
 from wormhole.coordination.port import Contact, Coordinator, LogClaim, LogOwners, PublisherInfo, Registration
 from wormhole.coordination.retry import retry_during_outage
+from wormhole.coordination.standbys import candidate_of, owner_name, why_not
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.metrics import catalogue as c
 from wormhole.model.errors import Retryable
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.wire.problems import problem_to_message
+from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["LogHandedOver", "Ownership"]
 
@@ -210,6 +215,26 @@ class Ownership:
             "`wormholectl publishers` names it; stop the one that is not meant to serve the log",
             code="owner-elsewhere",
         )
+
+    def describe(self, message: admin_pb2.PublisherStatus) -> None:
+        """See :class:`~publisher.flows.described.Described`."""
+        message.term, message.candidate = self.term, self.candidate
+        standby = problem_to_message(self.standby)
+        if standby is not None:
+            message.owner = owner_name(self.owners)
+            message.standby.CopyFrom(standby)
+
+    def samples(self) -> Iterator[Row]:
+        """See :class:`~publisher.flows.described.Measured`."""
+        stands_by, owners = bool(self.standby), self.owners
+        yield c.PUBLISHER_SENDS, None if stands_by else self.may_send()
+        if owners is None or self._candidacy is None:
+            return
+        yield c.PUBLISHER_OWNS, not stands_by, self._candidacy.candidate.group.group
+        yield c.PUBLISHER_TERM, self.term or None
+        me = candidate_of(owners, self.candidate)
+        if stands_by and me is not None:
+            yield c.PUBLISHER_STANDBY_READY, not why_not(me) or me.promotable
 
     def _leased(self) -> bool:
         return self._clock.monotonic() < self._coordinator.last_contact() + self._coordinator.lease_s()

@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.known_flows import missing_datamarker
 from publisher.flows.ownership import Ownership
+from publisher.flows.records import FlowRecords
 from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import WormholeError
-from wormhole.ports.marker_store import FlowControl, MarkerStore
 from wormhole.push.session import FlowFailed
 
 __all__ = ["RefusedEpochs"]
@@ -28,26 +26,20 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedEpochs:
-    """The epochs of one publisher that subscribers refused.
-
-    ``control``: changes durably what was requested for a flow; raises
-    :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
-    """
+    """The epochs of one publisher that subscribers refused."""
 
     def __init__(
         self,
-        store: MarkerStore,
+        records: FlowRecords,
         assigner: Assigner,
         ownership: Ownership,
         background: BackgroundTasks,
-        control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._store = store
+        self._records = records
         self._assigner = assigner
         self._ownership = ownership
         self._background = background
-        self._control = control
         self._clock = clock
 
     def answered(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> bool:
@@ -79,8 +71,8 @@ class RefusedEpochs:
             flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.delivery.marker
         )
         try:
-            flow.holding.raised(await asyncio.to_thread(self._store.raise_epoch, flow.key, conflict.held_epoch))
-            await self._control(flow, lambda control: replace(control, missing=missing))
+            await self._records.raise_epoch(flow, conflict.held_epoch)
+            await self._records.control(flow, lambda control: replace(control, missing=missing))
             _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
         except (WormholeError, KeyError) as error:  # refused again, and held then
             _log.error("%s cannot be held, although %s: %s", flow.name, missing, error, extra=flow.about)

@@ -81,6 +81,11 @@ class Run:
             self.allowance = reading.allowance(now)
         return self.allowance.wait_s(work, now)
 
+    def fence(self) -> None:
+        """The epoch is over for its task."""
+        self.epoch = 0
+        self.parking.drop()
+
     def tell(self, now: float) -> None:
         """A task asks for something at ``now``: the answer contains its share of the rate."""
         self.told, self.told_at = self.rate, now

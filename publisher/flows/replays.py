@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import grpc
@@ -28,26 +27,24 @@ import grpc
 from publisher.flows.assigner import Assigner
 from publisher.flows.backfill_rules import renewed
 from publisher.flows.background_tasks import BackgroundTasks
-from publisher.flows.dead_letters import DeadLetterOffice
-from publisher.flows.delivery_counter import DeliveryCounter
+from publisher.flows.epoch_openings import EpochOpenings
+from publisher.flows.records import FlowRecords
 from publisher.flows.refused_error import RefusedError
+from publisher.flows.replay_parking import ReplayParking
 from publisher.flows.replay_states import Run, cause, hashed, mine, opened, parked, permitted, stale, taken
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.audit.sent_counts import Settled
 from wormhole.filters import Filter
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.errors import Diverged, PositionPurged, ProtocolError, WormholeError
+from wormhole.model.errors import Diverged, PositionPurged, WormholeError
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import ParkedRows
 from wormhole.ports.log_source import LogSource
-from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
-from wormhole.push.allowance import WORK_PER_S, Reading, arrival_work
-from wormhole.push.parking import Arriving, open_letter
-from wormhole.push.peer_threads import PeerThreads
-from wormhole.push.room import Room
-from wormhole.wire.v1 import push_pb2
+from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayControl, ReplayState
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["Gap", "Opening", "Replays"]
 
@@ -90,44 +87,25 @@ class _Over:
 class Replays:
     """See the module. Requests raise :class:`~publisher.flows.refused_error.RefusedError` and what the store and the
     source raise; nothing is changed then, and the same request may be made again.
-
-    ``settle`` stores what was acknowledged; ``stored`` is called with a marker that is durable; ``control``, ``move``
-    and ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked; ``threads``: where
-    it is opened.
     """
 
     def __init__(
         self,
         source: LogSource,
-        store: MarkerStore,
+        records: FlowRecords,
         assigner: Assigner,
-        dead_letters: DeadLetterOffice,
+        openings: EpochOpenings,
+        parking: ReplayParking,
         background: BackgroundTasks,
-        delivery_counter: DeliveryCounter,
-        settle: Callable[[], Awaitable[None]],
-        stored: Callable[[MarkerWrite], None],
-        control: Callable[[PublisherFlow, Callable[[FlowControl], FlowControl]], Awaitable[None]],
-        move: Callable[[PublisherFlow, Datamarker], Awaitable[None]],
-        record: Callable[[Collection[PublisherFlow]], Awaitable[None]],
-        room: Room,
-        threads: PeerThreads,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._clock = clock
-        self._threads = threads
-        self._reading = Reading()
-        self._room = room
         self._source = source
-        self._store = store
+        self._records = records
         self._assigner = assigner
-        self._dead_letters = dead_letters
+        self._openings = openings
+        self._parking = parking
         self._background = background
-        self._counter = delivery_counter
-        self._settle = settle
-        self._stored = stored
-        self._control = control
-        self._move = move
-        self._record = record
+        self._clock = clock
         self._runs: dict[FlowKey, Run] = {}
         self._over: dict[FlowKey, _Over] = {}
         self._locks: dict[FlowKey, asyncio.Lock] = {}
@@ -150,6 +128,35 @@ class Replays:
         replay = flow.control.replay
         return NO_PROBLEM if replay is None else cause(flow.name, replay, self.run_of(flow))
 
+    def described(self, flow: PublisherFlow) -> admin_pb2.ReplayStatus | None:
+        """The mass replay that has the flow, as a message."""
+        replay, run = flow.control.replay, self.run_of(flow)
+        if replay is None:
+            return None
+        message = admin_pb2.ReplayStatus(
+            replay=replay.id,
+            who=replay.who,
+            state=replay.state.value,
+            mode=admin_pb2.LATEST if replay.mode == "latest" else admin_pb2.LOG,
+            where=replay.where,
+            progress=replay.progress,
+            started_s=replay.started_s,
+            attempts=replay.attempts,
+            opener=replay.opener,
+        )
+        if replay.begin is not None:
+            message.begin.CopyFrom(marker_to_message(replay.begin))
+        if replay.until is not None:
+            message.until.CopyFrom(marker_to_message(replay.until))
+        if replay.snapshot is not None:
+            message.snapshot.CopyFrom(marker_to_message(replay.snapshot))
+        if run is not None:
+            message.updates, message.bytes = run.updates, run.bytes
+            message.rate = run.heard(self._clock.monotonic())
+        if replay.state is not ReplayState.NEEDS_REPLAY:
+            message.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - self._clock.monotonic())
+        return message
+
     # -- the requests
 
     async def begin(self, key: FlowKey, wanted: ReplayControl, resumes: float = 0.0) -> None:
@@ -170,12 +177,12 @@ class Replays:
             known = self.run_of(flow)
             leased = known is None or self._clock.monotonic() < known.until
             with _recorded(flow):
-                await self._control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))
+                await self._records.control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))
             run = Run(wanted.id, self._clock.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
             if known is not None:
-                _fenced(known)
+                known.fence()
             self._runs[key] = run
             self._over.pop(key, None)
             flow.resume()  # somebody wants it to be tried again
@@ -203,15 +210,14 @@ class Replays:
             if why := self._overtakes(stream, flow, parks):
                 run.waits = why
                 return run.waits
-            await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
+            await self._openings.settle()
             with _recorded(flow):
                 if not now.attempts and now.begin is not None and now.begin.order < flow.delivery.marker.order:
-                    await self._move(flow, now.begin)
+                    await self._records.move(flow, now.begin)
                 else:
-                    flow.holding.raised(await asyncio.to_thread(self._store.raise_epoch, key, above))
+                    await self._records.raise_epoch(flow, above)
             run.epoch, epoch = 0, flow.holding.epoch
-            counted_to = await self._counter.open_replay(flow)
-            await self._dead_letters.load(flow)  # after the epoch was raised: a former one parks nothing any more
+            counted_to = await self._openings.prepare_replay(flow)
             if why := self._overtakes(stream, flow, parks):
                 run.waits = why
                 return run.waits
@@ -221,17 +227,15 @@ class Replays:
                 return replace(control, replay=opened(present, stream.info.id, opener))
 
             with _recorded(flow):
-                await self._control(flow, begun)
-            await self._record((flow,))  # the subscriber refuses an epoch that is not recorded
+                await self._records.control(flow, begun)
+            await self._openings.note((flow,))  # the subscriber refuses an epoch that is not recorded
             if flow.holding.epoch != epoch or flow.control.paused:
                 paused = f"paused by {flow.control.paused}" if flow.control.paused else ""
                 run.waits = Problem(paused or "its datamarker was set", code="flow-replaying")
                 return run.waits
             _check_projects(flow, projects=projects)  # again: the configuration may have changed
             run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
-            run.parking.drop()
-            run.parking = Arriving(self._room.share(lambda error: _fenced(run)))
-            run.max_frame, run.parked_by = stream.max_frame_bytes, stream.identity
+            self._parking.open(run, stream)
             return Opening(
                 stream,
                 epoch,
@@ -287,29 +291,9 @@ class Replays:
         """
         flow = self._flow(key)
         run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
-        if (wait := run.pays(self._reading, arrival_work(frame.ByteSize()), self._clock.monotonic())) > 0:
-            await self._clock.sleep(wait)
+        if await self._parking.waited(run, frame):
             run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
-        try:
-            whole = run.parking.take(frame, flow.name)
-        except ProtocolError as error:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error
-        if whole is None:
-            return ""
-
-        def charge(seconds: float) -> None:
-            run.pays(self._reading, seconds * WORK_PER_S, self._clock.monotonic())
-
-        # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be
-        # stored.
-        try:
-            letter, parcel = await self._threads.run(flow.application, partial(open_letter, whole, flow.name), charge)
-            letter = replace(letter, parked_by=run.parked_by)
-            refused = await self._dead_letters.park(flow, epoch, letter, parcel, run.max_frame, charge=charge)
-        except ProtocolError as error:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=flow.name) from error
-        finally:
-            whole.done()
+        refused = await self._parking.park(flow, run, epoch, frame)
         if refused is None:
             raise stale(flow.name, "a newer task, an operator or another publisher ended it")
         return refused
@@ -392,7 +376,7 @@ class Replays:
         """What a task received when it opened the flow has changed: it has to open it again."""
         run = self.run_of(flow)
         if run is not None:
-            _fenced(run)
+            run.fence()
 
     # -- inside
 
@@ -449,27 +433,14 @@ class Replays:
             return replace(control, replay=change(present))
 
         with _recorded(flow):
-            await self._control(flow, changed)
+            await self._records.control(flow, changed)
 
     async def _store_marker(
         self, flow: PublisherFlow, run: Run, marker: Datamarker, settled: Settled | None = None
     ) -> None:
-        pages = {} if settled is None else self._counter.count(flow, settled, marker.order)
-        if marker.order < flow.delivery.marker.order:  # the application asked for what is before its datamarker
-            if not pages:
-                return
-            marker = flow.delivery.marker
-        write, done = MarkerWrite(flow.key, run.epoch, marker, run.filter_hash, pages), False
-        try:
-            if await asyncio.to_thread(self._store.store, [write]):
-                raise stale(flow.name, "a newer epoch is stored")
-            done = True
-        finally:
-            if not done:
-                self._counter.forget(flow)
-        if flow.holding.epoch == write.epoch:
-            flow.acked(marker)
-            self._stored(write)
+        write = MarkerWrite(flow.key, run.epoch, marker, run.filter_hash, {})
+        if not await self._records.store_replayed(flow, write, settled):
+            raise stale(flow.name, "a newer epoch is stored")
 
     def _overtakes(self, stream: SubscriberStream, flow: PublisherFlow, parks: bool) -> Problem:
         """Why a task cannot push to the subscriber without overtaking what is parked; empty: it can."""
@@ -562,11 +533,6 @@ def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:
             hint="replay with the release of the publisher",
             code="release-too-old",
         )
-
-
-def _fenced(run: Run) -> None:
-    run.epoch = 0
-    run.parking.drop()
 
 
 @contextmanager

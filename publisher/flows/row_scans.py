@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from caravan.backfill.boundaries import BoundaryStore
 from caravan.fleet import Fleet
+from caravan.flow import CaravanFlow
 from caravan.scan.scanner import Scanner, ScanSettings, ScanStatus
+from publisher.flows.described import Row
 from wormhole.config import ExistingRows
 from wormhole.host.clock import Clock
+from wormhole.metrics import catalogue as c
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.units import format_size
@@ -140,6 +143,18 @@ class RowScans:
     def problem(self) -> Problem:
         """Why the tables cannot be opened; empty where they can."""
         return self._problem
+
+    def samples(self) -> Iterator[Row]:
+        """See :class:`~publisher.flows.described.Measured`."""
+        yield c.ROWS_READ, self.rows
+        yield c.ROWS_CHUNKS, self.chunks
+        yield c.ROWS_DISCARDED, self.discards
+        yield c.ROWS_RATE, self.status.rate if self.running else 0.0
+        yield c.ROWS_WAIT, self.wanted and bool(self.problem or self.status.waits)
+
+    def reach(self, flow: CaravanFlow) -> bool:
+        """Whether rows reach the flow: they enter the log where the lead caravan is."""
+        return self._fleet.lead is not None and flow in self._fleet.lead.flows
 
     async def tables(self, wanted: Callable[[str], bool], named: Collection[str]) -> Sequence[ScannedTable]:
         """See :meth:`~wormhole.ports.table_source.TableSource.tables`; by a connection of its own.

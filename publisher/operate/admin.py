@@ -20,13 +20,11 @@ import grpc.aio
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
+from publisher.flows.applications import Served
 from publisher.flows.refused_error import RefusedError, one_line, status_of
+from publisher.flows.this_process import ThisProcess
 from publisher.operate.admin_access import Access, host_token
-from publisher.operate.control import Control
-from publisher.operate.relay_trim import trim_relay
-from publisher.operate.replay_requests import ReplayRequests
-from publisher.operate.status import status
-from publisher.publisher import Publisher
+from publisher.operate.operated import Operated
 from wormhole.host.clock import Clock
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import MOST_CONNECTIONS
@@ -94,13 +92,11 @@ class _Places:
 class _Service:
     """The methods. A change that was begun is finished, also when the client hangs up meanwhile."""
 
-    def __init__(self, publisher: Publisher, access: Access) -> None:
-        self._publisher = publisher
+    def __init__(self, operated: Operated, access: Access, clock: Clock) -> None:
+        self._operated = operated
         self._access = access
-        self._control = Control(publisher)
-        self._replays = ReplayRequests(publisher)
         self._under_way: set[asyncio.Task[Any]] = set()
-        self._places = _Places(publisher.clock)
+        self._places = _Places(clock)
 
     def opened(self, method: _Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
         """The method, for a client that may open the call and send nothing."""
@@ -114,32 +110,32 @@ class _Service:
         async def answer() -> admin_pb2.PublisherStatus:
             wanted = _parsed(admin_pb2.DescribeRequest, request)
             async with self._places.turn():
-                return status(self._publisher, wanted.flow, wanted.after)
+                return self._operated.reports.status(wanted.flow, wanted.after)
 
-        return await _told(answer, context)
+        return await _answered(answer, context)
 
     async def change(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.ChangeReply:
             certificate = self._permit(context)
             wanted = _parsed(admin_pb2.ChangeRequest, request)
-            return await self._finished(self._control.change(wanted, certificate))
+            return await self._finished(self._operated.control.change(wanted, certificate))
 
-        return await _told(answer, context)
+        return await _answered(answer, context)
 
     async def replay(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.ReplayReply:
             async with self._places.turn():  # it has a ticket at most, and is read before that is seen
                 wanted = _parsed(admin_pb2.ReplayRequest, request)
-            return await self._finished(self._replays.replay(wanted, lambda: self._permit(context)))
+            return await self._finished(self._operated.replays.replay(wanted, lambda: self._permit(context)))
 
-        return await _told(answer, context)
+        return await _answered(answer, context)
 
     async def dead_letters(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.DeadLettersReply:
             self._permit(context)
-            return await self._control.dead_letters(_parsed(admin_pb2.DeadLettersRequest, request))
+            return await self._operated.letters.parked(_parsed(admin_pb2.DeadLettersRequest, request))
 
-        return await _told(answer, context)
+        return await _answered(answer, context)
 
     async def _finished(self, work: Coroutine[Any, Any, R]) -> R:
         task = asyncio.create_task(work)
@@ -151,17 +147,17 @@ class _Service:
         async def answer() -> admin_pb2.AuditReply:
             self._permit(context)
             wanted = _parsed(admin_pb2.AuditRequest, request)
-            return self._publisher.delivery_counter.report(wanted, tuple(self._publisher.assigner.flows.values()))
+            return self._operated.counter.report(wanted, tuple(self._operated.flows.values()))
 
-        return await _told(answer, context)
+        return await _answered(answer, context)
 
     async def trim_relay(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.TrimRelayReply:
             certificate = self._permit(context)
             wanted = _parsed(admin_pb2.TrimRelayRequest, request)
-            return await self._finished(trim_relay(self._publisher, wanted, certificate))
+            return await self._finished(self._operated.relay.trim(wanted, certificate))
 
-        return await _told(answer, context)
+        return await _answered(answer, context)
 
     def _known(self, context: Any) -> bool:
         try:
@@ -192,7 +188,7 @@ def _parsed(kind: type[R], data: bytes) -> R:
         ) from None
 
 
-async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes:
+async def _answered(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes:
     """The answer, or the one line that says why there is none."""
     try:
         return (await answer()).SerializeToString()
@@ -231,15 +227,17 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
 
 
 @asynccontextmanager
-async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -> AsyncIterator[str]:
+async def serve_admin(
+    served: Served, process: ThisProcess, operated: Operated, clock: Clock, address: str, trust: Trust | None
+) -> AsyncIterator[str]:
     """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
 
     Raises :class:`~wormhole.model.errors.ConfigError` when it cannot listen there, and for a token or a socket that
     cannot be made or kept from others.
     """
-    settings = publisher.served.settings
+    settings = served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
-    service = _Service(publisher, Access(token, settings.admins))
+    service = _Service(operated, Access(token, settings.admins), clock)
     await asyncio.to_thread(compiled_modules)  # looks at the disk the first time
     options = [
         ("grpc.so_reuseport", 0),  # sharing would let a second publisher bind the same port without an error
@@ -264,22 +262,21 @@ async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
     port = await add_port(server, address, trust, setting="publisher.admin_listen")
-    served = publisher.served
     folder = await asyncio.to_thread(
         _own_folder, settings.state_dir.absolute() / served.dataset.name / served.copy / served.log
     )
     try:
         server.add_insecure_port(socket_target(folder))
         await server.start()
-        publisher.admin_address = f"{address.rpartition(':')[0]}:{port}"
-        yield publisher.admin_address
+        process.admin_address = f"{address.rpartition(':')[0]}:{port}"
+        yield process.admin_address
     finally:
         await server.stop(_STOP_S)
         os.close(folder)
 
 
 def _own_folder(path: Path) -> int:
-    """The folder of the socket, open, and nobody else may put another socket there.
+    """The folder of the socket, open, and no other user may put another socket there.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import Final
 
 import grpc
 
+from publisher.flows.assigner import Assigner
 from publisher.flows.backfill_rules import does_not_verify
-from publisher.flows.backfills import Plan
+from publisher.flows.backfills import Backfills, Plan
 from publisher.flows.refused_error import RefusedError
-from publisher.operate.backfill_status import planned_status
-from publisher.operate.operators import not_now
-from publisher.operate.status import flow_status
-from publisher.operate.step import Step
-from publisher.publisher import Publisher
+from publisher.operate.flow_reports import FlowReports
+from publisher.operate.operators import not_now, paused_by
+from publisher.operate.planned_change import PlannedChange
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
+from wormhole.host.clock import Clock
 from wormhole.model.verification import VerifyMode
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification import mode_of
@@ -24,14 +24,18 @@ __all__ = ["BackfillChanges"]
 
 
 class BackfillChanges:
-    """Each change as a step that can be looked at first."""
+    """Implements :class:`~publisher.operate.planned_change.Changes`."""
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
-        self._backfills = publisher.backfills
+    verbs: Final = ("backfill_start", "backfill_pause", "backfill_resume", "backfill_cancel")
 
-    async def step(self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> Step:
-        """The change that was asked for. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    def __init__(self, backfills: Backfills, assigner: Assigner, reports: FlowReports, clock: Clock) -> None:
+        self._backfills = backfills
+        self._assigner = assigner
+        self._reports = reports
+        self._clock = clock
+
+    async def plan(self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> PlannedChange:
+        """See :class:`~publisher.operate.planned_change.Changes`."""
         match request.WhichOneof("what"):
             case "backfill_start":
                 return await self._start(flow, request.backfill_start, who)
@@ -42,7 +46,7 @@ class BackfillChanges:
             case _:
                 return self._cancel(flow)
 
-    async def _start(self, flow: PublisherFlow, wanted: admin_pb2.BackfillStart, who: str) -> Step:
+    async def _start(self, flow: PublisherFlow, wanted: admin_pb2.BackfillStart, who: str) -> PlannedChange:
         rate = wanted.rate if wanted.HasField("rate") else None
         verify = mode_of(wanted.verify)
         if verify is None:
@@ -52,7 +56,7 @@ class BackfillChanges:
                 hint="update the publisher, or use the wormholectl of its release",
                 code="release-too-old",
             )
-        stream = self._publisher.assigner.stream_of(flow)
+        stream = self._assigner.stream_of(flow)
         present = stream is not None and stream.connected
         if verify is not VerifyMode.NONE and stream is not None and present and not stream.verifies:
             lacks = does_not_verify(stream.info.id)
@@ -65,12 +69,12 @@ class BackfillChanges:
         else:
             plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who, verify)
         after = self._status(flow)
-        after.backfill.CopyFrom(planned_status(self._publisher, plan.wanted, plan.tables, plan.keys))
+        after.backfill.CopyFrom(self._reports.backfills.planned(plan.wanted, plan.tables, plan.keys))
 
         async def start() -> None:
             await self._backfills.start(flow, plan)
 
-        step = Step("backfill-start", after, start, self._state(flow), f"generation {plan.wanted.generation}")
+        step = PlannedChange("backfill-start", after, start, self._state(flow), f"generation {plan.wanted.generation}")
         if plan.resumes:
             step.notes.append(f"it was paused by {self._backfills.unfinished(flow).paused}, and goes on where it was")
         refused = [table.name for table in plan.tables if table.refused]
@@ -99,11 +103,11 @@ class BackfillChanges:
             return f"{flow.application} has no on_range, by which it learns that a row is gone"
         return await self._backfills.plan_repair(flow, rate, who)
 
-    def _pause(self, flow: PublisherFlow, who: str) -> Step:
+    def _pause(self, flow: PublisherFlow, who: str) -> PlannedChange:
         present = self._backfills.unfinished(flow)
         if present.paused:
             raise not_now(flow, f"its backfill is paused already, by {present.paused}")
-        paused = f"{who} at {datetime.fromtimestamp(self._publisher.clock.wall(), UTC):%Y-%m-%d %H:%M:%S} UTC"
+        paused = paused_by(who, self._clock.wall())
         after = self._status(flow)
         message = after.backfill
         message.state, message.paused = "paused", paused
@@ -112,9 +116,11 @@ class BackfillChanges:
         async def pause() -> None:
             await self._backfills.pause(flow, paused)
 
-        return Step("backfill-pause", after, pause, self._state(flow), "paused", ["changes are delivered meanwhile"])
+        return PlannedChange(
+            "backfill-pause", after, pause, self._state(flow), "paused", ["changes are delivered meanwhile"]
+        )
 
-    def _resume(self, flow: PublisherFlow) -> Step:
+    def _resume(self, flow: PublisherFlow) -> PlannedChange:
         present = self._backfills.unfinished(flow)
         if not present.paused:
             raise not_now(flow, "its backfill is not paused", "`wormholectl backfill show` says why it waits")
@@ -125,9 +131,9 @@ class BackfillChanges:
         async def resume() -> None:
             await self._backfills.resume(flow)
 
-        return Step("backfill-resume", after, resume, f"paused by {present.paused}", "goes on")
+        return PlannedChange("backfill-resume", after, resume, f"paused by {present.paused}", "goes on")
 
-    def _cancel(self, flow: PublisherFlow) -> Step:
+    def _cancel(self, flow: PublisherFlow) -> PlannedChange:
         present = self._backfills.unfinished(flow)
         after = self._status(flow)
         message = after.backfill
@@ -141,10 +147,10 @@ class BackfillChanges:
         if present.verify is not VerifyMode.NONE:
             notes = ["what was repaired stays repaired; the next verification compares all again"]
         new = f"cancelled in generation {present.generation}"
-        return Step("backfill-cancel", after, cancel, self._state(flow), new, notes)
+        return PlannedChange("backfill-cancel", after, cancel, self._state(flow), new, notes)
 
     def _status(self, flow: PublisherFlow) -> admin_pb2.FlowStatus:
-        return flow_status(self._publisher, flow, self._publisher.lead_flows())
+        return self._reports.status(flow)
 
     def _state(self, flow: PublisherFlow) -> str:
         status = self._status(flow).backfill

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from caravan.backfill.progress import FlowBackfill
+from publisher.flows.assigner import Assigner
+from publisher.flows.backfills import Backfills
+from publisher.flows.row_scans import RowScans
 from publisher.flows.verifications import key_text
-from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from wormhole.model.lost_keys import LostKeys
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -18,7 +20,7 @@ from wormhole.wire.problems import problem_to_message
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification import mode_to_message
 
-__all__ = ["backfill_status", "planned_status"]
+__all__ = ["BackfillReports"]
 
 _MOST_TABLES = 200  # tables of one flow: a report on all flows has a bound
 _MOST_DIFFERENCES = 10_000  # differences of all flows together
@@ -28,65 +30,135 @@ _LONGEST_COLUMN = 64
 _MOST_SHARE = 0.99  # while something is left
 
 
-def backfill_status(publisher: Publisher, flow: PublisherFlow) -> admin_pb2.BackfillStatus | None:
-    """The flow's last backfill; ``None``: none was ever asked for."""
-    control = flow.control.backfill
-    if control is None:
-        return None
-    progress = publisher.backfills.last_progress_of(flow)
-    waits = NO_PROBLEM if control.ended or control.paused else _waits(publisher, flow)
-    message = _asked(publisher, control)
-    scan = publisher.scans.status
-    reads = bool(scan.table) and not waits and progress is not None and scan.table in progress.tables
-    sent = progress is not None and progress.finished and control.verify is VerifyMode.NONE
-    message.state = _state(flow, control, reads=reads or sent)
-    message.MergeFrom(admin_pb2.BackfillStatus(waits=problem_to_message(waits)))
-    if reads:
-        message.table = scan.table
-    _add_verified(publisher, message, publisher.backfills.verifications(flow))
-    keys = publisher.backfills.keys_of(flow)
-    message.lost = str(keys or "")
-    if progress is None:
-        message.rows = control.rows
+class BackfillReports:
+    """``shards``: into how many hash shards the rows of a table are divided; 1: into none."""
+
+    def __init__(self, backfills: Backfills, scans: RowScans, assigner: Assigner, shards: int) -> None:
+        self._backfills = backfills
+        self._scans = scans
+        self._assigner = assigner
+        self._shards = shards
+
+    def status(self, flow: PublisherFlow) -> admin_pb2.BackfillStatus | None:
+        """The flow's last backfill; ``None``: none was ever asked for."""
+        control = flow.control.backfill
+        if control is None:
+            return None
+        progress = self._backfills.last_progress_of(flow)
+        waits = NO_PROBLEM if control.ended or control.paused else self._waits(flow)
+        message = self._asked(control)
+        scan = self._scans.status
+        reads = bool(scan.table) and not waits and progress is not None and scan.table in progress.tables
+        sent = progress is not None and progress.finished and control.verify is VerifyMode.NONE
+        message.state = _state(flow, control, reads=reads or sent)
+        message.MergeFrom(admin_pb2.BackfillStatus(waits=problem_to_message(waits)))
+        if reads:
+            message.table = scan.table
+        self._add_verified(message, self._backfills.verifications(flow))
+        keys = self._backfills.keys_of(flow)
+        message.lost = str(keys or "")
+        if progress is None:
+            message.rows = control.rows
+            return message
+        message.rows = progress.rows
+        if not control.ended:
+            message.rows_per_s = self._backfills.rows_per_s(flow)
+            message.bytes_per_s = scan.rate if self._scans.running else 0.0
+        _add_tables(message, progress, self._of_shard(scan.estimates) | _counts(keys))
         return message
-    message.rows = progress.rows
-    if not control.ended:
-        message.rows_per_s = publisher.backfills.rows_per_s(flow)
-        message.bytes_per_s = scan.rate if publisher.scans.running else 0.0
-    _add_tables(message, progress, _of_shard(publisher, scan.estimates) | _counts(keys))
-    return message
 
+    def problem(self, flow: PublisherFlow) -> Problem:
+        """Why the flow gets no existing rows although it should, or which tables need them."""
+        return self._backfills.problem(flow)
 
-def planned_status(
-    publisher: Publisher, planned: BackfillControl, tables: Sequence[ScannedTable], keys: LostKeys | None
-) -> admin_pb2.BackfillStatus:
-    """A backfill that would be started, of these tables; ``keys``: of just these rows."""
-    message = _asked(publisher, planned)
-    message.state, message.lost = "waiting", str(keys or "")
-    estimates = _of_shard(publisher, {table.name: table.rows for table in tables if table.rows is not None})
-    estimates |= _counts(keys)
-    for table in tables[:_MOST_TABLES]:
-        state = "refused" if table.refused else "waiting"
-        described = message.progress.add(table=table.name, state=state, refused=problem_to_message(table.refused))
-        if table.name in estimates and not table.refused:
-            described.rows_estimate = estimates[table.name]
-    wanted = [table.name for table in tables if not table.refused]
-    if wanted and all(name in estimates for name in wanted):
-        message.rows_estimate = sum(estimates[name] for name in wanted)
-    return message
+    def planned(
+        self, planned: BackfillControl, tables: Sequence[ScannedTable], keys: LostKeys | None
+    ) -> admin_pb2.BackfillStatus:
+        """A backfill that would be started, of these tables; ``keys``: of just these rows."""
+        message = self._asked(planned)
+        message.state, message.lost = "waiting", str(keys or "")
+        estimates = self._of_shard({table.name: table.rows for table in tables if table.rows is not None})
+        estimates |= _counts(keys)
+        for table in tables[:_MOST_TABLES]:
+            state = "refused" if table.refused else "waiting"
+            described = message.progress.add(table=table.name, state=state, refused=problem_to_message(table.refused))
+            if table.name in estimates and not table.refused:
+                described.rows_estimate = estimates[table.name]
+        wanted = [table.name for table in tables if not table.refused]
+        if wanted and all(name in estimates for name in wanted):
+            message.rows_estimate = sum(estimates[name] for name in wanted)
+        return message
 
+    def _asked(self, control: BackfillControl) -> admin_pb2.BackfillStatus:
+        return admin_pb2.BackfillStatus(
+            generation=control.generation,
+            who=control.who,
+            started_s=control.started_s,
+            tables=control.tables,
+            where=control.where,
+            rate=control.rate or self._scans.rate,
+            paused=control.paused,
+            verify=mode_to_message(control.verify),
+        )
 
-def _asked(publisher: Publisher, control: BackfillControl) -> admin_pb2.BackfillStatus:
-    return admin_pb2.BackfillStatus(
-        generation=control.generation,
-        who=control.who,
-        started_s=control.started_s,
-        tables=control.tables,
-        where=control.where,
-        rate=control.rate or publisher.scans.rate,
-        paused=control.paused,
-        verify=mode_to_message(control.verify),
-    )
+    def _waits(self, flow: PublisherFlow) -> Problem:
+        """Why no rows are read for the flow just now; empty when they are."""
+        replay, caravan_flow = flow.control.replay, flow.delivery.caravan_flow
+        if replay is not None:
+            return Problem(
+                f"replay {replay.id} has the flow", "it begins anew when the replay is through", code="flow-replaying"
+            )
+        if own := self._backfills.problem(flow):
+            return own
+        if caravan_flow is None:
+            return flow.problem if flow.cause else Problem("no subscriber has the flow", code="flow-replaying")
+        if caravan_flow.backfill is not None and caravan_flow.backfill.renewal is not None:
+            return Problem(f"it begins anew: {caravan_flow.backfill.renewal.cause}", code="backfill-waiting")
+        stream = self._assigner.stream_of(flow)
+        if not self._scans.reach(caravan_flow):
+            return Problem(
+                "the flow is behind the lead caravan, where rows enter the log",
+                f"they follow when it has caught up; `wormholectl why-lag {flow.name}`",
+                code="backfill-waiting",
+            )
+        if stream is not None and not stream.takes_rows(flow):
+            return Problem(
+                f"no credit: {flow.holding.subscriber} has not processed what it received",
+                f"`wormholectl why-lag {flow.name}` shows how its handler does",
+                code="backfill-waiting",
+            )
+        progress = caravan_flow.backfill
+        if progress is not None and progress.request.verify and progress.finished:
+            return Problem(
+                f"{flow.holding.subscriber} lists the keys that its application holds",
+                f"`wormholectl why-lag {flow.name}` shows how its callbacks do",
+                code="backfill-waiting",
+            )
+        return self._scans.problem or self._scans.status.waits
+
+    def _add_verified(self, message: admin_pb2.BackfillStatus, found: Sequence[TableVerification]) -> None:
+        left = max(_LEAST_DIFFERENCES, _MOST_DIFFERENCES // max(1, len(self._assigner.flows)))
+        for table in found[:_MOST_TABLES]:
+            described = message.verified.add(
+                table=table.table,
+                compared=table.compared,
+                not_compared=table.not_compared,
+                differs=table.differs,
+                missing=table.missing,
+                extra=table.extra,
+                repaired=table.repaired,
+                removed=table.removed,
+                ended=table.ended,
+                trouble=problem_to_message(Problem(table.trouble, code="callback-wrong")),
+            )
+            for one in table.differences[:left]:
+                columns = [shortened(name, _LONGEST_COLUMN) for name in one.columns[:_MOST_COLUMNS]]
+                described.differences.add(kind=one.kind.value, key=key_text(table.table, one.key), columns=columns)
+            left -= len(described.differences)
+
+    def _of_shard(self, estimates: Mapping[str, int]) -> dict[str, int]:
+        """Rows of one shard: with hash shards the part of one."""
+        return {name: -(-rows // self._shards) for name, rows in estimates.items()}
 
 
 def _state(flow: PublisherFlow, control: BackfillControl, *, reads: bool) -> str:
@@ -97,69 +169,6 @@ def _state(flow: PublisherFlow, control: BackfillControl, *, reads: bool) -> str
     if control.paused:
         return "paused"
     return "running" if reads else "waiting"
-
-
-def _waits(publisher: Publisher, flow: PublisherFlow) -> Problem:
-    """Why no rows are read for the flow just now; empty when they are."""
-    replay, caravan_flow = flow.control.replay, flow.delivery.caravan_flow
-    if replay is not None:
-        return Problem(
-            f"replay {replay.id} has the flow", "it begins anew when the replay is through", code="flow-replaying"
-        )
-    if own := publisher.backfills.problem(flow):
-        return own
-    if caravan_flow is None:
-        return flow.problem if flow.cause else Problem("no subscriber has the flow", code="flow-replaying")
-    if caravan_flow.backfill is not None and caravan_flow.backfill.renewal is not None:
-        return Problem(f"it begins anew: {caravan_flow.backfill.renewal.cause}", code="backfill-waiting")
-    lead, stream = publisher.fleet.lead, publisher.assigner.stream_of(flow)
-    if lead is None or caravan_flow not in lead.flows:
-        return Problem(
-            "the flow is behind the lead caravan, where rows enter the log",
-            f"they follow when it has caught up; `wormholectl why-lag {flow.name}`",
-            code="backfill-waiting",
-        )
-    if stream is not None and not stream.takes_rows(flow):
-        return Problem(
-            f"no credit: {flow.holding.subscriber} has not processed what it received",
-            f"`wormholectl why-lag {flow.name}` shows how its handler does",
-            code="backfill-waiting",
-        )
-    progress = caravan_flow.backfill
-    if progress is not None and progress.request.verify and progress.finished:
-        return Problem(
-            f"{flow.holding.subscriber} lists the keys that its application holds",
-            f"`wormholectl why-lag {flow.name}` shows how its callbacks do",
-            code="backfill-waiting",
-        )
-    return publisher.scans.problem or publisher.scans.status.waits
-
-
-def _add_verified(publisher: Publisher, message: admin_pb2.BackfillStatus, found: Sequence[TableVerification]) -> None:
-    left = max(_LEAST_DIFFERENCES, _MOST_DIFFERENCES // max(1, len(publisher.assigner.flows)))
-    for table in found[:_MOST_TABLES]:
-        described = message.verified.add(
-            table=table.table,
-            compared=table.compared,
-            not_compared=table.not_compared,
-            differs=table.differs,
-            missing=table.missing,
-            extra=table.extra,
-            repaired=table.repaired,
-            removed=table.removed,
-            ended=table.ended,
-            trouble=problem_to_message(Problem(table.trouble, code="callback-wrong")),
-        )
-        for one in table.differences[:left]:
-            columns = [shortened(name, _LONGEST_COLUMN) for name in one.columns[:_MOST_COLUMNS]]
-            described.differences.add(kind=one.kind.value, key=key_text(table.table, one.key), columns=columns)
-        left -= len(described.differences)
-
-
-def _of_shard(publisher: Publisher, estimates: Mapping[str, int]) -> dict[str, int]:
-    """Rows of one shard: with hash shards the part of one."""
-    shards = publisher.served.dataset.shard_by.count or 1
-    return {name: -(-rows // shards) for name, rows in estimates.items()}
 
 
 def _counts(keys: LostKeys | None) -> dict[str, int]:

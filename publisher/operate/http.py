@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from publisher.operate.metrics import collect
-from publisher.operate.readiness import readiness
-from publisher.operate.status import whole_status
-from publisher.publisher import Publisher
+from publisher.operate.operated import Operated
 from wormhole.host.http_server import HttpServer, serve
 from wormhole.metrics.text import CONTENT_TYPE, render
 from wormhole.model.visible import visible
@@ -26,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["serve_http"]
 
 
-async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, insecure: bool) -> HttpServer:
+async def serve_http(operated: Operated, listen: str, trust: Trust | None, insecure: bool) -> HttpServer:
     """Answer at ``listen``. Raises :class:`~wormhole.model.errors.ConfigError` when it cannot listen there."""
 
     async def metrics(request: web.Request) -> web.Response:
-        samples = await collect(publisher)
+        samples = await operated.metrics.collect()
         # With thousands of flows the text takes a while: not on the loop that feeds subscribers.
         text = await asyncio.to_thread(lambda: render(samples))
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
@@ -39,13 +36,13 @@ async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, ins
         return web.Response(text="ok\n")
 
     async def readyz(request: web.Request) -> web.Response:
-        found = readiness(publisher, publisher.clock.monotonic())
+        found = operated.readiness.found()
         lines = found.reasons or (found.stands_by or "ready",)
         text = "".join(f"{visible(line)}\n" for line in lines)
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def described(request: web.Request) -> web.Response:
-        status = await whole_status(publisher)
+        status = await operated.reports.whole()
         return web.Response(body=status.SerializeToString(), content_type="application/x-protobuf")
 
     app = web.Application()

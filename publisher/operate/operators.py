@@ -7,19 +7,23 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import grpc
 
+from publisher.flows.applications import Applications
+from publisher.flows.ownership import Ownership
 from publisher.flows.refused_error import RefusedError
-from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
-from wormhole.coordination.port import HistoryEntry
+from wormhole.coordination.port import Coordinator, HistoryEntry
+from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError
 from wormhole.model.position import flow_name
-from wormhole.ports.marker_store import FlowKey
+from wormhole.ports.marker_store import FlowKey, ReplayState
 
-__all__ = ["check_serving", "flow_key", "no_flow", "not_now", "person", "record"]
+__all__ = ["Operators", "flow_key", "needs_replay", "not_now", "paused_by", "person"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,24 +33,71 @@ _LONGEST_FLOW: Final = 1024
 _COMPARED: Final = 1000  # names, for what was meant
 
 
-def check_serving(publisher: Publisher) -> None:
-    """Raises :class:`~publisher.flows.refused_error.RefusedError` while the publisher does not know its flows, or when
-    another publisher owns them.
-    """
-    if not publisher.applications.known.is_set():
-        raise RefusedError(
-            grpc.StatusCode.UNAVAILABLE,
-            "the publisher does not know its applications yet",
-            hint="try again soon",
-            code="in-progress",
+class Operators:
+    """See the module."""
+
+    def __init__(
+        self,
+        applications: Applications,
+        ownership: Ownership,
+        flows: Mapping[FlowKey, PublisherFlow],
+        coordinator: Coordinator,
+        clock: Clock,
+    ) -> None:
+        self._applications = applications
+        self._ownership = ownership
+        self._flows = flows
+        self._coordinator = coordinator
+        self._clock = clock
+
+    def check_serving(self) -> None:
+        """Raises :class:`~publisher.flows.refused_error.RefusedError` while the publisher does not know its flows, or
+        when another publisher owns them.
+        """
+        if not self._applications.known.is_set():
+            raise RefusedError(
+                grpc.StatusCode.UNAVAILABLE,
+                "the publisher does not know its applications yet",
+                hint="try again soon",
+                code="in-progress",
+            )
+        if not self._ownership.ours():
+            raise RefusedError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "another publisher has taken this log over",
+                hint="ask that one: `wormholectl publishers` lists them",
+                code="owner-elsewhere",
+            )
+
+    def no_flow(self, key: FlowKey, more: Sequence[str] = ()) -> RefusedError:
+        """There is none of that name. ``more``: names beside those that are served, for what was meant."""
+        name = flow_name(*key)
+        names = sorted({*(flow.name for flow in self._flows.values()), *more})
+        close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`wormholectl flows` lists those that there are"
+        return RefusedError(
+            grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint, code="flow-unknown"
         )
-    if not publisher.ownership.ours():
-        raise RefusedError(
-            grpc.StatusCode.FAILED_PRECONDITION,
-            "another publisher has taken this log over",
-            hint="ask that one: `wormholectl publishers` lists them",
-            code="owner-elsewhere",
-        )
+
+    async def record(self, who: str, what: str, target: str, old: str, new: str) -> list[str]:
+        """Keep what was done in the history; returns what the operator should know when that failed."""
+        entry = HistoryEntry(self._clock.wall(), who, what, target, old, new)
+        try:
+            async with asyncio.timeout(_RECORD_S):
+                await self._coordinator.record(entry)
+        except (WormholeError, TimeoutError) as error:
+            why = str(error) or "no answer"
+            _log.error("the history misses that %s did %s to %s: %s", who, what, target, why)
+            return [f"the change is made, but the history misses it: {why}"]
+        return []
+
+    def now(self) -> float:
+        """Seconds since 1970, as history and stored requests keep them."""
+        return self._clock.wall()
+
+    async def subscribers(self, application: str) -> list[str]:
+        """Ids of the application's registered subscribers. Raises what the coordination service raises."""
+        return sorted(info.id for info in await self._coordinator.subscribers() if info.application == application)
 
 
 def flow_key(text: str) -> FlowKey:
@@ -65,17 +116,6 @@ def flow_key(text: str) -> FlowKey:
     return application, shard
 
 
-def no_flow(publisher: Publisher, key: FlowKey, more: list[str] | None = None) -> RefusedError:
-    """There is none of that name. ``more``: names beside those that are served, for what was meant."""
-    name = flow_name(*key)
-    names = sorted({*(flow.name for flow in publisher.assigner.flows.values()), *(more or ())})
-    close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`wormholectl flows` lists those that there are"
-    return RefusedError(
-        grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint, code="flow-unknown"
-    )
-
-
 def not_now(flow: PublisherFlow, why: str, hint: str | None = None) -> RefusedError:
     """What the flow's state does not permit."""
     return RefusedError(grpc.StatusCode.FAILED_PRECONDITION, f"{flow.name}: {why}", hint=hint)
@@ -87,14 +127,12 @@ def person(who: str, certificate: str) -> str:
     return f"{said} (certificate {certificate})" if certificate else said
 
 
-async def record(publisher: Publisher, who: str, what: str, target: str, old: str, new: str) -> list[str]:
-    """Keep what was done in the history; returns what the operator should know when that failed."""
-    entry = HistoryEntry(publisher.clock.wall(), who, what, target, old, new)
-    try:
-        async with asyncio.timeout(_RECORD_S):
-            await publisher.coordinator.record(entry)
-    except (WormholeError, TimeoutError) as error:
-        why = str(error) or "no answer"
-        _log.error("the history misses that %s did %s to %s: %s", who, what, target, why)
-        return [f"the change is made, but the history misses it: {why}"]
-    return []
+def paused_by(who: str, now: float) -> str:
+    """Who paused a flow or a backfill, and when (seconds since 1970), as it is shown and stored."""
+    return f"{who} at {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def needs_replay(flow: PublisherFlow) -> bool:
+    """Whether the flow waits for a replay, because the log does not hold its datamarker."""
+    replay = flow.control.replay
+    return replay is not None and replay.state is ReplayState.NEEDS_REPLAY

@@ -12,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from publisher.publisher import Publisher
+from publisher.flows.applications import Applications, Served
+from publisher.flows.ownership import Ownership
+from publisher.flows.records import FlowRecords
+from publisher.flows.tailed_log import TailedLog
 from wormhole.coordination.standbys import owner_name
+from wormhole.host.clock import Clock
 from wormhole.wire.conditions import STUCK_S
 
-__all__ = ["Readiness", "readiness"]
+__all__ = ["Readiness", "ReadinessCheck"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +39,67 @@ class Readiness:
         return not self.reasons
 
 
-def readiness(publisher: Publisher, now: float) -> Readiness:
-    """What keeps the publisher from doing its work. ``now``: seconds of the monotonic clock."""
-    reasons: list[str] = []
-    ownership = publisher.ownership
-    stands_by = str(ownership.standby) if owner_name(ownership.owners) else ""
-    if not stands_by:
-        reasons += _why_not_serving(publisher)
-    stuck = publisher.progress.stuck_s(now)
-    if stuck is not None and stuck >= STUCK_S:
-        reasons.append(_why_stuck(publisher, stuck))
-    elif publisher.fleet.lead is None and publisher.unreadable:
-        reasons.append(str(publisher.unreadable))
-    if not ownership.standby and not ownership.may_send():
-        reasons.append(f"it may not act for its flows: {ownership.why_silent()}")
-    if publisher.markers.problem:
-        reasons.append(f"datamarkers cannot be stored: {publisher.markers.problem}")
-    return Readiness(tuple(reasons), stands_by)
+class ReadinessCheck:
+    """What keeps the publisher from doing its work."""
 
+    def __init__(
+        self,
+        served: Served,
+        ownership: Ownership,
+        applications: Applications,
+        log: TailedLog,
+        records: FlowRecords,
+        clock: Clock,
+    ) -> None:
+        self._served = served
+        self._ownership = ownership
+        self._applications = applications
+        self._tailed = log
+        self._records = records
+        self._clock = clock
 
-def _why_not_serving(publisher: Publisher) -> Iterator[str]:
-    ownership = publisher.ownership
-    if ownership.standby:
-        yield f"it waits for its log, which no other publisher is known to own: {ownership.standby}"
-    elif ownership.waits:
-        yield f"it waits for its registration and serves nothing: {ownership.waits}"
-    elif not publisher.applications.known.is_set():
-        yield "it is starting: what is configured was not read yet"
+    def found(self) -> Readiness:
+        """What it is now."""
+        return self.at(self._clock.monotonic())
 
+    def at(self, now: float) -> Readiness:
+        """What it is at ``now``, in seconds of the monotonic clock."""
+        reasons: list[str] = []
+        ownership, log, markers = self._ownership, self._tailed, self._records.markers
+        stands_by = str(ownership.standby) if owner_name(ownership.owners) else ""
+        if not stands_by:
+            reasons += self._why_not_serving()
+        stuck = log.progress.stuck_s(now)
+        if stuck is not None and stuck >= STUCK_S:
+            reasons.append(self._why_stuck(stuck))
+        elif log.fleet.lead is None and log.unreadable:
+            reasons.append(str(log.unreadable))
+        if not ownership.standby and not ownership.may_send():
+            reasons.append(f"it may not act for its flows: {ownership.why_silent()}")
+        if markers.problem:
+            reasons.append(f"datamarkers cannot be stored: {markers.problem}")
+        return Readiness(tuple(reasons), stands_by)
 
-def _why_stuck(publisher: Publisher, stuck: float) -> str:
-    served, lead = publisher.served, publisher.fleet.lead
-    log = f"{served.dataset.name}/{served.copy}/{served.log}"
-    if lead is None:
-        cause = str(publisher.unreadable) or "no reader could be opened"
-        return f"nobody reads the log {log} for {stuck:.0f} s: {cause}"
-    unread = publisher.log_watch.behind(lead.buffer.place)
-    more = "" if unread is None else f", {unread} bytes are not read"
-    return (
-        f"the log {log} grows and nothing of it was read for {stuck:.0f} s: the reader is at "
-        f"{lead.buffer.place}{more}. "
-        "Next: see that its disk or server answers (`wormholectl doctor`), then restart this publisher; nothing is "
-        "lost by that"
-    )
+    def _why_not_serving(self) -> Iterator[str]:
+        ownership = self._ownership
+        if ownership.standby:
+            yield f"it waits for its log, which no other publisher is known to own: {ownership.standby}"
+        elif ownership.waits:
+            yield f"it waits for its registration and serves nothing: {ownership.waits}"
+        elif not self._applications.known.is_set():
+            yield "it is starting: what is configured was not read yet"
+
+    def _why_stuck(self, stuck: float) -> str:
+        served, lead = self._served, self._tailed.fleet.lead
+        log = f"{served.dataset.name}/{served.copy}/{served.log}"
+        if lead is None:
+            cause = str(self._tailed.unreadable) or "no reader could be opened"
+            return f"nobody reads the log {log} for {stuck:.0f} s: {cause}"
+        unread = self._tailed.watch.behind(lead.buffer.place)
+        more = "" if unread is None else f", {unread} bytes are not read"
+        return (
+            f"the log {log} grows and nothing of it was read for {stuck:.0f} s: the reader is at "
+            f"{lead.buffer.place}{more}. "
+            "Next: see that its disk or server answers (`wormholectl doctor`), then restart this publisher; nothing is "
+            "lost by that"
+        )

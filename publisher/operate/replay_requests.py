@@ -11,15 +11,16 @@ from typing import Final
 
 import grpc
 
+from publisher.flows.applications import Applications, Served
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.replay_states import LEAST_LEASE_S, LONGEST_ID, MOST_LEASE_S, check_id, hashed
-from publisher.flows.replays import Gap, Opening
-from publisher.operate.operators import check_serving, flow_key, no_flow, person, record
-from publisher.operate.status import flow_status, replay_status
-from publisher.publisher import Publisher
+from publisher.flows.replays import Gap, Opening, Replays
+from publisher.operate.flow_reports import FlowReports
+from publisher.operate.operators import Operators, flow_key, person
 from publisher.push.flow import PublisherFlow
 from wormhole.audit.sent_counts import Settled
 from wormhole.filters import Projection
+from wormhole.host.clock import Clock
 from wormhole.model.errors import PositionPurged, ProtocolError
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.dead_letters import rows_to_messages
@@ -38,11 +39,25 @@ _MODES: Final = {admin_pb2.LOG: "log", admin_pb2.LATEST: "latest"}
 
 
 class ReplayRequests:
-    """See the module."""
+    """``identity``: of this publisher, as an opened task names it."""
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
-        self._replays = publisher.replays
+    def __init__(
+        self,
+        served: Served,
+        identity: str,
+        replays: Replays,
+        applications: Applications,
+        reports: FlowReports,
+        operators: Operators,
+        clock: Clock,
+    ) -> None:
+        self._served = served
+        self._identity = identity
+        self._replays = replays
+        self._applications = applications
+        self._reports = reports
+        self._operators = operators
+        self._clock = clock
 
     async def replay(self, request: admin_pb2.ReplayRequest, permit: Callable[[], str]) -> admin_pb2.ReplayReply:
         """Carry one out. ``permit`` returns whose certificate an administrator gave, or raises.
@@ -51,10 +66,10 @@ class ReplayRequests:
         """
         what = request.WhichOneof("what")
         certificate = permit() if what == "begin" or (what == "cancel" and not request.ticket) else ""
-        check_serving(self._publisher)
+        self._operators.check_serving()
         key = flow_key(request.flow)
-        if key not in self._publisher.assigner.flows:
-            raise self._unserved(key) or no_flow(self._publisher, key)
+        if key not in self._reports.flows:
+            raise self._unserved(key) or self._operators.no_flow(key)
         reply = admin_pb2.ReplayReply()
         match what:
             case "begin":
@@ -95,7 +110,7 @@ class ReplayRequests:
 
     def _unserved(self, key: FlowKey) -> RefusedError | None:
         """A flow that may be there in a moment: after a restart its log, or the store, may not be back yet."""
-        if key[0] not in self._publisher.applications.unserved:
+        if key[0] not in self._applications.unserved:
             return None
         return RefusedError(
             grpc.StatusCode.UNAVAILABLE,
@@ -109,14 +124,14 @@ class ReplayRequests:
         self, request: admin_pb2.ReplayRequest, key: FlowKey, who: str, reply: admin_pb2.ReplayReply
     ) -> None:
         asked = request.begin
-        flow = self._publisher.assigner.flows[key]
+        flow = self._reports.flows[key]
         if not asked.preview:
             ticket = secrets.token_urlsafe(32)
             wanted = ReplayControl(
                 check_id(request.replay),
                 who,
                 _mode(asked.mode),
-                self._publisher.clock.wall(),
+                self._clock.wall(),
                 _lease(asked.lease_s),
                 hashed(ticket),
                 begin=_marker(asked, "begin"),
@@ -124,14 +139,14 @@ class ReplayRequests:
                 snapshot=_marker(asked, "snapshot"),
                 where=_short(asked.where, _MOST_WHERE, "where"),
             )
-            before = self._publisher.state(flow, self._publisher.lead_flows()).value
+            before = self._reports.state(flow).value
             await self._replays.begin(key, wanted, asked.resumes)
             reply.ticket = ticket
-            await record(self._publisher, who, "replay", request.flow, before, f"held for {wanted.id}")
+            await self._operators.record(who, "replay", request.flow, before, f"held for {wanted.id}")
         reply.reaches = await self._replays.reaches(flow)
 
     def _opened(self, found: Opening) -> admin_pb2.OpenedReplay:
-        served = self._publisher.served
+        served = self._served
         return admin_pb2.OpenedReplay(
             epoch=found.epoch,
             subscriber=found.stream.info.id,
@@ -140,7 +155,7 @@ class ReplayRequests:
             progress=found.progress,
             skip=found.skip,
             filter=found.filter.text,
-            publisher=self._publisher.identity,
+            publisher=self._identity,
             dataset=served.dataset.name,
             copy=served.copy,
             log=served.log,
@@ -187,7 +202,7 @@ class ReplayRequests:
             reply.purged.CopyFrom(await self._purged(gap))
         if gap is None or asked.accept_gap:
             new = str(marker) if gap is None else f"{marker}, with a gap: {gap.message}"
-            await record(self._publisher, f"replay {request.replay}", "replay-finish", request.flow, "replaying", new)
+            await self._operators.record(f"replay {request.replay}", "replay-finish", request.flow, "replaying", new)
 
     async def _cancel(
         self, request: admin_pb2.ReplayRequest, key: FlowKey, who: str, reply: admin_pb2.ReplayReply
@@ -195,7 +210,7 @@ class ReplayRequests:
         gap = await self._replays.cancel(key, request.replay, who, request.ticket)
         reply.reaches = gap is None
         new = "live" if gap is None else f"needs_replay: {gap.message}"
-        await record(self._publisher, who, "replay-cancel", request.flow, request.replay, new)
+        await self._operators.record(who, "replay-cancel", request.flow, request.replay, new)
 
     async def _purged(self, gap: Gap) -> admin_pb2.PurgedLog:
         first, last = (gap.first_missing, gap.last_missing) if isinstance(gap, PositionPurged) else ("", "")
@@ -206,11 +221,11 @@ class ReplayRequests:
         return purged
 
     def _tell(self, key: FlowKey, reply: admin_pb2.ReplayReply) -> None:
-        flow: PublisherFlow | None = self._publisher.assigner.flows.get(key)
+        flow: PublisherFlow | None = self._reports.flows.get(key)
         if flow is None:
             return  # its application was removed meanwhile
-        reply.flow.CopyFrom(flow_status(self._publisher, flow, self._publisher.lead_flows()))
-        status = replay_status(self._publisher, flow)
+        reply.flow.CopyFrom(self._reports.status(flow))
+        status = self._replays.described(flow)
         if status is not None:
             reply.replay.CopyFrom(status)
 

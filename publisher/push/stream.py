@@ -12,8 +12,9 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from caravan.backfill.progress import FlowBackfill
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow, CaravanFlowState
 from publisher.push.flow import PublisherFlow
@@ -21,6 +22,8 @@ from publisher.push.outgoing import Outgoing
 from publisher.push.redial import Redial
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.metrics import Metric
+from wormhole.metrics import catalogue as c
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker
@@ -28,7 +31,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.schema import Schema
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import Parcel
-from wormhole.push.allowance import Reading
+from wormhole.push.allowance import WORK_PER_S, Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
 from wormhole.push.dial import Peer, is_refused
 from wormhole.push.parking import MOST_BYTES
@@ -52,7 +55,8 @@ from wormhole.push.session import (
     Welcomed,
 )
 from wormhole.wire.bounds import shortened
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.problems import problem_to_message
+from wormhole.wire.v1 import admin_pb2, push_pb2
 
 if TYPE_CHECKING:
     from wormhole.host.trust import Trust
@@ -79,26 +83,39 @@ class Dialer:
     clock: Clock = SYSTEM_CLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvents:
-    """What a stream reports to its owner; called on the event loop, must not block.
+class StreamEvents(Protocol):
+    """What a stream reports to its owner; called on the event loop, must not block."""
 
-    ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers. ``undone``: a
-    transaction with that id was rolled back, of which the flow sent a part; the flow has to be assigned anew.
-    ``verified``: in that epoch, comparing rows found something.
-    ``ready``: the subscriber answered, flows may be given to it. ``ended``: it was lost, and every flow with it.
-    """
+    def ready(self, stream: SubscriberStream) -> None:
+        """The subscriber answered, flows may be given to it."""
 
-    ready: Callable[[SubscriberStream], None]
-    opened: Callable[[SubscriberStream, PublisherFlow, Datamarker | None], None]
-    parking: Callable[[SubscriberStream, PublisherFlow, int, LetterArrived], None]
-    acked: Callable[[PublisherFlow, int, Datamarker], None]
-    released: Callable[[SubscriberStream, PublisherFlow], None]
-    undone: Callable[[SubscriberStream, PublisherFlow, str], None]
-    failed: Callable[[SubscriberStream, PublisherFlow, FlowFailed], None]
-    decided: Callable[[PublisherFlow, bool], None]
-    verified: Callable[[PublisherFlow, int, Verified], None]
-    ended: Callable[[SubscriberStream, list[PublisherFlow], str], None]
+    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+        """The subscriber accepted the flow; its application has everything up to ``have``."""
+
+    def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
+        """An update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers."""
+
+    def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
+        """Everything up to ``marker`` was acknowledged, in that epoch."""
+
+    def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        """The subscriber released the flow."""
+
+    def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
+        """A transaction with that id was rolled back, of which the flow sent a part: the flow has to be assigned
+        anew."""
+
+    def failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
+        """The subscriber cannot go on with the flow."""
+
+    def decided(self, flow: PublisherFlow, proceed: bool) -> None:
+        """The application's answer to missing log."""
+
+    def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
+        """In that epoch, comparing rows found something."""
+
+    def ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
+        """The stream was lost, and every flow with it."""
 
 
 class SubscriberStream:
@@ -270,6 +287,21 @@ class SubscriberStream:
             if frame is not None:
                 self._outgoing.add(frame)
 
+    def begin(self, flow: PublisherFlow, backfill: FlowBackfill | None) -> None:
+        """Deliver the log's updates to the flow, which the subscriber accepted, and ``backfill`` beside them."""
+        caravan_flow = CaravanFlow(
+            flow.application,
+            flow.shard,
+            flow.filter,
+            flow.delivery.marker,
+            flow.holding.epoch,
+            lambda: self.wake_for(flow),
+            backfill,
+            lambda: self.takes_rows(flow),
+        )
+        flow.begin(caravan_flow)
+        self._fleet.add(caravan_flow)
+
     def lacking(self, flow: PublisherFlow) -> int:
         """Bytes by which the flow's assignment would be too large a message, for all that is skipped and parked of it;
         0 when it fits.
@@ -332,6 +364,34 @@ class SubscriberStream:
         while.
         """
         self._connection.refuse(error, why)
+
+    # -- what operators see
+
+    def described(self) -> admin_pb2.SubscriberStatus:
+        """The subscriber, as a message."""
+        return admin_pb2.SubscriberStatus(
+            application=self.info.application,
+            subscriber=self.info.id,
+            address=self.info.address,
+            state="connected" if self.connected else "unreachable",
+            flows=len(self.flows),
+            cause=str(self.problem),
+            problem=problem_to_message(self.problem),
+        )
+
+    def samples(self) -> Iterator[tuple[Metric, float, str, str] | tuple[Metric, float, str, str, str]]:
+        """Its metrics, each with the values of its labels."""
+        who, traffic = (self.info.application, self.info.id), self.traffic
+        yield c.PUSH_CONNECTED, self.connected, *who
+        yield c.PUSH_CONNECTIONS, traffic.connections, *who
+        yield c.PUSH_MESSAGES, traffic.messages, *who
+        yield c.PUSH_BATCHES, traffic.batches, *who
+        yield c.PUSH_BYTES, traffic.bytes, *who
+        yield c.PUSH_ACKS, traffic.acks, *who
+        yield c.PUSH_RESTS, traffic.rests, *who
+        yield c.PUSH_CHARGED, traffic.charged / WORK_PER_S, *who
+        for why in Refusal:
+            yield c.PUSH_REFUSED, traffic.refused[why], *who, why.value
 
     # -- one connection after the other
 

@@ -14,8 +14,10 @@ import grpc
 import grpc.aio
 import pytest
 
+from publisher.flows import assigner
 from publisher.operate import admin, status
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -55,7 +57,7 @@ async def reports(subscriber: ScriptedSubscriber) -> None:
 
 def _settled(publisher: Publisher, name: str) -> bool:
     """Whether the flow is live and its one update is under way."""
-    (flow,) = status.status(publisher, only=name).flows
+    (flow,) = operated(publisher).reports.status(name).flows
     return flow.state == "live" and flow.updates == 1
 
 
@@ -78,7 +80,7 @@ async def test_the_status_of_flows_comes_in_pages_whatever_subscribers_report(
         assert first.more == first.flows[-1].flow
         whole = await asyncio.to_thread(admin_service.describe, address)
         assert [flow.flow for flow in whole.flows] == sorted(flow.name for flow in flows)
-        at_once = await status.whole_status(publisher)
+        at_once = await operated(publisher).reports.whole()
         for flow in (*whole.flows, *at_once.flows):
             for age in ("lag_s", "progress_s"):
                 flow.ClearField(age)
@@ -106,7 +108,7 @@ async def test_a_change_needs_to_hear_of_its_flow_alone(
 async def test_causes_and_addresses_of_subscribers_do_not_fill_the_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "_LIST_BYTES", 2000)
+    monkeypatch.setattr(assigner, "_LIST_BYTES", 2000)
     async with served(world) as (publisher, address):
         for number in range(30):
             one = ScriptedSubscriber("app", f"s{number}")

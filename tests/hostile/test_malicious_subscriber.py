@@ -571,13 +571,13 @@ async def test_a_round_of_a_stream_holds_little_however_many_flows_it_has(
         await mad.hears("hello")
         for _ in tables:
             await mad.accepts(await mad.hears_later("assign"), credit=1 << 30)
-        await eventually(lambda: len(publisher.lead_flows()) == len(tables), "live")
+        await eventually(lambda: len(publisher.states.lead_flows()) == len(tables), "live")
         stream = stream_of(publisher, "m1")
         allowed = stream._outgoing._may_send
         stream._outgoing._may_send = lambda: False
         for table in tables:
             world.source.commit([(Op.UPSERT, table, b"k", {"value": bytes(200_000)})])
-        lead = publisher.fleet.lead
+        lead = publisher.log.fleet.lead
         assert lead is not None
         await eventually(lambda: lead.buffer.place == world.source.latest().order, "read")
         stream._outgoing._may_send = allowed

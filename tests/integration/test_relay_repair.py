@@ -11,13 +11,13 @@ import pytest
 
 from datastores.postgres.existing_rows.source import PostgresTables
 from datastores.postgres.source import PostgresSource
-from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
 from publisher.sources.supervised import SupervisedSource
+from publisher.wiring import operated
 from tests.support.clocks import FAST, fast_clock
 from tests.support.copying_subscriber import running_copy
 from tests.support.eventually import eventually
@@ -132,7 +132,7 @@ async def test_only_rows_that_changed_in_what_the_relay_gave_up_are_read_again(
         await scene.start()
         async with scene.publisher() as publisher:
             await scene.register(wire)
-            control = Control(publisher)
+            control = operated(publisher).control
             flow = await _declined(publisher)
             assert flow.loss.repair == "81 keys of 1 table, from the relay"
             wanted = admin_pb2.BackfillStart(lost=True)
@@ -151,8 +151,8 @@ async def test_only_rows_that_changed_in_what_the_relay_gave_up_are_read_again(
 async def _accepted(publisher: Publisher) -> None:
     await _declined(publisher)
     asked = admin_pb2.ChangeRequest(who="m@ops", flow=_FLOW, accept_loss=admin_pb2.AcceptLoss())
-    await Control(publisher).change(asked)
+    await operated(publisher).control.change(asked)
     await eventually(lambda: (made := _flow(publisher).control.backfill) and made.ended == "done", "the rows are sent")
-    end = await asyncio.to_thread(publisher.source.latest)
+    end = await asyncio.to_thread(publisher.log.source.latest)
     await eventually(lambda: _flow(publisher).delivery.durable.order >= end.order, "the changes behind them are stored")
     await publisher.housekeeping.release()

@@ -12,6 +12,7 @@ import pytest
 
 from publisher.operate.admin import serve_admin
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach, ReplayClient
@@ -105,9 +106,10 @@ async def taking_part(scene: Scene) -> AsyncIterator[None]:
     await coordinator.start()
     retry = RetryPolicy(attempts=1, first_wait=0.01, longest_wait=0.01)
     async with scene.world.publisher() as scene.publisher:
-        async with serve_admin(scene.publisher, "127.0.0.1:0", None) as address:
+        publisher = scene.publisher
+        served, reached = publisher.served, operated(publisher)
+        async with serve_admin(served, publisher.process, reached, publisher.clock, "127.0.0.1:0", None) as address:
             await eventually(lambda: KEY in scene.publisher.assigner.flows, "registered")
-            served = scene.publisher.served
             local = LocalAdmin(served.settings.state_dir, served.dataset.name, served.copy, served.log)
             scene.driver = ReplayClient(Reach(address), FLOW, "r1", local=local)
             what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)

@@ -11,9 +11,9 @@ _COMPARE = "tests/unit/spark_replay/audit/test_compare.py"
 AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="counts-that-were-not-stored-are-kept",
-        file="publisher/flows/replays.py",
+        file="publisher/flows/records.py",
         old="            if not done:\n",
-        new="            if not done and run is None:\n",
+        new="            if not done and settled is None:\n",
         tests=(
             "tests/unit/publisher/flows/test_replays.py::test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker",
         ),

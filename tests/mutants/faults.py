@@ -70,7 +70,7 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="publisher-ends-when-the-log-has-no-end",
-        file="publisher/publisher.py",
+        file="publisher/flows/tailed_log.py",
         old="            except WormholeError as error:\n                # Also what does not pass",
         new="            except CoordinationLost as error:\n                # Also what does not pass",
         tests=("tests/unit/publisher/operate/test_readiness.py",),

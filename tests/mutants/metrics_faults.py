@@ -8,7 +8,7 @@ METRICS_FAULTS = [
     Fault(
         name="canary-not-fed",
         file="publisher/flows/housekeeping.py",
-        old="            self._look_at_lead(now)\n",
+        old="            self._tailed.look_at_lead(now)\n",
         new="",
         tests=("tests/unit/publisher/operate/test_http.py",),
         promise="a publisher that lives and reads nothing is not ready",
@@ -31,9 +31,9 @@ METRICS_FAULTS = [
     ),
     Fault(
         name="unknown-lag-told-as-none",
-        file="publisher/operate/metrics.py",
-        old="    yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None\n",
-        new="    yield c.FLOW_LAG, lag.seconds\n",
+        file="publisher/operate/flow_reports.py",
+        old="        yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None\n",
+        new="        yield c.FLOW_LAG, lag.seconds\n",
         tests=("tests/unit/publisher/operate/test_metrics.py",),
         promise="a value that nobody knows is left out",
     ),

@@ -25,9 +25,9 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="late-ack-undoes-a-rewind",
-        file="publisher/publisher.py",
+        file="publisher/flows/records.py",
         old="                flow.moved(epoch, to)\n",
-        new="                flow.moved(flow.epoch, to)\n",
+        new="                flow.moved(flow.holding.epoch, to)\n",
         tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
         promise="a marker that was set back is not moved on by an ack of before",
     ),
@@ -59,7 +59,7 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="skipped-before-it-is-durable",
-        file="publisher/publisher.py",
+        file="publisher/flows/records.py",
         old="                done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)\n",
         new="                flow.controlled(wanted)\n"
         "                done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)\n",

@@ -29,10 +29,10 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="served-before-it-is-registered",
         file="publisher/publisher.py",
-        old="            await self.ownership.take(info)\n            await start_source()\n"
+        old="            await self.ownership.take(self._info())\n            await start_source()\n"
         "            async with asyncio.TaskGroup() as group:\n",
         new="            await start_source()\n            async with asyncio.TaskGroup() as group:\n                "
-        "group.create_task(self.ownership.take(info))\n",
+        "group.create_task(self.ownership.take(self._info()))\n",
         tests=("tests/system/test_owners.py::test_a_second_publisher_serves_nothing_until_the_first_is_gone",),
         promise="a second publisher of a log serves nothing while the first is registered",
     ),
@@ -76,8 +76,8 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="live-while-nothing-is-sent",
-        file="publisher/publisher.py",
-        old="        if flow.delivery.caravan_flow is not None and not self.ownership.may_send():\n"
+        file="publisher/flows/flow_states.py",
+        old="        if flow.delivery.caravan_flow is not None and not self._ownership.may_send():\n"
         "            return PublisherFlowState.HELD\n",
         new="",
         tests=(

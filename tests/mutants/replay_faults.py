@@ -18,8 +18,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replay-in-epochs-below-the-subscriber-s",
         file="publisher/flows/replays.py",
-        old="self._store.raise_epoch, key, above)",
-        new="self._store.raise_epoch, key)",
+        old="self._records.raise_epoch(flow, above)",
+        new="self._records.raise_epoch(flow)",
         tests=(f"{_REPLAYS}::test_a_task_gets_an_epoch_above_the_one_that_its_subscriber_holds",),
         promise="a replay goes on at once above the epochs that a subscriber holds",
     ),
@@ -198,7 +198,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="other-publishers-replay-overwritten",
-        file="publisher/publisher.py",
+        file="publisher/flows/records.py",
         old="self.store.set_control, flow.key, wanted, was)",
         new="self.store.set_control, flow.key, wanted)",
         tests=(
@@ -209,7 +209,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="paused-and-pushed-to",
         file="publisher/flows/replays.py",
-        old="            _fenced(run)\n\n    # -- inside",
+        old="            run.fence()\n\n    # -- inside",
         new="            pass\n\n    # -- inside",
         tests=(
             "tests/unit/publisher/flows/test_replay_handover.py::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",
@@ -254,8 +254,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="live-while-replayed",
         file="publisher/flows/replays.py",
-        old="                await self._control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))\n",
-        new="                flow.controlled(_held_for(flow, flow.control, wanted, leased, resumes))\n",
+        old="await self._records.control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))\n",
+        new="flow.controlled(_held_for(flow, flow.control, wanted, leased, resumes))\n",
         tests=(
             "tests/unit/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
             "tests/unit/publisher/flows/test_replay_handover.py::test_a_store_that_fails_leaves_everything_as_it_was",
@@ -317,8 +317,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="unserved-flow-is-a-wrong-request",
         file="publisher/operate/replay_requests.py",
-        old="            raise self._unserved(key) or no_flow(",
-        new="            raise no_flow(",
+        old="            raise self._unserved(key) or self._operators.no_flow(",
+        new="            raise self._operators.no_flow(",
         tests=(
             "tests/unit/publisher/operate/test_replay_requests.py::test_a_flow_that_is_not_served_yet_is_no_wrong_request",
         ),

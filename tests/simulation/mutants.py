@@ -188,7 +188,7 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "serves-on-when-the-log-is-anothers",
         "publisher/publisher.py",
-        '                group.create_task(self.ownership.until_another(self._cannot_read), name="ownership")\n',
+        '                group.create_task(self.ownership.until_another(self.log.cannot_be_read), name="ownership")\n',
         "",
         "a former owner becomes a candidate again",
     ),

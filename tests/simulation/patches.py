@@ -105,7 +105,6 @@ def install(*, traced: bool) -> None:
     """Replace it. ``traced``: informative log lines are wanted, too."""
     here: Any = _Host
     replaced: list[tuple[Any, str, Any]] = [
-        (publisher_module, "socket", here),
         (publisher_module, "os", here),
         (assigner, "SubscriberStream", SimulatedStream),
         (known_flows, "read_state", _read),

@@ -16,25 +16,26 @@ from publisher.flows.applications import Applications, Served
 from publisher.flows.assigner import Assigner, Timeouts
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.candidacy import Candidacy, Candidate
+from publisher.flows.deliveries import Deliveries
+from publisher.flows.epoch_openings import EpochOpenings
+from publisher.flows.flow_states import FlowStates
 from publisher.flows.housekeeping import Housekeeping
 from publisher.flows.known_flows import KnownFlows
-from publisher.flows.marker_writer import MarkerWriter
 from publisher.flows.ownership import LogHandedOver, Ownership
+from publisher.flows.records import FlowRecords
 from publisher.flows.refused_epochs import RefusedEpochs
 from publisher.flows.registrar import Registrar
+from publisher.flows.this_process import ThisProcess
 from publisher.publisher import Publisher
-from publisher.push.flow import PublisherFlow
-from publisher.push.stream import StreamEvents
 from publisher.stores.markers import ZooKeeperMarkerStore
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.stream import Around, SimulatedStream, place
+from tests.simulation.stream import Around, place
 from tests.simulation.world import Process
 from wormhole.config import CoordinatorConfig, DatasetConfig, PublisherConfig
 from wormhole.coordination.port import LogGroup
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
-from wormhole.metrics import Histogram
 from wormhole.model.errors import SourceUnavailable, WormholeError
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Datamarker
 from wormhole.ports.datastore import Standing
 
 __all__ = ["Desk", "serve"]
@@ -81,22 +82,13 @@ class _Source:
         return place(0)
 
 
-class _LogWatch:
-    """What is known of the log's end."""
-
-    def __init__(self, desk: Desk, host: str) -> None:
-        self._desk, self._host = desk, host
-
-    @property
-    def end_unknown(self) -> str:
-        return "its server does not answer" if self._host in self._desk.unready else ""
-
-
 class _Nothing:
     """Takes the place of parts that have nothing to do: every method does nothing and gives nothing."""
 
     lead: Any = None
-    trouble: Any = None
+
+    def oldest_place(self) -> None:
+        """No log is given up."""
 
     def __getattr__(self, name: str) -> Any:
         return _nothing
@@ -116,115 +108,78 @@ def _nothing(*anything: object, **more: object) -> Any:
     return _Void()
 
 
-class _Housekeeping(Housekeeping):
-    """The product's, without log and disk."""
+class _Log:
+    """The log as a publisher tails it, without caravans. It cannot be read where a look at the datastore fails."""
 
-    async def release(self) -> None: ...
+    def __init__(self, desk: Desk, host: str) -> None:
+        self._desk, self._host = desk, host
+        self.fleet = _Nothing()
 
-    async def _look_at_log(self) -> None: ...
+    def cannot_be_read(self) -> bool:
+        return self._host in self._desk.unready
+
+    async def read(self, *parts: object) -> None:
+        await asyncio.Event().wait()
+
+    async def look(self) -> None: ...
+
+    def look_at_lead(self, now: float) -> None: ...
 
 
-class _Travel:
-    """Takes the place of a caravan's flow: only its place is asked for."""
-
-    def __init__(self, at: LogPosition) -> None:
-        self.place = at
-
-
-class _Publisher(Publisher):
+def _publisher(
+    desk: Desk, around: Around, store: ZooKeeperMarkerStore, coordinator: ZooKeeperCoordinator, host: str
+) -> Publisher:
     """The product's publisher with the parts that ownership depends on."""
+    clock, nothing = around.clock, cast("Any", _Nothing())
+    source: Any = _Source(desk.shards, around.log.end)
+    log: Any = _Log(desk, host)
 
-    def __init__(
-        self, desk: Desk, around: Around, store: ZooKeeperMarkerStore, coordinator: ZooKeeperCoordinator, host: str
-    ) -> None:
-        clock = around.clock
-        nothing: Any = _Nothing()
-        self.clock = clock
-        self.served = desk.served
-        self.store = store
-        self.coordinator = coordinator
-        self.identity = around.hello[0]
-        self.started = clock.wall()
-        self.host, self.admin_address = host, f"{host}:1"
-        self.fleet = self.caps = self.scans = self.backfills = self.replays = nothing
-        self.dead_letters = self.delivery_counter = self.peer_threads = self.letter_threads = nothing
-        self.ack_ages: dict[str, Histogram] = {}
-        source: Any = _Source(desk.shards, around.log.end)
-        self.source = source
-        self.parking_room = nothing
-        self.log_watch = cast("Any", _LogWatch(desk, host))
+    async def look() -> Standing:
+        await asyncio.sleep(0.01 * random.random())
+        if host in desk.unready:
+            raise SourceUnavailable("its server does not answer", hint="wait")
+        return Standing("server-1")
 
-        async def look() -> Standing:
-            await asyncio.sleep(0.01 * random.random())
-            if host in desk.unready:
-                raise SourceUnavailable("its server does not answer", hint="wait")
-            return Standing("server-1")
-
-        candidate = Candidate(desk.group, desk.copy, host, desk.ranks[host], 0.0, look)
-        self.ownership = Ownership(
-            coordinator, fenced=True, candidacy=Candidacy(coordinator, candidate, clock), clock=clock
-        )
-        behind: set[str] = set()
-        self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__, clock)
-        events = StreamEvents(
-            ready=lambda stream: self.assigner.changed(),
-            opened=self._opened,
-            parking=_nothing,
-            acked=self._acked,
-            released=self._released,
-            undone=_nothing,
-            failed=self._failed,
-            decided=_nothing,
-            verified=_nothing,
-            ended=self._ended,
-        )
-        self.assigner = Assigner(
-            store,
-            nothing,
-            cast("Any", around),
-            events,
-            Timeouts(desk.publishing.grace_period, desk.publishing.handler_timeout),
-            self.ownership,
-            self.markers.flush,
-            self.record,
-            self._read,
-            self._prepare,
-            clock,
-        )
-        self.known = KnownFlows(coordinator, Path("/", host, "flows.json"), clock)
-        registrar = Registrar(store, source, desk.log, self.known, clock)
-        self.applications = Applications(desk.served, source, registrar, coordinator, self.assigner, behind, clock)
-        self._background = BackgroundTasks()
-        self._refused_epochs = RefusedEpochs(
-            store, self.assigner, self.ownership, self._background, self.control, clock
-        )
-        self._controlling = asyncio.Lock()
-        self._recording = asyncio.Lock()
-        self.housekeeping = _Housekeeping(
-            source,
-            nothing,
-            self.assigner,
-            self.applications,
-            self.ownership,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            lambda: self.record(self.assigner.flows.values()),
-            clock,
-        )
-
-    async def _keep_fleet(self) -> None:
-        await asyncio.Event().wait()
-
-    async def _measure_loop_delay(self) -> None:
-        await asyncio.Event().wait()
-
-    def _begin(self, stream: Any, flow: PublisherFlow) -> None:
-        flow.begin(cast("Any", _Travel(flow.delivery.marker.order)))
-        cast("SimulatedStream", stream).push_soon()
+    candidate = Candidate(desk.group, desk.copy, host, desk.ranks[host], 0.0, look)
+    ownership = Ownership(coordinator, fenced=True, candidacy=Candidacy(coordinator, candidate, clock), clock=clock)
+    process = ThisProcess(around.hello[0], host, clock.wall(), admin_address=f"{host}:1")
+    known = KnownFlows(coordinator, Path("/", host, "flows.json"), clock)
+    background, behind = BackgroundTasks(), set[str]()
+    timeouts = Timeouts(desk.publishing.grace_period, desk.publishing.handler_timeout)
+    assigner = Assigner(store, nothing, cast("Any", around), timeouts, ownership, clock)
+    registrar = Registrar(store, source, desk.log, known, clock)
+    applications = Applications(desk.served, source, registrar, coordinator, assigner, behind, clock)
+    records = FlowRecords(desk.served.kind, store, assigner, nothing, background, behind, clock)
+    states = FlowStates(process.identity, known, ownership, nothing, assigner.flows)
+    refused_epochs = RefusedEpochs(records, assigner, ownership, background, clock)
+    deliveries = Deliveries(assigner, records, nothing, nothing, nothing, refused_epochs, background)
+    assigner.join(deliveries, EpochOpenings(records, states, nothing, nothing))
+    return Publisher(
+        served=desk.served,
+        process=process,
+        clock=clock,
+        coordinator=coordinator,
+        known=known,
+        relay=None,
+        ownership=ownership,
+        log=log,
+        pace=nothing,
+        caps=nothing,
+        scans=nothing,
+        applications=applications,
+        assigner=assigner,
+        records=records,
+        states=states,
+        dead_letters=nothing,
+        replays=nothing,
+        backfills=nothing,
+        losses=nothing,
+        housekeeping=Housekeeping(log, assigner, applications, nothing, nothing, (states,), clock),
+        background=background,
+        parking_room=nothing,
+        peer_threads=nothing,
+        letter_threads=nothing,
+    )
 
 
 async def _serve_once(desk: Desk, around: Around, host: str) -> None:
@@ -237,7 +192,7 @@ async def _serve_once(desk: Desk, around: Around, host: str) -> None:
         store = ZooKeeperMarkerStore(desk.settings, desk.log)
         await asyncio.to_thread(store.open)
         stack.push_async_callback(asyncio.to_thread, store.close)
-        publisher = _Publisher(desk, around, store, coordinator, host)
+        publisher = _publisher(desk, around, store, coordinator, host)
         ownership, loop = publisher.ownership, asyncio.get_running_loop()
         store.guard(ownership.fence, lambda reason: loop.call_soon_threadsafe(ownership.distrust, reason))
         await publisher.run()

@@ -67,6 +67,13 @@ class _Sending:
         self.since = 0
 
 
+class _Travel:
+    """Takes the place of a caravan's flow: only its place is asked for."""
+
+    def __init__(self, at: LogPosition) -> None:
+        self.place = at
+
+
 class SimulatedStream:
     """See the attributes of the real one."""
 
@@ -119,6 +126,10 @@ class SimulatedStream:
             self._offer(sending)
         sending.push.phase = FlowPhase.REVOKED
         self._end.send("revoke", sending.push.number)
+
+    def begin(self, flow: PublisherFlow, backfill: object) -> None:
+        flow.begin(cast("Any", _Travel(flow.delivery.marker.order)))
+        self.push_soon()
 
     def lacking(self, flow: PublisherFlow) -> int:
         return 0

@@ -19,6 +19,7 @@ from publisher.flows.known_flows import KnownFlows
 from publisher.flows.ownership import Ownership
 from publisher.publisher import Publisher
 from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
+from publisher.wiring import wired
 from tests.support.clocks import FAST, fast_clock
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.receiving import taken
@@ -108,7 +109,7 @@ class World:
             copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
         )
         served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), self.trust, self.formats)
-        publisher = Publisher(
+        publisher = wired(
             served,
             self.source,
             store,

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.operate.backfill_status import backfill_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.wiring import operated
 from tests.support.copying_subscriber import CopyingSubscriber, copying_subscriber
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
@@ -103,7 +103,7 @@ async def test_another_publisher_knows_how_many_rows_were_sent(world: World, cop
         await eventually(lambda: KEY in world.markers.records and backfill(world).ended, "the backfill is done")
     async with world.publisher() as publisher:
         flow = await _live(publisher)
-        status = backfill_status(publisher, flow)
+        status = operated(publisher).flow_reports.backfills.status(flow)
         assert status is not None
         assert (status.state, status.rows, backfill(world).rows) == ("done", 1000, 1000)
         await publisher.backfills.start(flow, await publisher.backfills.plan(flow, (), "", None, "maria"))
@@ -122,7 +122,7 @@ async def test_a_cancelled_backfill_keeps_how_many_rows_were_sent(world: World, 
         sent = backfill(world).rows
         assert 0 < sent < 2000
     async with world.publisher() as publisher:
-        status = backfill_status(publisher, await _live(publisher))
+        status = operated(publisher).flow_reports.backfills.status(await _live(publisher))
         assert status is not None
         assert (status.state, status.rows) == ("cancelled", sent)
 
@@ -246,7 +246,7 @@ async def test_an_older_subscriber_gets_changes_only_and_that_is_said(world: Wor
         flow = await _live(publisher)
         world.commit("new")
         await eventually(lambda: (b"new",) in copy.rows.get("t", {}), "changes go on")
-        problem = publisher.cause(flow)
+        problem = operated(publisher).flow_reports.cause(flow)
         assert "subscriber s1 speaks protocol version 2, and existing rows need 3" in problem.text
         assert "install wormhole-pubsub 0.1.0 or later" in problem.hint
         assert not backfill(world).ended
@@ -276,7 +276,7 @@ async def test_a_set_datamarker_begins_a_new_generation(world: World, copy: Copy
         flow = await _live(publisher)
         await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
         world.commit("jumped over")
-        await publisher.move(flow, world.source.latest())
+        await publisher.records.move(flow, world.source.latest())
         reads.go_on()
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
         assert backfill(world).generation == copy.generation == 2
@@ -370,15 +370,21 @@ async def test_an_application_that_asked_for_no_rows_is_told_too_until_it_asks(
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         world.tables.replace("t", {(b"z",): {"value": b"last"}})
-        await eventually(lambda: "rows of t changed" in publisher.cause(flow).text, "it is reported")
-        assert "`wormholectl backfill start app --tables t`" in (publisher.cause(flow).hint or "")
+        await eventually(
+            lambda: "rows of t changed" in operated(publisher).flow_reports.cause(flow).text, "it is reported"
+        )
+        assert "`wormholectl backfill start app --tables t`" in (
+            operated(publisher).flow_reports.cause(flow).hint or ""
+        )
         await eventually(lambda: world.markers.records[KEY].control.unlogged == ("t",), "it is stored")
     async with world.publisher() as publisher:  # whose flow begins behind that place
         flow = await _live(publisher)
-        await eventually(lambda: "rows of t changed" in publisher.cause(flow).text, "it is still reported")
+        await eventually(
+            lambda: "rows of t changed" in operated(publisher).flow_reports.cause(flow).text, "it is still reported"
+        )
         await publisher.backfills.start(flow, await publisher.backfills.plan(flow, (), "", None, "maria"))
         await eventually(lambda: not world.markers.records[KEY].control.unlogged, "rows are sent")
-        assert "rows of t changed" not in publisher.cause(flow).text
+        assert "rows of t changed" not in operated(publisher).flow_reports.cause(flow).text
 
 
 async def test_a_record_that_vanished_is_a_fault_of_its_flow_alone(world: World) -> None:
@@ -486,9 +492,9 @@ async def test_it_is_done_only_when_that_is_durable(world: World, copy: CopyingS
         flow = await _live(publisher)
         await eventually(lambda: (one := publisher.backfills.progress_of(flow)) and one.finished, "all is sent")
         publisher.backfills.look()
-        assert len(publisher._background) == 0, "nothing is being stored"
+        assert len(publisher.background) == 0, "nothing is being stored"
         assert not backfill(world).ended
-        status = backfill_status(publisher, flow)
+        status = operated(publisher).flow_reports.backfills.status(flow)
         assert status is not None
         assert (status.state, status.share) == ("running", 1.0)
         copy.acks.set()

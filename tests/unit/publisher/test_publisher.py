@@ -46,7 +46,7 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         await eventually(lambda: world.markers.records[KEY].marker == marker, "stored")
         flow = publisher.assigner.flows[KEY]
         await eventually(lambda: flow.delivery.durable == marker, "told")
-        await eventually(lambda: flow.state(publisher.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
+        await eventually(lambda: flow.state(publisher.states.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
 
 
 async def test_one_reader_serves_flows_that_stopped_a_moment_ago(world: World, s1: ScriptedSubscriber) -> None:
@@ -62,7 +62,7 @@ async def test_one_reader_serves_flows_that_stopped_a_moment_ago(world: World, s
     async with world.publisher() as publisher:
         await taken(s1)
         assert keys(s1, await s1.hears("batch")) == [b"b"]
-        opened = [event for event in publisher.fleet.history if event.kind is CaravanEventKind.STARTED]
+        opened = [event for event in publisher.log.fleet.history if event.kind is CaravanEventKind.STARTED]
         assert len(opened) == 1, opened
 
 
@@ -74,7 +74,7 @@ async def test_a_log_whose_end_is_not_known_is_asked_again_for_any_reason(
     seen: list[str] = []
 
     def latest() -> Datamarker:
-        seen.append(publisher.fleet.trouble)
+        seen.append(publisher.log.fleet.trouble)
         if reasons:
             raise reasons.pop(0)
         return found()
@@ -216,7 +216,7 @@ async def test_the_flow_record_names_the_subscriber_before_it_gets_the_flow(
         first = await taken(s1)
         await world.register(s2)
         await s2.hears("hello")
-        await publisher.record(publisher.assigner.flows.values())
+        await publisher.states.note(publisher.assigner.flows.values())
         world.application(pin={"log.t": "s2"})
         await s1.hears_later("revoke")
         await s1.releases(first)
@@ -338,7 +338,7 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         assert keys(s2, await s2.hears("batch")) == [b"a"]
         # It is dialled again, holds nothing, and no forgotten flow of it slows a caravan down.
         await s1.hears("hello")
-        travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
+        travelling = [flow for caravan in publisher.log.fleet.caravans.values() for flow in caravan.flows]
         assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
@@ -353,7 +353,7 @@ async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(
         assign = await taken(again)
         assert assign.epoch == 2
         assert keys(again, await again.hears("batch")) == [b"a"]
-        travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
+        travelling = [flow for caravan in publisher.log.fleet.caravans.values() for flow in caravan.flows]
         assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
@@ -397,7 +397,7 @@ async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> N
         await taken(s1)
         await s1.processed(await s1.hears("batch"))
         offered = await s1.hears("datamarker")
-        publisher.store.raise_epoch(KEY)  # another publisher takes it
+        publisher.records.store.raise_epoch(KEY)  # another publisher takes it
         await s1.acks(offered)
         revoke = await s1.hears("revoke")
         assert "was refused by the marker store" in revoke.revoke.cause
@@ -417,11 +417,11 @@ async def test_a_datamarker_that_is_acknowledged_again_is_not_stored_again(
         await s1.acks(await s1.hears("datamarker"))
         flow = publisher.assigner.flows[KEY]
         await eventually(lambda: flow.delivery.has_stored(flow.delivery.marker, flow.holding.epoch), "stored")
-        publisher._acked(flow, flow.holding.epoch, flow.delivery.marker)
-        assert publisher.markers.waiting == 0
+        publisher.records.acked(flow, flow.holding.epoch, flow.delivery.marker)
+        assert publisher.records.markers.waiting == 0
         end = world.commit("b")
-        publisher._acked(flow, flow.holding.epoch, end)
-        assert publisher.markers.waiting == 1
+        publisher.records.acked(flow, flow.holding.epoch, end)
+        assert publisher.records.markers.waiting == 1
 
 
 # --- where flows begin
@@ -495,7 +495,7 @@ async def test_a_marker_that_the_application_has_behind_ours_rewinds_in_a_new_ep
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
             await eventually(lambda: KEY in world.markers.records, "registered")
-            publisher.store.store([MarkerWrite(KEY, 0, stored)])
+            publisher.records.store.store([MarkerWrite(KEY, 0, stored)])
         async with world.publisher():
             await world.register(s1)
             await s1.hears("hello")

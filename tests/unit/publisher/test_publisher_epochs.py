@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
 from publisher.push import epoch_conflict
 from publisher.push.stages import PublisherFlowState
+from publisher.wiring import operated
 from tests.support.certificates import Authority
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
@@ -63,12 +63,12 @@ async def test_a_record_that_took_long_does_not_replace_a_later_one(
         await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         flow = publisher.assigner.flows[KEY]
         monkeypatch.setattr(MemoryCoordinator, "write_flows", slowly)
-        earlier = asyncio.create_task(publisher.record([flow]))
+        earlier = asyncio.create_task(publisher.states.note([flow]))
         await writing.wait()
         flow.holding.raised(flow.holding.epoch + 7)
-        later = asyncio.create_task(publisher.record([flow]))
+        later = asyncio.create_task(publisher.states.note([flow]))
         for _ in range(5):  # it would have written by now: that takes one call in a thread
-            await asyncio.to_thread(publisher.lead_flows)
+            await asyncio.to_thread(publisher.states.lead_flows)
         may_go.set()
         await asyncio.gather(earlier, later)
         assert world.coordination.flows[KEY].epoch == flow.holding.epoch
@@ -91,7 +91,7 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
         assert again.epoch == 41
         assert keys(s1, await s1.hears("batch")) == [b"a"]
         assert world.markers.records[KEY].epoch == 41
-        assert publisher.assigner.flows[KEY].state(publisher.lead_flows()) in SERVED
+        assert publisher.assigner.flows[KEY].state(publisher.states.lead_flows()) in SERVED
     [said] = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
     assert "s1 has seen epoch 40" in said
     assert "comes again" in said
@@ -111,8 +111,8 @@ async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(
     assert "`wormholectl flows accept-loss app/log.t`" in str(flow.control.missing)
     assert world.markers.records[KEY].control.missing == flow.control.missing
     assert world.markers.records[KEY].epoch == 41
-    assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
-    await publisher.control(flow, lambda control: replace(control, missing=NO_PROBLEM))  # an operator accepts
+    assert operated(publisher).flow_reports.state(flow, frozenset()) is PublisherFlowState.HELD
+    await publisher.records.control(flow, lambda control: replace(control, missing=NO_PROBLEM))  # an operator accepts
     publisher.assigner.go_on(flow)
     assert (await s1.accepts(await s1.hears_later("assign"))).epoch == 42
 
@@ -135,8 +135,10 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
             before = flow.holding.conflict
             await refuses(s1, assign, 40, contested=True)
             await eventually(lambda before=before: flow.holding.conflict is not before, "refused")  # type: ignore[misc]
-            assert publisher.state(flow, frozenset()) is PublisherFlowState.HELD
-            assert "another publisher, the other one, serves this flow" in str(publisher.cause(flow))
+            assert operated(publisher).flow_reports.state(flow, frozenset()) is PublisherFlowState.HELD
+            assert "another publisher, the other one, serves this flow" in str(
+                operated(publisher).flow_reports.cause(flow)
+            )
             assert flow.holding.conflict is not None
             flow.holding.refused(replace(flow.holding.conflict, until=0.0))  # the pause is over
             publisher.assigner.changed()
@@ -144,8 +146,8 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
             assert (assign.assign.epoch, assign.assign.yields) == (epoch, True)
         await s1.accepts(assign)
         assert keys(s1, await s1.hears("batch")) == [b"a"]
-        assert publisher.state(flow, publisher.lead_flows()) in SERVED
-        assert not publisher.cause(flow)
+        assert operated(publisher).flow_reports.state(flow, publisher.states.lead_flows()) in SERVED
+        assert not operated(publisher).flow_reports.cause(flow)
 
 
 @pytest.mark.usefixtures("first", "assign")
@@ -157,8 +159,8 @@ async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(
     registration = publisher.ownership._registration
     assert registration is not None
     registration.held = False  # type: ignore[misc]
-    assert publisher.state(flow, publisher.lead_flows()) is PublisherFlowState.HELD
-    assert "another publisher took the log over" in str(publisher.cause(flow))
+    assert operated(publisher).flow_reports.state(flow, publisher.states.lead_flows()) is PublisherFlowState.HELD
+    assert "another publisher took the log over" in str(operated(publisher).flow_reports.cause(flow))
     await s1.hears("hello")  # the streams were hung up, and nothing is assigned
     await eventually(lambda: flow.holding.subscriber is None or flow.delivery.caravan_flow is None, "let go")
     registration.held = True  # type: ignore[misc]
@@ -173,8 +175,8 @@ async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_applicat
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
             await eventually(lambda: KEY in world.markers.records, "registered")
-            publisher.store.store([MarkerWrite(KEY, 0, kept)])
-            publisher.store.rewind(KEY, first)
+            publisher.records.store.store([MarkerWrite(KEY, 0, kept)])
+            publisher.records.store.rewind(KEY, first)
         for _ in range(2):  # also after a restart, while nothing was acknowledged
             async with world.publisher():
                 await world.register(s1)
@@ -209,7 +211,7 @@ async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: 
     async with scripted_subscriber("app", "s1", credentials=credentials) as s1, world.publisher() as publisher:
         await world.register(s1)
         await eventually(lambda: any(one.connected for one in publisher.assigner.streams()), "it is connected")
-        found = {sample.metric.name: sample for sample in await collect(publisher)}
+        found = {sample.metric.name: sample for sample in await operated(publisher).metrics.collect()}
         assert found["wormhole_publisher_certificate_end_time_seconds"].labels[:3] == ("shop", "main", "log")
         await asyncio.to_thread(authority.revoke, theirs.cert)
         await eventually(

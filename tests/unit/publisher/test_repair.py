@@ -161,14 +161,14 @@ async def test_only_rows_that_changed_are_sent(scene: Scene) -> None:
         flow = await declined(publisher)
         assert flow.loss.repair == "8 keys of 1 table, from the relay"
         assert "(8 keys of 1 table, from the relay)" in flow.problem.hint
-        assert control._status(flow).repair == flow.loss.repair
+        assert control._reports.status(flow).repair == flow.loss.repair
         planned = (await control.change(repair(preview=True))).after.backfill
         assert (planned.lost, planned.rows_estimate) == (flow.loss.repair, 8)
         await control.change(repair())
         assert control_of(scene).lost
         await accept(control, publisher)
         await done(scene)
-        assert control._status(flow_of(publisher)).backfill.lost == "8 keys of 1 table, from the relay"
+        assert control._reports.status(flow_of(publisher)).backfill.lost == "8 keys of 1 table, from the relay"
         assert scene.copy.reads == 4
         assert scene.copy.ends == []
         await publisher.housekeeping.release()

@@ -9,6 +9,7 @@ import pytest
 
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.verifying_subscriber import VerifyingSubscriber, verifying_subscriber
 from tests.unit.publisher.conftest import World
@@ -160,7 +161,9 @@ async def test_an_application_that_cannot_compare_is_refused(world: World, copy:
         flow = await prepared(world, copy, publisher)
         reads = copy.reads
         await verify(publisher, flow, VerifyMode.REPAIR)  # as it is started where no subscriber is there
-        await eventually(lambda: "subscriber s1 cannot compare rows" in publisher.cause(flow).text, "named")
+        await eventually(
+            lambda: "subscriber s1 cannot compare rows" in operated(publisher).flow_reports.cause(flow).text, "named"
+        )
         world.commit("new")
         await eventually(lambda: (b"new",) in copy.rows["t"], "changes go on")
         assert copy.reads == reads

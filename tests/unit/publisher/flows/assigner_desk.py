@@ -119,6 +119,9 @@ class Stream:
 class Present:
     contact: bool = True
 
+    def ours(self) -> bool:
+        return True
+
     def may_assign(self) -> bool:
         return self.contact
 
@@ -149,35 +152,31 @@ class Desk:
             self.store,
             cast("Fleet", None),
             cast("Dialer", None),
-            cast("StreamEvents", None),
             Timeouts(GRACE, HANDLER),
             self.present,
-            self._settle,
-            self._record,
-            self._read,
-            self._prepare,
             self.clock.clock,
         )
+        self.assigner.join(cast("StreamEvents", None), self)
 
     def _stream(self, info: SubscriberInfo, *parts: object) -> Stream:
         self.dialled.append(Stream(self, info))
         return self.dialled[-1]
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         self.told.append("settle")
         if self.settle_failure is not None:
             raise self.settle_failure
 
-    async def _record(self, flows: Collection[PublisherFlow]) -> None:
+    async def note(self, flows: Collection[PublisherFlow]) -> None:
         self.told.extend(f"record {flow.shard} in {flow.holding.epoch}" for flow in flows)
         self.recorded.extend((flow.shard, flow.recorded) for flow in flows)
         if self.record_failure is not None:
             raise self.record_failure
 
-    async def _read(self, flows: Collection[PublisherFlow]) -> None:
+    async def read(self, flows: Collection[PublisherFlow]) -> None:
         assert all(flow.holding.epoch for flow in flows), "read before their epochs were raised"
 
-    async def _prepare(self, flow: PublisherFlow) -> None:
+    async def prepare(self, flow: PublisherFlow) -> None:
         flow.parking.found(self.parked.get(flow.key, ()))
 
     def application(self, name: str = "app", **settings: Any) -> None:

@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from publisher.flows.refused_error import RefusedError
-from publisher.operate.replay_requests import ReplayRequests
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.wiring import operated
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
 from tests.support.replaying import ReplayClient
@@ -27,7 +27,7 @@ Status = grpc.StatusCode
 async def client(publisher: Publisher, replay: str = "r1") -> ReplayClient:
     """The publisher knows its flow; a replay of it."""
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    requests = ReplayRequests(publisher)
+    requests = operated(publisher).replays
 
     async def ask(asked: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
         return await requests.replay(asked, lambda: "")
@@ -50,7 +50,7 @@ def flow_of(publisher: Publisher) -> PublisherFlow:
 
 
 def state(publisher: Publisher) -> str:
-    return flow_of(publisher).state(publisher.lead_flows()).value
+    return flow_of(publisher).state(publisher.states.lead_flows()).value
 
 
 def lease_runs_out(publisher: Publisher) -> None:

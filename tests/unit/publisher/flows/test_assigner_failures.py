@@ -109,7 +109,7 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
     desk.application()
     held, *others = (desk.flow(shard) for shard in "abc")
     damage = MarkerStoreError("/markers/a holds no valid datamarker", flow="app/a")
-    ask = desk.store.raise_epoch if at == "epoch" else desk.assigner._prepare
+    ask = desk.store.raise_epoch if at == "epoch" else desk.prepare
 
     def broken(about: FlowKey | PublisherFlow, *above: int) -> Any:
         if about in (held, held.key):
@@ -119,7 +119,7 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
     if at == "epoch":
         desk.store.raise_epoch = broken  # type: ignore[method-assign, assignment]
     else:
-        desk.assigner._prepare = broken
+        desk.prepare = broken  # type: ignore[method-assign, assignment]
     desk.registered("s1")
     desk.stream("s1").connects()
     with caplog.at_level(logging.WARNING):

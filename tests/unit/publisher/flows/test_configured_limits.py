@@ -45,7 +45,7 @@ async def test_a_running_publisher_obeys_what_is_applied(world: World, caplog: p
     caplog.set_level(logging.INFO)
     world.application()
     async with world.publisher() as publisher:
-        fleet = publisher.fleet
+        fleet = publisher.log.fleet
         before = fleet.limits
         await store(world, dataset(CaravanCaps(max=2, max_read_rate=MIB, max_total_read_rate=2 * MIB)))
         await eventually(lambda: fleet.limits.caravans == 2, "the new caps")

@@ -40,19 +40,19 @@ class Desk:
         self.flow = PublisherFlow(*CACHE, Filter.parse(None, ()), marker(1), marker(1).order)
         self.flow.holding.raised(self.markers.raise_epoch(CACHE))
         self.told: list[str] = []
-        flows: dict[FlowKey, PublisherFlow] = {CACHE: self.flow}
-        self.office = DeadLetterOffice(
-            self.store,
-            limit,
-            flows,
-            lambda flow: self.held,
-            lambda flow, cause: self.told.append(cause),
-            lambda flow: self.told.append("lost"),
-            PeerThreads("letters"),
-            ScriptedClock().clock,
-        )
+        self.flows: dict[FlowKey, PublisherFlow] = {CACHE: self.flow}
+        self.office = DeadLetterOffice(self.store, limit, self, PeerThreads("letters"), ScriptedClock().clock)
         self.sent: list[Parcel] = []
         self.may_send = True
+
+    def holds(self, flow: PublisherFlow) -> bool:
+        return self.held
+
+    def again(self, flow: PublisherFlow, cause: str) -> None:
+        self.told.append(cause)
+
+    def recall(self, flow: PublisherFlow, cause: str) -> None:
+        self.told.append(cause)
 
     async def park(self, number: int, key: int = 1) -> str | None:
         return await self.office.park(self.flow, self.flow.holding.epoch, *letter(number, key), self.max_frame)
@@ -144,7 +144,7 @@ async def test_another_owner_ends_it() -> None:
     desk = Desk()
     desk.markers.raise_epoch(CACHE)
     assert await desk.park(1) is None
-    assert desk.told == ["lost"]
+    assert desk.told == ["another publisher owns the flow"]
 
 
 async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ async def test_log_is_kept_until_a_stored_marker_has_passed_it(world: World, mon
             await eventually(lambda: flow.delivery.marker == marker, "the ack")
             await publisher.housekeeping.release()
             assert released[-1] < marker.order, "acknowledged, but not stored: a restart would begin before it"
-        await publisher.markers.flush()
+        await publisher.records.markers.flush()
         assert flow.delivery.durable == marker
         await publisher.housekeeping.release()
         assert released[-1] == marker.order
@@ -54,7 +54,7 @@ async def test_log_is_kept_for_a_datamarker_that_is_sent_and_not_stored(
     world.commit("a")
     async with world.publisher() as publisher:
         flows = publisher.assigner.flows
-        await eventually(lambda: bool(flows and publisher.fleet.caravans), "as configured")
+        await eventually(lambda: bool(flows and publisher.log.fleet.caravans), "as configured")
         flow = flows["app", "log.t"]
         flow.acked(replace(flow.delivery.durable, order=LogPosition(1, 9, 0), read_from=LogPosition(1, 0, 7)))
         await publisher.housekeeping.release()
@@ -74,7 +74,9 @@ async def test_log_is_kept_for_an_application_that_is_gone_from_the_configuratio
     async def restarted_or_not(publisher: Publisher, gone: bool) -> None:
         flows = publisher.assigner.flows
         await eventually(
-            lambda: ("other", "log.t") in flows and (("app", "log.t") in flows) != gone and publisher.fleet.caravans,
+            lambda: (
+                ("other", "log.t") in flows and (("app", "log.t") in flows) != gone and publisher.log.fleet.caravans
+            ),
             "as configured",
         )
 

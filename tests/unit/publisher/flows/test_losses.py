@@ -108,7 +108,7 @@ async def test_a_log_that_lost_its_tail_is_gone_back_in_only_by_a_rewind(world: 
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
             await eventually(lambda: KEY in world.markers.records, "registered")
-            publisher.store.store([MarkerWrite(KEY, 0, stored)])
+            publisher.records.store.store([MarkerWrite(KEY, 0, stored)])
         world.source.restore(before)
         async with world.publisher():
             await world.register(s1)

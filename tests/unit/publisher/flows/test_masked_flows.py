@@ -129,14 +129,14 @@ async def test_a_task_of_a_replay_learns_what_it_may_send(masked: World, s1: Scr
 
 
 async def test_a_mask_that_comes_while_a_task_opens_the_flow_is_not_missed(
-    masked: World, s1: ScriptedSubscriber
+    masked: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a task of an earlier release would send every value, in an epoch that passes for one with the mask."""
     masked.application()
     end = write(masked, b"a", email=PRIVATE)
     async with masked.publisher() as publisher:
         replay = await held(masked, publisher, s1, until=end)
-        settle = publisher.replays._settle
+        settle = publisher.records.settle
 
         async def settles() -> None:
             masked.application(mask={"email": "null"})
@@ -145,7 +145,7 @@ async def test_a_mask_that_comes_while_a_task_opens_the_flow_is_not_missed(
 
         assigner = publisher.assigner
         await eventually(lambda: assigner.receiver(assigner.flows[KEY]), "the subscriber is free")  # else it waits
-        publisher.replays._settle = settles
+        monkeypatch.setattr(publisher.records, "settle", settles)
         answer = await refused(replay.tries_to_open(projects=False))
         assert "would send every value" in str(answer)
 

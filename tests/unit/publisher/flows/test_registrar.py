@@ -240,7 +240,7 @@ async def test_log_after_a_start_is_kept_until_there_is_a_flow(world: World, mon
         await eventually(lambda: START in world.markers.records, "registered")
     world.source.rotate()
     async with world.publisher() as publisher:
-        await eventually(lambda: publisher.fleet.lead, "the lead")
+        await eventually(lambda: publisher.log.fleet.lead, "the lead")
         await publisher.housekeeping.release()
     assert released[-1] == start.order
 
@@ -296,11 +296,11 @@ async def test_no_marker_is_stored_past_the_birth_of_an_unregistered_shard(
                     break
             flow = publisher.assigner.flows[KEY]
             await eventually(lambda: flow.delivery.marker == last, "the ack")
-            await publisher.markers.flush()
+            await publisher.records.markers.flush()
             assert world.markers.records[KEY].marker.order == begin.order
         await eventually(lambda: NEW in publisher.assigner.flows, "tried again")
         assert world.markers.records[NEW].marker.order == begin.order
-        await publisher.markers.flush()
+        await publisher.records.markers.flush()
         assert world.markers.records[KEY].marker == last
         await s1.accepts(await s1.hears_later("assign"))
         assert await heard(s1) == [b"n"]
@@ -326,8 +326,8 @@ async def test_markers_are_stored_while_a_known_application_is_configured_anew(
         try:
             world.application(tables=["t"])
             await reached.wait()
-            publisher.markers.put(MarkerWrite(KEY, 0, marker))
-            await publisher.markers.flush()
+            publisher.records.markers.put(MarkerWrite(KEY, 0, marker))
+            await publisher.records.markers.flush()
             assert world.markers.records[KEY].marker == marker
         finally:
             gate.set()
@@ -358,7 +358,7 @@ async def test_an_application_that_is_removed_while_it_is_registered_gets_no_flo
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.flows and publisher.fleet.lead, "served")
+        await eventually(lambda: KEY in publisher.assigner.flows and publisher.log.fleet.lead, "served")
         world.commit("n", table="new")
         await reached.wait()
         del world.coordination.applications["app"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from publisher.flows.delivery_counter import DeliveryCounter
-from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.stores.markers.memory import MemoryMarkerStore
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.replaying import ReplayClient
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -80,7 +80,7 @@ async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(
 ) -> None:
     await world.register(s1)
     replay = await client(publisher)
-    control = Control(publisher)
+    control = operated(publisher).control
     assign = await taken(s1)
     await control.change(request("pause"))
     await lets_go(s1, assign)
@@ -119,7 +119,7 @@ async def test_a_changed_filter_is_reported_to_the_next_task(
 @pytest.mark.usefixtures("first")
 async def test_operators_do_not_move_what_is_replayed(world: World, publisher: Publisher) -> None:
     replay = await client(publisher)
-    control = Control(publisher)
+    control = operated(publisher).control
     await replay.begin()
     for asked in (request("set_marker", place="latest"), request("forget")):
         error = await refused(control.change(asked))
@@ -138,7 +138,7 @@ async def test_a_flow_that_needs_a_replay_may_be_moved_instead(
     await replay.begin()
     world.source.purge()
     await replay.cancels()
-    await Control(publisher).change(asked)
+    await operated(publisher).control.change(asked)
     assert stored(world) is None
     assert state(publisher) == "unassigned"
     assert world.markers.records[KEY].marker == world.source.earliest()
@@ -153,7 +153,7 @@ async def test_who_accepts_the_loss_of_what_needs_a_replay_hears_what_is_missing
     world.source.purge()
     await replay.cancels()
     await world.register(s1)
-    reply = await Control(publisher).change(request("accept_loss"))
+    reply = await operated(publisher).control.change(request("accept_loss"))
     assert stored(world) is None
     assert reply.before.state == "needs_replay"
     await taken(s1)

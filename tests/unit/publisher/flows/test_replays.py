@@ -56,7 +56,7 @@ async def test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended(
         opening = await replay.opens()
         assert (opening.epoch, opening.subscriber, opening.address) == (2, "s1", s1.address)
         assert (opening.publisher, opening.dataset, opening.copy, opening.log) == (
-            publisher.identity,
+            publisher.process.identity,
             "shop",
             "main",
             "log",
@@ -240,7 +240,7 @@ async def test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker
         monkeypatch.setattr(MemoryMarkerStore, "store", store)
         await replay.cancels()
         await s1.hears("assign")
-        (window,) = publisher.delivery_counter.report(admin_pb2.AuditRequest(), [flow_of(publisher)]).windows
+        (window,) = publisher.records.counter.report(admin_pb2.AuditRequest(), [flow_of(publisher)]).windows
         assert (window.delivered, window.processed) == (2, 3), "nor as the live log goes on"
 
 

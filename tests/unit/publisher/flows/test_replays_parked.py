@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from publisher.operate.control import Control
+from publisher.wiring import operated
 from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -57,7 +57,7 @@ async def test_what_a_task_hands_over_is_parked_in_its_epoch_and_reported_to_the
         replay.epoch = again.epoch
         discard = admin_pb2.ChangeRequest(who="maria@ops", flow=FLOW)
         discard.discard_dead_letters.SetInParent()
-        await Control(publisher).change(discard, "")
+        await operated(publisher).control.change(discard, "")
         assert (await refused(replay.parks(*letter(7)))).status is Status.ABORTED
         await replay.opens()
         assert await replay.parks(*letter(8)) == ""

@@ -9,6 +9,7 @@ import pytest
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.control import Control
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from tests.unit.publisher.conftest import World
@@ -29,7 +30,7 @@ def request(what: str, flow: str = FLOW, *, preview: bool = False, **fields: Any
 async def served(publisher: Publisher) -> Control:
     """The publisher knows its flow."""
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    return Control(publisher)
+    return operated(publisher).control
 
 
 async def refused(control: Control, asked: admin_pb2.ChangeRequest) -> RefusedError:

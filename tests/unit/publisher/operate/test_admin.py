@@ -16,6 +16,7 @@ from publisher.operate import admin
 from publisher.operate.admin import serve_admin
 from publisher.operate.admin_access import host_token
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S, eventually, patience
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -44,7 +45,9 @@ def _state(world: World, tmp_path: Path) -> None:
 @asynccontextmanager
 async def served(world: World, trust: Trust | None = None) -> AsyncIterator[tuple[Publisher, str]]:
     async with world.publisher() as publisher:
-        async with serve_admin(publisher, "127.0.0.1:0", trust) as address:
+        async with serve_admin(
+            publisher.served, publisher.process, operated(publisher), publisher.clock, "127.0.0.1:0", trust
+        ) as address:
             await eventually(lambda: KEY in publisher.assigner.flows, "registered")
             yield publisher, address
 
@@ -138,7 +141,7 @@ async def test_a_request_that_is_none_and_one_that_cannot_be_are_reported(world:
 
 async def test_what_breaks_inside_is_one_line_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(world) as (publisher, address):
-        monkeypatch.setattr(publisher, "control", None)
+        monkeypatch.setattr(publisher.records, "control", None)
         code, text = await refusal(address, PAUSE.SerializeToString(), token=await bearer(world))
         assert code is grpc.StatusCode.INTERNAL
         assert text == "internal error: TypeError; the publisher's log has more [internal-error]"
@@ -148,14 +151,14 @@ async def test_a_change_is_finished_when_its_client_hangs_up(world: World, monke
     async with served(world) as (publisher, address):
         go_on = asyncio.Event()
         begun = asyncio.Event()
-        control = publisher.control
+        control = publisher.records.control
 
         async def slow(*arguments: Any) -> None:
             begun.set()
             await go_on.wait()
             await control(*arguments)
 
-        monkeypatch.setattr(publisher, "control", slow)
+        monkeypatch.setattr(publisher.records, "control", slow)
         asking = asyncio.create_task(ask(address, "Change", PAUSE.SerializeToString(), token=await bearer(world)))
         await begun.wait()
         asking.cancel()

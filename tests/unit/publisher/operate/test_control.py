@@ -15,6 +15,7 @@ from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from tests.unit.publisher.conftest import World
@@ -79,7 +80,7 @@ async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
     """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1
     again."""
     former = publisher.assigner.flows[KEY]
-    look = control._look
+    look = control._planned
 
     async def looked(asked: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> Any:
         found = await look(asked, flow, who)
@@ -93,10 +94,10 @@ async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
 
     async def retry(flow: PublisherFlow, key: str, preview: bool = False, anyone: bool = False) -> str:
         if not preview:
-            publisher._again(flow, "1 parked update is delivered again")
+            publisher.assigner.again(flow, "1 parked update is delivered again")
         return "1 parked update"
 
-    monkeypatch.setattr(control, "_look", looked)
+    monkeypatch.setattr(control, "_planned", looked)
     monkeypatch.setattr(publisher.dead_letters, "retry", retry)
     await control.change(request(what, update_id="0-1:99:0") if what == "skip" else request(what))
     await s1.hears_later("revoke")
@@ -188,7 +189,7 @@ async def test_an_ack_of_before_the_rewind_does_not_undo_it(
     await control.change(request("set_marker", place="earliest"))
     await s1.acks(offered)
     await s1.hears_later("revoke")
-    await publisher.markers.flush()
+    await publisher.records.markers.flush()
     assert world.markers.records[KEY].marker == start
     assert publisher.assigner.flows[KEY].delivery.marker == start
 
@@ -199,7 +200,7 @@ async def test_forwards_says_what_is_jumped_over_and_works_with_nobody_there(wor
     async with world.publisher() as publisher:
         control = await served(publisher)
         start = world.markers.records[KEY].marker
-        await eventually(lambda: publisher.log_watch.lag(KEY[1], start, 0.0).bytes == last.order.offset, "measured")
+        await eventually(lambda: publisher.log.watch.lag(KEY[1], start, 0.0).bytes == last.order.offset, "measured")
         reply = await control.change(request("set_marker", place="latest"))
         assert f"{last.order.offset} bytes of log" in reply.notes[0]
         assert "never delivered" in reply.notes[0]
@@ -245,7 +246,7 @@ async def test_a_place_before_the_log_says_what_there_is_and_offers_a_replay(wor
 async def served_later(world: World, publisher: Publisher) -> Control:
     """The shard shows itself first."""
     await publisher.applications.known.wait()
-    await eventually(lambda: publisher.fleet.lead is not None, "reading")
+    await eventually(lambda: publisher.log.fleet.lead is not None, "reading")
     return await served(publisher)
 
 
@@ -389,7 +390,7 @@ async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
     await world.leaves(s1)
     await eventually(lambda: not publisher.assigner.live_subscribers("app"), "gone")
     epoch = world.markers.records[KEY].epoch
-    await publisher.markers.flush()
+    await publisher.records.markers.flush()
     await publisher.housekeeping.release()
     await control.change(request("forget"))
     record = world.markers.records[KEY]
@@ -431,7 +432,7 @@ async def test_a_store_that_fails_changes_nothing(
     def full(*arguments: object) -> None:
         raise MarkerStoreError("the disk is full", hint="make space")
 
-    monkeypatch.setattr(publisher.store, "set_control", full)
+    monkeypatch.setattr(publisher.records.store, "set_control", full)
     with pytest.raises(MarkerStoreError):
         await control.change(request("pause"))
     assert publisher.assigner.flows[KEY].control == FlowControl()
@@ -466,7 +467,7 @@ async def test_names_are_kept_printable_and_short(world: World, control: Control
 
 async def test_before_the_applications_are_known_it_says_so(world: World, publisher: Publisher) -> None:
     publisher.applications.known.clear()
-    assert (await refused(Control(publisher), request("pause"))).status is grpc.StatusCode.UNAVAILABLE
+    assert (await refused(operated(publisher).control, request("pause"))).status is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.usefixtures("first")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.wiring import operated
 from tests.support.copying_subscriber import CopyingSubscriber, copying_subscriber
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
@@ -57,13 +57,17 @@ async def test_a_start_is_shown_first_and_made_then(world: World, copy: CopyingS
         assert history(world) == [("maria@ops", "backfill-start", FLOW)]
 
         def status() -> admin_pb2.BackfillStatus:
-            return control._status(flow_of(publisher)).backfill
+            return control._reports.status(flow_of(publisher)).backfill
 
         await eventually(lambda: status().state == "done", "done")
         assert (status().rows, status().share) == (2, 1.0)
         assert [(one.table, one.state, one.rows) for one in status().progress] == [("t", "done", 2)]
         await eventually(lambda: not publisher.scans.running, "the tables are closed")
-        figures = {sample.metric: sample.value for sample in await collect(publisher) if isinstance(sample, Sample)}
+        figures = {
+            sample.metric: sample.value
+            for sample in await operated(publisher).metrics.collect()
+            if isinstance(sample, Sample)
+        }
         assert figures[catalogue.ROWS_READ] == figures[catalogue.FLOW_BACKFILL_ROWS] == 2
         assert (figures[catalogue.ROWS_CHUNKS], figures[catalogue.FLOW_BACKFILL_SHARE]) == (1, 1.0)
         assert (figures[catalogue.ROWS_DISCARDED], figures[catalogue.FLOW_BACKFILL_REFUSED]) == (0, 0)

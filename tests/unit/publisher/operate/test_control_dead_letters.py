@@ -9,9 +9,9 @@ import pytest
 
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.control import Control
-from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from tests.unit.publisher.conftest import World
@@ -53,14 +53,14 @@ async def test_parked_updates_are_the_offices_business_and_shown_before(
 
 
 @pytest.mark.usefixtures("first")
-async def test_where_nothing_is_parked_it_says_so(world: World, control: Control) -> None:
+async def test_where_nothing_is_parked_it_says_so(publisher: Publisher, control: Control) -> None:
     for what in ("retry_dead_letters", "discard_dead_letters"):
         with pytest.raises(UsageError):
             await control.change(request(what))
-    reply = await control.dead_letters(admin_pb2.DeadLettersRequest(flow=FLOW))
+    reply = await operated(publisher).letters.parked(admin_pb2.DeadLettersRequest(flow=FLOW))
     assert (len(reply.letters), reply.total) == (0, 0)
     with pytest.raises(RefusedError, match="there is no flow"):
-        await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))
+        await operated(publisher).letters.parked(admin_pb2.DeadLettersRequest(flow="app/log.x"))
 
 
 @pytest.mark.usefixtures("first")
@@ -79,13 +79,13 @@ async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
     marker, epoch = flow.delivery.marker, flow.holding.epoch
     if damage == "registered as missing":
         missing = Problem("its datamarker is missing", "say `flows accept-loss`")
-        await publisher.control(flow, lambda control: replace(control, missing=missing))
+        await publisher.records.control(flow, lambda control: replace(control, missing=missing))
     else:
-        await asyncio.to_thread(publisher.store.forget, KEY)
-    publisher._again(flow, "given anew")
+        await asyncio.to_thread(publisher.records.store.forget, KEY)
+    publisher.assigner.again(flow, "given anew")
     await finished(s1, assigned)
     await eventually(lambda: "its datamarker is missing" in flow.cause, "held")
-    listed = flow_status(publisher, flow, frozenset())
+    listed = operated(publisher).flow_reports.status(flow, frozenset())
     assert (listed.state, listed.loss_pending) == ("held", True)
     assert listed.problem.text.startswith("its datamarker is missing")
     assert "flows accept-loss" in listed.problem.hint

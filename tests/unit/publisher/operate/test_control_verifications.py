@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from publisher.operate import backfill_status
-from publisher.operate.metrics import collect
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.verifying_subscriber import VerifyingSubscriber, verifying_subscriber
 from tests.unit.publisher.conftest import World
@@ -49,7 +49,7 @@ async def test_what_was_found_is_shown(
         control = await served(publisher)
 
         def flow() -> admin_pb2.FlowStatus:
-            return control._status(flow_of(publisher))
+            return control._reports.status(flow_of(publisher))
 
         await eventually(lambda: flow().backfill.state == "done", "the copy is made")
         assert flow().verifies
@@ -69,7 +69,11 @@ async def test_what_was_found_is_shown(
         named = {(one.kind, one.key): list(one.columns) for one in found.differences}
         assert named[("differs", "t:0x61")] == ["value"]
         assert named[("extra", "t:0x" + b"left07".hex())] == []
-        figures = {sample.metric: sample.value for sample in await collect(publisher) if isinstance(sample, Sample)}
+        figures = {
+            sample.metric: sample.value
+            for sample in await operated(publisher).metrics.collect()
+            if isinstance(sample, Sample)
+        }
         assert figures[catalogue.FLOW_VERIFY_COMPARED] == 2
         assert figures[catalogue.FLOW_VERIFY_DIFFERENCES] == 41
 
@@ -82,7 +86,7 @@ async def test_it_waits_for_the_application_and_says_so(world: World, copy: Veri
         control = await served(publisher)
 
         def status() -> admin_pb2.BackfillStatus:
-            return control._status(flow_of(publisher)).backfill
+            return control._reports.status(flow_of(publisher)).backfill
 
         await eventually(lambda: status().state == "done", "the copy is made")
         copy.takes.clear()
@@ -107,7 +111,7 @@ async def test_an_application_that_cannot_compare_is_refused_with_the_next_step(
         why = await refused(control, start())
         assert "subscriber s1 cannot compare rows: its application has no on_verify and on_verify_keys" in str(why)
         assert "add both to the application" in str(why)
-        assert not control._status(flow_of(publisher)).verifies
+        assert not control._reports.status(flow_of(publisher)).verifies
         assert flow_of(publisher).control.backfill is None
 
 

@@ -13,6 +13,7 @@ from publisher.flows.marker_writer import MarkerWriter
 from publisher.operate import readiness
 from publisher.operate.http import serve_http
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.eventually import eventually, patience
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
@@ -31,7 +32,7 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World, monke
     world.application()
     await asyncio.to_thread(compiled_modules)  # as a publisher's process does at its start
     async with world.publisher() as publisher:
-        server = await serve_http(publisher, "127.0.0.1:0", None, False)
+        server = await serve_http(operated(publisher), "127.0.0.1:0", None, False)
         try:
             async with aiohttp.ClientSession() as session:
 
@@ -43,7 +44,7 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World, monke
                 await eventually(publisher.applications.known.is_set, "the configuration is known")
                 assert await ask("/readyz") == (200, "ready\n")
                 monkeypatch.setattr(MarkerWriter, "flush", full)
-                await eventually(lambda: publisher.markers.problem, "the next attempt to store datamarkers")
+                await eventually(lambda: publisher.records.markers.problem, "the next attempt to store datamarkers")
                 assert await ask("/readyz") == (
                     503,
                     "datamarkers cannot be stored: the disk is full [marker-store-failed]\n",
@@ -67,10 +68,10 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World, monke
 
 
 async def test_a_taken_port_names_the_setting(world: World, publisher: Publisher) -> None:
-    server = await serve_http(publisher, "127.0.0.1:0", None, False)
+    server = await serve_http(operated(publisher), "127.0.0.1:0", None, False)
     try:
         with pytest.raises(ConfigError, match=r"publisher\.http_listen"):
-            await serve_http(publisher, server.address, None, False)
+            await serve_http(operated(publisher), server.address, None, False)
     finally:
         await server.close()
 
@@ -100,7 +101,7 @@ async def test_a_reader_that_stalls_while_the_log_grows_is_not_ready_until_it_go
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:
-        server = await serve_http(publisher, "127.0.0.1:0", None, False)
+        server = await serve_http(operated(publisher), "127.0.0.1:0", None, False)
         try:
             async with aiohttp.ClientSession() as session:
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from publisher.flows.lag_and_headroom import Lag
-from publisher.operate.metrics import collect
-from publisher.operate.status import whole_status
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -29,7 +28,7 @@ async def values(publisher: Publisher) -> dict[tuple[str, ...], float]:
         (sample.metric.name, *sample.labels): sum(sample.counts)
         if isinstance(sample, HistogramSample)
         else sample.value
-        for sample in await collect(publisher)
+        for sample in await operated(publisher).metrics.collect()
     }
 
 
@@ -82,7 +81,7 @@ async def test_the_lag_is_that_of_the_place_in_the_present_history(world: World)
         reads = publisher.assigner.flows[KEY].delivery.caravan_flow
         assert reads is not None
         reads.go_over(replace(reads.marker, order=LogPosition(2, 1, 700)))
-        publisher.log_watch.lag = (  # type: ignore[method-assign]
+        publisher.log.watch.lag = (  # type: ignore[method-assign]
             lambda shard, marker, now: Lag(float(marker.order.incarnation), 1, 1)
         )
         assert (await values(publisher))["wormhole_flow_lag_seconds", *FLOW] == 2.0
@@ -90,8 +89,8 @@ async def test_the_lag_is_that_of_the_place_in_the_present_history(world: World)
 
 @pytest.mark.usefixtures("first")
 async def test_a_lag_that_nobody_knows_is_left_out(world: World, publisher: Publisher) -> None:
-    await eventually(lambda: KEY in publisher.assigner.flows and publisher.log_watch.status is not None, "a flow")
-    publisher.log_watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
+    await eventually(lambda: KEY in publisher.assigner.flows and publisher.log.watch.status is not None, "a flow")
+    publisher.log.watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
     found = await values(publisher)
     assert ("wormhole_flow_lag_seconds", *FLOW) not in found
     assert found["wormhole_flow_lag_bytes", *FLOW] == 100
@@ -105,8 +104,8 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
     await s1.acks(await s1.hears("datamarker"))
     flow = publisher.assigner.flows[KEY]
     flow.holding.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
-    await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
-    found = {sample.metric: sample for sample in await collect(publisher)}
+    await eventually(lambda: publisher.log.watch.status is not None and publisher.records.ack_ages, "asked and acked")
+    found = {sample.metric: sample for sample in await operated(publisher).metrics.collect()}
     # These need what this small world has not: a problem of the log, a growing log with a budget, contact that
     # expires, TLS, slots, a relay, a backfill (test_control_backfills), a verification (test_control_verifications),
     # another publisher that could own the log (test_standby).
@@ -141,8 +140,8 @@ async def test_every_metric_of_a_publisher_is_reported_with_its_labels(
 
 
 async def test_slots_that_keep_the_log_are_reported(world: World, publisher: Publisher) -> None:
-    await eventually(lambda: publisher.log_watch.status is not None, "the log was asked")
-    status = publisher.log_watch.status
+    await eventually(lambda: publisher.log.watch.status is not None, "the log was asked")
+    status = publisher.log.watch.status
     assert status is not None
     bounded = SlotStatus("held", 100, 7, lost=False, unsynced=True, catalog_age=5)
     status.slots = (bounded, SlotStatus("lead", 0, None, lost=True, unsynced=None, catalog_age=0))
@@ -155,8 +154,8 @@ async def test_slots_that_keep_the_log_are_reported(world: World, publisher: Pub
 
 
 async def test_a_relay_is_reported(world: World, publisher: Publisher) -> None:
-    await eventually(lambda: publisher.log_watch.status is not None, "the log was asked")
-    status = publisher.log_watch.status
+    await eventually(lambda: publisher.log.watch.status is not None, "the log was asked")
+    status = publisher.log.watch.status
     assert status is not None
     begin, end = LogPosition(1, 1, 0), LogPosition(1, 1, 500)
     first = Datamarker(begin, "", begin, committed_at_us=int((publisher.clock.wall() - 60) * 1e6))
@@ -186,7 +185,7 @@ async def test_a_relay_is_reported(world: World, publisher: Publisher) -> None:
     assert "oldest_age_seconds" not in found
     assert "unsynced_bytes" not in found
     assert (found["recording"], found["holes"], found["only"]) == (0, 1, 1)
-    answer = await whole_status(publisher)
+    answer = await operated(publisher).reports.whole()
     assert (answer.relay.mode, len(answer.relay.stretches), answer.relay.problem.text) == ("cache", 2, "full")
     assert answer.relay.HasField("held")
     assert not answer.relay.HasField("begin")
@@ -204,11 +203,11 @@ async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:
 
 
 async def test_problems_of_the_log_are_counted_by_their_code(publisher: Publisher) -> None:
-    await eventually(lambda: publisher.log_watch.status is not None, "measured")
-    status = publisher.log_watch.status
+    await eventually(lambda: publisher.log.watch.status is not None, "measured")
+    status = publisher.log.watch.status
     assert status is not None
     shared, of_another_package = Problem("it is read twice", code="log-shared"), Problem("it is odd")
     found = replace(status, problems=(shared, replace(shared, text="it is read thrice"), of_another_package))
-    publisher.log_watch.measured(found, publisher.clock.monotonic())
+    publisher.log.watch.measured(found, publisher.clock.monotonic())
     counted = {key[-1]: value for key, value in (await values(publisher)).items() if key[0] == "wormhole_log_problems"}
     assert counted == {"log-shared": 2, "other": 1}

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from publisher.flows.refused_error import RefusedError
-from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
+from publisher.operate.operators import Operators, flow_key, not_now, person
 from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
@@ -33,19 +33,21 @@ async def test_what_is_done_is_kept_or_the_operator_is_informed(
     world: World, monkeypatch: pytest.MonkeyPatch, publisher: Publisher
 ) -> None:
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    check_serving(publisher)
-    assert "did you mean app/log.t?" in str(no_flow(publisher, ("app", "log.u")))
+    flows, coordinator = publisher.assigner.flows, publisher.coordinator
+    operators = Operators(publisher.applications, publisher.ownership, flows, coordinator, publisher.clock)
+    operators.check_serving()
+    assert "did you mean app/log.t?" in str(operators.no_flow(("app", "log.u")))
     flow = publisher.assigner.flows[KEY]
     assert not_now(flow, "it is not").status is grpc.StatusCode.FAILED_PRECONDITION
-    assert await record(publisher, "maria", "pause", "app/log.t", "live", "paused") == []
+    assert await operators.record("maria", "pause", "app/log.t", "live", "paused") == []
     assert [(one.who, one.what, one.target) for one in world.coordination.history] == [("maria", "pause", "app/log.t")]
 
     async def lost(entry: object) -> None:
         raise CoordinationLost("no contact")
 
     monkeypatch.setattr(publisher.coordinator, "record", lost)
-    assert "the history misses it" in (await record(publisher, "maria", "pause", "app/log.t", "", ""))[0]
+    assert "the history misses it" in (await operators.record("maria", "pause", "app/log.t", "", ""))[0]
     publisher.applications.known.clear()
     with pytest.raises(RefusedError) as caught:
-        check_serving(publisher)
+        operators.check_serving()
     assert caught.value.status is grpc.StatusCode.UNAVAILABLE

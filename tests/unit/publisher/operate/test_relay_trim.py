@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from publisher.flows.refused_error import RefusedError
-from publisher.operate.relay_trim import trim_relay
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.changes import FLOW, history, served
 from wormhole.model.position import LogPosition
@@ -26,8 +26,8 @@ class Relayed:
 
     def __init__(self, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
         (flow,) = publisher.assigner.flows.values()
-        begin, end = flow.delivery.marker, publisher.source.latest()
-        between = publisher.log_watch.between(begin.order, end.order)
+        begin, end = flow.delivery.marker, publisher.log.source.latest()
+        between = publisher.log.watch.between(begin.order, end.order)
         assert between
         behind = LogPosition(begin.order.incarnation, begin.order.file, begin.order.offset + 1)
         stretch = (begin.order, end.order)
@@ -35,15 +35,15 @@ class Relayed:
             "hold", begin, end, end.order, (stretch,), behind, between // 2, between, 1 << 30, 1, False, 0
         )
         self.trimmed: list[int] = []
-        status = publisher.source.status
-        publisher.relay = self
+        status = publisher.log.source.status
+        self.verb = operated(replace(publisher, relay=self)).relay
 
         def relayed() -> SourceStatus:
             found = status()
             found.relay = self.relay
             return found
 
-        monkeypatch.setattr(publisher.source, "status", relayed)
+        monkeypatch.setattr(publisher.log.source, "status", relayed)
 
     def lost_keys(self, shard: str, begin: LogPosition, end: LogPosition) -> None:
         pass
@@ -65,21 +65,21 @@ async def test_what_flows_would_lose_is_told_and_then_it_is_done(world: World, m
         source = Relayed(publisher, monkeypatch)
         assert source.relay is not None
         taken = source.relay.bytes
-        preview = await trim_relay(publisher, asked(preview=True), "")
+        preview = await source.verb.trim(asked(preview=True), "")
         assert [*preview.losing] == [FLOW]
         assert preview.before == preview.after
-        assert [*(await trim_relay(publisher, asked(taken + 1, preview=True), "")).losing] == [], "what it needs stays"
+        assert not (await source.verb.trim(asked(taken + 1, preview=True), "")).losing, "what it needs stays"
         held = source.relay
         assert held.begin is not None
         source.relay = replace(held, held=held.begin.order)
-        assert [*(await trim_relay(publisher, asked(preview=True), "")).losing] == [], "the datastore has it from there"
+        assert not (await source.verb.trim(asked(preview=True), "")).losing, "the datastore has it from there"
         source.relay = held
         assert source.trimmed == []
-        reply = await trim_relay(publisher, asked(), "")
+        reply = await source.verb.trim(asked(), "")
         assert (reply.before.bytes, reply.after.bytes, [*reply.losing]) == (taken, 0, [FLOW])
         assert source.trimmed == [0]
         assert history(world)[-1] == ("maria@ops", "relay trim", publisher.served.log)
-        assert [*(await trim_relay(publisher, asked(preview=True), "")).losing] == [], "the datastore has it all"
+        assert not (await source.verb.trim(asked(preview=True), "")).losing, "the datastore has it all"
 
 
 async def test_a_log_without_a_relay_is_refused(world: World) -> None:
@@ -88,4 +88,4 @@ async def test_a_log_without_a_relay_is_refused(world: World) -> None:
     async with world.publisher() as publisher:
         await served(publisher)
         with pytest.raises(RefusedError, match="this log has no relay"):
-            await trim_relay(publisher, asked(), "")
+            await operated(publisher).relay.trim(asked(), "")

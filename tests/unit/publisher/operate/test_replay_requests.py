@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from publisher.flows.refused_error import RefusedError
-from publisher.operate.replay_requests import ReplayRequests
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.changes import FLOW
@@ -37,7 +37,7 @@ def nobody() -> str:
 @pytest.mark.usefixtures("first")
 async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world: World, publisher: Publisher) -> None:
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    requests = ReplayRequests(publisher)
+    requests = operated(publisher).replays
     begin = asked("begin", mode=admin_pb2.LOG, who="maria@ops")
     for request in (begin, asked("cancel")):
         with pytest.raises(RefusedError) as caught:
@@ -59,12 +59,12 @@ async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world
 @pytest.mark.usefixtures("first")
 async def test_a_preview_changes_nothing(world: World, publisher: Publisher) -> None:
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    reply = await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")
+    reply = await operated(publisher).replays.replay(asked("begin", preview=True), lambda: "")
     assert (reply.ticket, reply.reaches, reply.HasField("replay")) == ("", True, False)
     assert reply.flow.flow == FLOW
     assert world.markers.records[KEY].control.replay is None
     world.source.set_reachable(False)
-    assert not (await ReplayRequests(publisher).replay(asked("begin", preview=True), lambda: "")).reaches
+    assert not (await operated(publisher).replays.replay(asked("begin", preview=True), lambda: "")).reaches
     assert not world.coordination.history
 
 
@@ -95,7 +95,7 @@ async def test_what_is_no_request_is_refused(world: World) -> None:
         await eventually(lambda: KEY in publisher.assigner.flows, "registered")
         for request, code in wrong:
             with pytest.raises(RefusedError) as caught:
-                await ReplayRequests(publisher).replay(request, lambda: "")
+                await operated(publisher).replays.replay(request, lambda: "")
             assert caught.value.status is code, request
         assert world.markers.records[KEY].control.replay is None
 
@@ -107,7 +107,7 @@ async def test_a_flow_that_is_not_served_yet_is_no_wrong_request(world: World, p
     world.source.set_reachable(False)
     world.application("other")
     await eventually(lambda: "other" in publisher.applications.unserved, "seen")
-    requests, codes = ReplayRequests(publisher), []
+    requests, codes = operated(publisher).replays, []
     for name in ("other", "nobody"):
         with pytest.raises(RefusedError) as caught:
             await requests.replay(asked("renew", flow=FLOW.replace("app", name)), nobody)
@@ -122,5 +122,5 @@ async def test_a_former_owner_of_the_log_replays_nothing(
     await eventually(lambda: KEY in publisher.assigner.flows, "registered")
     monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
     with pytest.raises(RefusedError, match="another publisher") as caught:
-        await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
+        await operated(publisher).replays.replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
     assert caught.value.status is Status.FAILED_PRECONDITION

@@ -10,10 +10,8 @@ import pytest
 
 from publisher.flows.candidacy import Candidate
 from publisher.operate.http import serve_http
-from publisher.operate.metrics import collect
-from publisher.operate.readiness import readiness
-from publisher.operate.status import status
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
@@ -63,24 +61,24 @@ async def other(world: World, datastore: Datastore) -> AsyncIterator[LogClaim]:
 
 
 def reasons(publisher: Publisher) -> tuple[str, ...]:
-    return readiness(publisher, publisher.clock.monotonic()).reasons
+    return operated(publisher).readiness.found().reasons
 
 
 async def values(publisher: Publisher) -> dict[str, float]:
-    found = [one for one in await collect(publisher) if isinstance(one, Sample)]
+    found = [one for one in await operated(publisher).metrics.collect() if isinstance(one, Sample)]
     return {one.metric.name: one.value for one in found if one.labels[:3] == LOG}
 
 
 async def test_it_is_ready_for_a_rolling_update_and_names_the_owner(other: LogClaim, publisher: Publisher) -> None:
     await eventually(lambda: "main@alpha" in publisher.ownership.waits, "it knows the owner")
-    server = await serve_http(publisher, "127.0.0.1:0", None, False)
+    server = await serve_http(operated(publisher), "127.0.0.1:0", None, False)
     try:
         async with aiohttp.ClientSession() as session, session.get(url(server.address, None, "/readyz")) as answer:
             assert answer.status == 200
             assert await answer.text() == "stands by: main@alpha (process 7) owns the log, in term 1 [stands-by]\n"
     finally:
         await server.close()
-    told = status(publisher)
+    told = operated(publisher).reports.status()
     assert (told.owner, told.candidate, told.term) == ("main@alpha", "main@beta", 0)
     assert told.standby.text.startswith("stands by: main@alpha")
     assert not told.standby.hint, "nobody has to do anything"
@@ -117,7 +115,7 @@ async def test_one_whose_log_nobody_owns_is_not_ready(datastore: Datastore, publ
     assert reason.endswith(
         "which no other publisher is known to own: it is a standby [copy-not-ready]. Next: promote it"
     )
-    told = status(publisher)
+    told = operated(publisher).reports.status()
     assert (told.owner, told.standby.text, told.standby.hint) == ("", "it is a standby", "promote it")
     found = await values(publisher)
     assert (found["wormhole_publisher_owns"], found["wormhole_publisher_ready"]) == (0, 0)
@@ -129,7 +127,7 @@ async def test_once_it_owns_the_log_it_reports_as_every_publisher(
     await eventually(lambda: "main@alpha" in publisher.ownership.waits, "it knows the owner")
     await other.close()
     await eventually(lambda: publisher.ownership.term == 2 and not reasons(publisher), "it took over")
-    told = status(publisher)
+    told = operated(publisher).reports.status()
     assert (told.term, told.owner, told.HasField("standby")) == (2, "", False)
     found = await values(publisher)
     assert (found["wormhole_publisher_owns"], found["wormhole_publisher_term"]) == (1, 2)
@@ -139,4 +137,4 @@ async def test_once_it_owns_the_log_it_reports_as_every_publisher(
 
 async def test_where_nobody_else_could_nothing_of_it_is_reported(world: World, publisher: Publisher) -> None:
     assert not {"wormhole_publisher_owns", "wormhole_publisher_term"} & (await values(publisher)).keys()
-    assert status(publisher).candidate == ""
+    assert operated(publisher).reports.status().candidate == ""

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from publisher.flows.progress import Progress
-from publisher.operate.status import flow_status, status
 from publisher.publisher import Publisher
+from publisher.wiring import operated
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -32,9 +32,9 @@ async def test_flows_caravans_and_subscribers_are_reported(world: World) -> None
         await s1.hears("hello")
         await s1.accepts(await s1.hears("assign"), credit=5000)
         await s1.hears("batch")
-        await eventually(publisher.lead_flows, "live")
+        await eventually(publisher.states.lead_flows, "live")
         await asyncio.to_thread(compiled_modules)  # as `serve_admin` does
-        told = status(publisher)
+        told = operated(publisher).reports.status()
         assert (told.dataset, told.copy, told.log, told.coordination) == ("shop", "main", "log", "connected")
         [flow] = told.flows
         assert (flow.flow, flow.state, flow.subscriber, flow.epoch) == ("app/log.t", "live", "s1", 1)
@@ -61,8 +61,8 @@ async def test_flows_caravans_and_subscribers_are_reported(world: World) -> None
         assert (subscriber.subscriber, subscriber.state, subscriber.flows) == ("s1", "connected", 1)
         s1.welcomes = False
         s1.hang_up()
-        await eventually(lambda: status(publisher).subscribers[0].state == "unreachable", "told")
-        assert "closed the stream" in status(publisher).subscribers[0].cause
+        await eventually(lambda: operated(publisher).reports.status().subscribers[0].state == "unreachable", "told")
+        assert "closed the stream" in operated(publisher).reports.status().subscribers[0].cause
 
 
 async def test_a_flow_that_went_over_to_another_server_and_has_everything_is_in_time(world: World) -> None:
@@ -78,16 +78,16 @@ async def test_a_flow_that_went_over_to_another_server_and_has_everything_is_in_
         flow.acked(replace(world.source.latest(), committed_at_us=1_000_000))
         assert flow.delivery.caravan_flow is not None
         flow.delivery.caravan_flow.go_over(Datamarker(end, flow.delivery.marker.delivered, end))
-        publisher.log_watch.measured(SourceStatus(end, LogPosition(2, 1, 4), 0), publisher.clock.monotonic())
-        told = flow_status(publisher, flow, publisher.lead_flows())
+        publisher.log.watch.measured(SourceStatus(end, LogPosition(2, 1, 4), 0), publisher.clock.monotonic())
+        told = operated(publisher).flow_reports.status(flow, publisher.states.lead_flows())
         assert (told.lag_s, told.lag_bytes, told.lag_transactions) == (0.0, 0, 0)
 
 
 async def test_problems_of_the_log_come_with_their_next_step_apart_and_as_text(
     world: World, publisher: Publisher
 ) -> None:
-    publisher.log_watch.failed(Problem("it cannot be read", "look at its disk"))
-    told = status(publisher)
+    publisher.log.watch.failed(Problem("it cannot be read", "look at its disk"))
+    told = operated(publisher).reports.status()
     assert [(one.text, one.hint) for one in told.warnings] == [("it cannot be read", "look at its disk")]
     assert list(told.problems) == ["it cannot be read. Next: look at its disk"]
 
@@ -97,7 +97,7 @@ async def test_an_application_that_cannot_be_served_is_named_with_the_reason(
 ) -> None:
     world.application("late", start="2999-01-01T00:00:00Z")
     await eventually(lambda: "late" in publisher.applications.unserved, "refused")
-    [warning] = status(publisher).warnings
+    [warning] = operated(publisher).reports.status().warnings
     assert (
         warning.text == "application late is not served as configured: start = '2999-01-01T00:00:00Z' is in the future"
     )
@@ -106,8 +106,8 @@ async def test_an_application_that_cannot_be_served_is_named_with_the_reason(
 
 async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None:
     async with world.publisher() as publisher:
-        publisher.http_address = "127.0.0.1:7490"
-        told = status(publisher)
+        publisher.process.http_address = "127.0.0.1:7490"
+        told = operated(publisher).reports.status()
     assert (told.host, told.pid, told.http_address) == (socket.gethostname(), os.getpid(), "127.0.0.1:7490")
     assert told.token_file == str(publisher.served.settings.state_dir.absolute() / "admin.token")
 
@@ -126,22 +126,22 @@ async def test_what_operators_asked_and_why_it_waits_is_reported(
     flow.holding.halted_at = "mem:0:0"
     flow.holding.lacks_credit(clock - 100)
     flow.holding.progressed(clock - 50)
-    told = flow_status(publisher, flow, frozenset())
+    told = operated(publisher).flow_reports.status(flow, frozenset())
     assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
     assert told.credit_waited_s >= 100
     assert 50 <= told.progress_s < told.credit_waited_s
     assert not told.loss_pending
     flow.ask(LogGap(LossKind.PURGED, "", "", "gone"), flow.delivery.marker)
     flow.holding.has_credit()
-    told = flow_status(publisher, flow, frozenset())
+    told = operated(publisher).flow_reports.status(flow, frozenset())
     assert told.loss_pending
     assert told.credit_waited_s == 0
 
 
 async def test_a_log_that_is_not_read_is_reported_with_its_time(world: World, publisher: Publisher) -> None:
-    publisher.progress = Progress()
-    assert not status(publisher).HasField("stuck_s")
+    publisher.log.progress = Progress()
+    assert not operated(publisher).reports.status().HasField("stuck_s")
     place, since = world.source.latest().order, publisher.clock.monotonic() - 60
     for behind in (1, 2, 3):
-        publisher.progress.measured(place, behind, since)
-    assert status(publisher).stuck_s >= 60
+        publisher.log.progress.measured(place, behind, since)
+    assert operated(publisher).reports.status().stuck_s >= 60

@@ -11,11 +11,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from caravan.fleet import Fleet, FleetEvents, Limits
-from caravan.flow import CaravanFlow
 from datastores.memory.source import MemorySource
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
-from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
+from publisher.push.stream import Dialer, SubscriberStream
 from subscriber_sdk import Subscriber, Update, serve
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
@@ -25,7 +24,7 @@ from wormhole.filters import Filter
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
-from wormhole.push.session import FlowFailed, LetterArrived
+from wormhole.push.session import FlowFailed, LetterArrived, Verified
 from wormhole.wire.v1 import push_pb2
 
 _SHORT_S = 0.5
@@ -42,24 +41,12 @@ class Owner:
         start = self.source.latest()
         self.fleet = Fleet(self.source, Limits(), FleetEvents(lambda f, e: None, lambda s, m: None), gather=lambda: 0.0)
         self.flow = PublisherFlow("app", "log", Filter.parse(None), start, start.order)
-        self.acked: list[tuple[int, Datamarker]] = []
+        self.acks: list[tuple[int, Datamarker]] = []
         self.lost: list[tuple[list[PublisherFlow], str]] = []
-        self.parking: list[tuple[PublisherFlow, int, LetterArrived]] = []
-        self.undone: list[tuple[PublisherFlow, str]] = []
+        self.wanted: list[tuple[PublisherFlow, int, LetterArrived]] = []
+        self.rollbacks: list[tuple[PublisherFlow, str]] = []
         self.may_send = True
         self.running: asyncio.Task[None]
-        events = StreamEvents(
-            ready=self._ready,
-            opened=self._opened,
-            parking=lambda stream, flow, epoch, wanted: self.parking.append((flow, epoch, wanted)),
-            acked=lambda flow, epoch, marker: self.acked.append((epoch, marker)),
-            released=lambda stream, flow: flow.release("released"),
-            undone=lambda stream, flow, transaction: self.undone.append((flow, transaction)),
-            failed=self._failed,
-            decided=lambda flow, proceed: None,
-            verified=lambda flow, epoch, event: None,
-            ended=self._ended,
-        )
         hello = push_pb2.Hello(
             min_version=1,
             max_version=2,
@@ -67,27 +54,39 @@ class Owner:
             max_frame_bytes=1 << 20,
             heartbeat_ms=round(heartbeat * 1000),
         )
-        self.stream = SubscriberStream(info, Dialer(hello, None), self.fleet, events, lambda: self.may_send)
+        self.stream = SubscriberStream(info, Dialer(hello, None), self.fleet, self, lambda: self.may_send)
 
-    def _ready(self, stream: SubscriberStream) -> None:
+    def ready(self, stream: SubscriberStream) -> None:
         self.flow.holding.raised(self.flow.holding.epoch + 1)
         stream.assign(self.flow, yields=False)
         self.flow.assign(stream.info.id, 0.0)
 
-    def _opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
-        caravan_flow = CaravanFlow(
-            "app", "log", flow.filter, flow.delivery.marker, flow.holding.epoch, lambda: stream.wake_for(flow)
-        )
-        flow.begin(caravan_flow)
-        self.fleet.add(caravan_flow)
+    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+        stream.begin(flow, None)
 
-    def _ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
+    def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
+        self.wanted.append((flow, epoch, wanted))
+
+    def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
+        self.acks.append((epoch, marker))
+
+    def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        flow.release("released")
+
+    def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
+        self.rollbacks.append((flow, transaction))
+
+    def failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
+        flow.release(event.message)
+
+    def decided(self, flow: PublisherFlow, proceed: bool) -> None: ...
+
+    def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None: ...
+
+    def ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
         for flow in lost:
             flow.release(cause)
         self.lost.append((lost, str(stream.problem)))
-
-    def _failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
-        flow.release(event.message)
 
     def commit(self, size: int = 1) -> None:
         self.source.commit([(Op.UPSERT, "t", b"k", {"value": bytes(size)})])
@@ -235,7 +234,7 @@ async def test_no_datamarker_is_inside_a_transaction(subscriber: ScriptedSubscri
         assert marker.datamarker.marker.delivered == "1"
         await subscriber.hears("batch")
         await subscriber.acks(marker)
-        await eventually(lambda: one.acked, "acknowledged")
+        await eventually(lambda: one.acks, "acknowledged")
         one.stream.revoke(one.flow, "moves")
         await eventually(lambda: not subscriber.heard_nothing(), "revoked")
         assert subscriber.heard_nothing(but="revoke")

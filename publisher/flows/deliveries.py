@@ -1,0 +1,144 @@
+"""What follows when a subscriber answers: the one receiver of what streams report."""
+
+from __future__ import annotations
+
+import logging
+
+from publisher.flows.assigner import Assigner
+from publisher.flows.backfills import Backfills
+from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.dead_letters import DeadLetterOffice
+from publisher.flows.losses import Losses
+from publisher.flows.records import FlowRecords
+from publisher.flows.refused_epochs import RefusedEpochs
+from publisher.push.flow import PublisherFlow
+from publisher.push.stages import Stage
+from publisher.push.stream import SubscriberStream
+from wormhole.model.position import Datamarker
+from wormhole.push.session import FailedReason, FlowFailed, LetterArrived, Verified
+from wormhole.wire.bounds import shortened
+
+__all__ = ["Deliveries"]
+
+_log = logging.getLogger(__name__)
+
+
+class Deliveries:
+    """See the module. Implements :class:`~publisher.push.stream.StreamEvents`."""
+
+    def __init__(
+        self,
+        assigner: Assigner,
+        records: FlowRecords,
+        dead_letters: DeadLetterOffice,
+        backfills: Backfills,
+        losses: Losses,
+        refused_epochs: RefusedEpochs,
+        background: BackgroundTasks,
+    ) -> None:
+        self._assigner = assigner
+        self._records = records
+        self._dead_letters = dead_letters
+        self._backfills = backfills
+        self._losses = losses
+        self._refused_epochs = refused_epochs
+        self._background = background
+
+    def ready(self, stream: SubscriberStream) -> None:
+        """See :class:`~publisher.push.stream.StreamEvents`, also for the others."""
+        self._assigner.changed()
+
+    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+        delivery = flow.delivery
+        flow.holding.accepted()
+        if have is not None and not delivery.was_offered(have):
+            _log.warning(
+                "%s: %s reports that its application has %s, which it was never offered: delivery begins at %s",
+                flow.name,
+                stream.info.id,
+                shortened(str(have)),
+                delivery.marker,
+                extra=flow.about,
+            )
+            have = None
+        if have is not None and have.order < delivery.marker.order:
+            self._background.spawn(self._records.rewind(stream, flow, have))
+            return
+        if have is not None and have.order == delivery.marker.order and have.backfill != delivery.marker.backfill:
+            self.acked(flow, flow.holding.epoch, have)  # it has the same changes, and other rows
+        if have is not None and have.order > delivery.marker.order:
+            if delivery.rewound:  # a subscriber of an earlier release does not know that it was
+                _log.warning(
+                    "%s was set back to %s: delivery begins there, not at %s, which the application has",
+                    flow.name,
+                    delivery.marker,
+                    have,
+                    extra=flow.about,
+                )
+            else:
+                self.acked(flow, flow.holding.epoch, have)
+        self._records.counter.open(flow)
+        if flow.parking.next_again is not None:
+            flow.redeliver()
+            self._background.spawn(self._redeliver(stream, flow))
+        else:
+            self._begin(stream, flow)
+
+    async def _redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        """Nothing of the log is sent before what was parked is done with, or it would overtake that."""
+        epoch = flow.holding.epoch
+        redelivered = await self._dead_letters.redeliver(stream, flow)
+        if redelivered and flow.holding.epoch == epoch and flow.stage is Stage.REDELIVERING:
+            self._begin(stream, flow)
+
+    def _begin(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        stream.begin(flow, self._backfills.begin(flow, stream))
+
+    def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
+        self._background.spawn(self._dead_letters.answer(stream, flow, epoch, wanted))
+
+    def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
+        self._records.acked(flow, epoch, marker)
+
+    def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
+        self._records.closed(flow)
+        self._assigner.released(stream, flow)
+
+    def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
+        """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before
+        counts."""
+        flow.delivery.undone(transaction)
+        cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
+        _log.warning("%s begins again at %s: %s", flow.name, flow.delivery.marker, cause, extra=flow.about)
+        self._assigner.revoke(stream, flow, cause)
+
+    def failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
+        self._records.closed(flow)
+        if event.reason is FailedReason.RESEND:
+            flow.release(f"sent again: {event.message}")
+        elif event.reason is not FailedReason.STALE_EPOCH or not self._refused_epochs.answered(stream, flow, event):
+            where = f" (update {event.update_id})" if event.update_id else ""
+            past = f", or `wormholectl flows skip {flow.name} --update {event.update_id}`" if event.update_id else ""
+            _log.error(
+                "%s halted at %s: %s%s. Next: mend it, then restart that subscriber or `wormholectl flows resume %s`%s",
+                flow.name,
+                stream.info.id,
+                event.message,
+                where,
+                flow.name,
+                past,
+                extra=flow.about,
+            )
+            self._assigner.halt(stream, flow, event.message, event.update_id)
+        self._assigner.changed()
+
+    def decided(self, flow: PublisherFlow, proceed: bool) -> None:
+        self._losses.decided(flow, proceed)
+
+    def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
+        self._backfills.verified(flow, epoch, event)
+
+    def ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
+        for flow in lost:
+            self._records.closed(flow)
+        self._assigner.ended(stream, lost, cause)

@@ -1,0 +1,220 @@
+"""What is stored of the flows of one log: what operators asked of them, and their datamarkers.
+
+Each change is durable before it holds. If the process dies between two writes, the stored ones say where the flow
+continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from publisher.flows.assigner import Assigner
+from publisher.flows.backfill_rules import is_unfinished, renewed
+from publisher.flows.background_tasks import BackgroundTasks
+from publisher.flows.delivery_counter import DeliveryCounter
+from publisher.flows.described import Row
+from publisher.flows.marker_writer import MarkerWriter
+from publisher.flows.update_ids import is_behind
+from publisher.push.flow import PublisherFlow
+from publisher.push.stream import SubscriberStream
+from wormhole.audit.sent_counts import Settled
+from wormhole.host.clock import Clock
+from wormhole.metrics import Histogram
+from wormhole.metrics import catalogue as c
+from wormhole.model.errors import WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite
+
+__all__ = ["FlowRecords"]
+
+_log = logging.getLogger(__name__)
+
+
+class FlowRecords:
+    """See the module.
+
+    ``kind``: of the source. ``behind``: applications of which no datamarker may be stored now. ``ack_ages``: by
+    application, how old what was acknowledged is.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        store: MarkerStore,
+        assigner: Assigner,
+        counter: DeliveryCounter,
+        background: BackgroundTasks,
+        behind: Collection[str],
+        clock: Clock,
+    ) -> None:
+        self.store = store
+        self.counter = counter
+        self.markers = MarkerWriter(store, self.stored, self._refused, behind.__contains__, clock)
+        self.ack_ages: dict[str, Histogram] = {}
+        self._kind = kind
+        self._assigner = assigner
+        self._background = background
+        self._clock = clock
+        self._changing = asyncio.Lock()
+
+    def samples(self) -> Iterator[Row]:
+        """See :class:`~publisher.flows.described.Measured`."""
+        yield c.MARKERS_WAITING, self.markers.waiting
+        yield c.MARKERS_FAILING, bool(self.markers.problem)
+        for application in {application for application, _ in self._assigner.flows}:
+            yield c.AUDIT_MISMATCHES, self.counter.mismatches.get(application, 0), application
+        yield (self.markers.write_times,)
+        for application, ages in self.ack_ages.items():
+            yield ages, application
+
+    # -- what operators asked
+
+    async def control(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
+        """Change what was asked of the flow, durably.
+
+        Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
+        async with self._changing:
+            while (wanted := change(flow.control)) != (was := flow.control):
+                done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)
+                if not done:  # another publisher had the log meanwhile: what that one was asked holds
+                    wanted = (await asyncio.to_thread(self.store.load, flow.application))[flow.key].control
+                for one in (flow, self._assigner.present(flow)):
+                    one.controlled(wanted)
+                if done:
+                    return
+
+    async def renew_backfill(self, flow: PublisherFlow, cause: str) -> None:
+        """What was sent of an unfinished backfill proves nothing any more: it begins anew."""
+        if is_unfinished(flow.control):
+            await self.control(flow, lambda control: renewed(control, flow.filter.hash))
+            _log.info("the backfill of %s begins anew: %s", flow.name, cause, extra=flow.about)
+
+    async def _forget_skipped(self, flow: PublisherFlow) -> None:
+        """Updates that the datamarker has passed need not be skipped any more."""
+
+        def rest(control: FlowControl) -> FlowControl:
+            durable = flow.delivery.durable
+            return replace(
+                control, skip=tuple(item for item in control.skip if not is_behind(self._kind, item, durable))
+            )
+
+        try:
+            await self.control(flow, rest)
+        except (WormholeError, KeyError) as error:
+            _log.warning("%s: what was skipped is not forgotten yet: %s", flow.name, error, extra=flow.about)
+
+    # -- where it continues
+
+    async def move(self, flow: PublisherFlow, to: Datamarker) -> None:
+        """Set the flow's datamarker, forwards or backwards, in a new epoch. The subscriber that has the flow is asked
+        to release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when the record was
+        deleted."""
+        if not to.backfill and not flow.loss.unreadable:  # a record that cannot be read is written anew below
+            # First: died between the two, it begins anew at the former datamarker, and nothing is missing.
+            await self.renew_backfill(flow, f"its datamarker goes to {to}")
+        async with self._changing:  # an operator and the application may want it at once
+            self.markers.drop(flow.key)
+            flow.delivery.begin_move()
+            try:
+                await self.restore(flow, to)
+                # The flow leaves the epoch that it was in: acks that are still on their way count no more.
+                epoch = await asyncio.to_thread(self.store.rewind, flow.key, to)
+                forwards = to.order > flow.delivery.durable.order
+                flow.moved(epoch, to)
+                if forwards:
+                    pages = self.counter.moved_past(flow)
+                    self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, to, flow.filter.hash, pages))
+            finally:
+                flow.delivery.end_move()
+        self._assigner.anew(flow, f"goes to {to}")
+
+    async def rewind(self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker) -> None:
+        """The application has less than the stored datamarker says."""
+        try:
+            await self.move(flow, to)
+        except (WormholeError, KeyError) as error:  # KeyError: its record was deleted
+            _log.error("%s cannot go back to %s: %s", flow.name, to, error, extra=flow.about)
+            self._assigner.revoke(stream, flow, f"goes back to {to}")
+
+    async def restore(self, flow: PublisherFlow, to: Datamarker) -> None:
+        """Write the record of a flow anew whose record cannot be read, at ``to``. Raises what the store raises."""
+        if flow.lost_record:
+            record = await asyncio.to_thread(self.store.register, flow.key, to, "", flow.holding.epoch + 1)
+            flow.restored(record.control)
+
+    async def raise_epoch(self, flow: PublisherFlow, above: int = 0) -> None:
+        """Raise the flow's epoch beyond ``above``. Raises what the store raises, and ``KeyError``."""
+        flow.holding.raised(await asyncio.to_thread(self.store.raise_epoch, flow.key, above))
+
+    # -- what was acknowledged
+
+    async def settle(self) -> None:
+        """Store what was acknowledged. Raises what the store raises."""
+        await self.markers.flush()
+
+    def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
+        """A subscriber acknowledged everything up to ``marker`` in ``epoch``."""
+        if epoch != flow.holding.epoch:
+            return  # a rewind ended that epoch
+        now = self._assigner.present(flow)
+        if now.holding.epoch == epoch:
+            now.acked(marker)
+        flow.acked(marker)
+        if marker.committed_at_us:
+            ages = self.ack_ages.get(flow.application)
+            if ages is None:
+                ages = self.ack_ages[flow.application] = Histogram(c.ACK_AGE)
+            ages.observe(max(0.0, self._clock.wall() - marker.committed_at_us / 1e6))
+        pages = self.counter.acknowledged(flow, marker)
+        if pages or not flow.delivery.has_stored(marker, epoch):
+            self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
+
+    def closed(self, flow: PublisherFlow) -> None:
+        """The flow's epoch is over: store what is left of its counts."""
+        pages = self.counter.closed(flow)
+        if pages:
+            write = MarkerWrite(flow.key, flow.holding.epoch, flow.delivery.marker, flow.filter.hash, pages)
+            self.markers.put(write)
+
+    async def store_replayed(self, flow: PublisherFlow, write: MarkerWrite, settled: Settled | None) -> bool:
+        """Store what a mass replay delivered; ``settled`` is counted with it. Whether that was done: the store may have
+        a newer epoch. Raises what the store raises.
+        """
+        pages = {} if settled is None else self.counter.count(flow, settled, write.marker.order)
+        if write.marker.order < flow.delivery.marker.order:  # the application asked for what is before its datamarker
+            if not pages:
+                return True
+            write = replace(write, marker=flow.delivery.marker)
+        write, done = replace(write, counts=pages), False
+        try:
+            done = not await asyncio.to_thread(self.store.store, [write])
+        finally:
+            if not done:
+                self.counter.forget(flow)
+        if done and flow.holding.epoch == write.epoch:
+            flow.acked(write.marker)
+            self.stored(write)
+        return done
+
+    def stored(self, write: MarkerWrite) -> None:
+        """The datamarker is durable."""
+        flow = self._assigner.flows.get(write.flow)
+        if flow is not None and write.epoch == flow.holding.epoch:
+            flow.delivery.stored(write.marker, write.epoch)
+            if any(is_behind(self._kind, item, write.marker) for item in flow.control.skip):
+                self._background.spawn(self._forget_skipped(flow))
+
+    def _refused(self, write: MarkerWrite) -> None:
+        flow = self._assigner.flows.get(write.flow)
+        stream = None if flow is None else self._assigner.stream_of(flow)
+        # A write of an epoch that this publisher has itself ended says nothing about the present one.
+        if flow is not None and stream is not None and flow.holding.epoch == write.epoch and not flow.delivery.moving:
+            cause = (
+                f"its datamarker was refused by the marker store, which has another epoch than {flow.holding.epoch} of "
+                "it, lost it, or takes no record so large (then the error before names the sizes)"
+            )
+            _log.error("%s is asked back: %s", flow.name, cause, extra=flow.about)
+            self._assigner.revoke(stream, flow, cause)

@@ -1,0 +1,126 @@
+"""The log that is served: its source, the caravans that read it, and what is known of its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from caravan.fleet import Fleet
+from publisher.flows.applications import Applications
+from publisher.flows.assigner import Assigner
+from publisher.flows.described import Row
+from publisher.flows.lag_and_headroom import Headroom, Lag, LogWatch
+from publisher.flows.log_description import caravan_samples, describe_end, describe_fleet, log_samples
+from publisher.flows.progress import Progress
+from publisher.push.flow import PublisherFlow
+from publisher.relay.lead import common_start, lead_start
+from wormhole.host.clock import Clock
+from wormhole.metrics import catalogue as c
+from wormhole.model.errors import WormholeError
+from wormhole.model.position import LogPosition
+from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.ports.log_source import LogSource
+from wormhole.wire.problems import problem_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["TailedLog"]
+
+_RETRY_S = 2.0
+
+
+class TailedLog:
+    """``watch``: how far flows are behind its end; ``progress``: whether it is read while it grows."""
+
+    def __init__(self, source: LogSource, fleet: Fleet, clock: Clock) -> None:
+        self.source = source
+        self.fleet = fleet
+        self.watch = LogWatch()
+        self.progress = Progress()
+        self._clock = clock
+
+    @property
+    def unreadable(self) -> Problem:
+        """Why nothing of the log can be read just now; empty while it is read."""
+        if self.watch.unreachable:
+            return self.watch.unreachable
+        return self.fleet.unreadable if self.fleet.lead is None else NO_PROBLEM
+
+    def cannot_be_read(self) -> bool:
+        """Whether another publisher should serve the log if that one can read it."""
+        return bool(self.fleet.trouble or self.watch.end_unknown)
+
+    async def read(self, applications: Applications, assigner: Assigner) -> None:
+        """Read until cancelled. The lead begins where the flows are, so they have to be known first."""
+        while True:
+            try:
+                start = await asyncio.to_thread(lead_start, self.source)
+                break
+            except WormholeError as error:
+                # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
+                # monitor ends for good.
+                self.fleet.pause(f"the end of the log is not known yet: {error}", error)
+                await self._clock.sleep(_RETRY_S)
+        await applications.known.wait()
+        start = common_start(start, (flow.delivery.marker for flow in assigner.flows.values()))
+        # The first shard of an application may have been born since it was registered: reading what is between shows
+        # it.
+        await self.fleet.run(min((start, *applications.unused_starts()), key=lambda marker: marker.order))
+
+    async def look(self) -> None:
+        """Ask the source. Raises what that raises."""
+        try:
+            status = await asyncio.to_thread(self.source.status)
+        except WormholeError as error:
+            self.watch.failed(error.problem)
+            raise
+        self.watch.measured(status, self._clock.monotonic())
+        self.fleet.files(status.files)
+
+    def look_at_lead(self, now: float) -> None:
+        """Note how far the lead caravan is; about once a second."""
+        lead = self.fleet.lead
+        if lead is None:
+            self.progress.measured(None, None, now)
+        else:
+            place, read = lead.buffer.place, self.fleet.read_bytes_total
+            self.progress.measured(place, self.watch.behind(place), now, read=read, waits=lead.waits)
+
+    # -- what operators see
+
+    def describe(self, message: admin_pb2.PublisherStatus) -> None:
+        """See :class:`~publisher.flows.described.Described`."""
+        if (unreadable := problem_to_message(self.unreadable)) is not None:
+            message.unreadable.CopyFrom(unreadable)
+        stuck = self.progress.stuck_s(self._clock.monotonic())
+        if stuck is not None:
+            message.stuck_s = stuck
+        describe_end(message, self.watch, self.fleet)
+        describe_fleet(message, self.fleet, self._clock.monotonic())
+
+    def samples(self) -> Iterator[Row]:
+        """See :class:`~publisher.flows.described.Measured`."""
+        watch, fleet, now = self.watch, self.fleet, self._clock.monotonic()
+        yield c.READER_BYTES, fleet.read_bytes_total
+        yield c.READER_TRANSACTIONS, watch.transactions
+        yield c.READER_UPDATES, watch.updates
+        yield c.LOG_STUCK, self.progress.stuck_s(now) or 0.0
+        yield c.LOG_GROWTH, watch.growth()
+        if fleet.lead is not None:
+            yield c.LOG_UNREAD, watch.behind(fleet.lead.buffer.place)
+        if watch.status is not None:
+            yield from log_samples(watch.status, self._clock.wall())
+        yield from caravan_samples(fleet, now)
+
+    def lag(self, flow: PublisherFlow) -> Lag:
+        """How far the flow is behind."""
+        return self.watch.lag(flow.shard, flow.delivery.acknowledged_to, self._clock.wall())
+
+    def headroom(self, flow: PublisherFlow) -> Headroom:
+        """For how long the log holds what the flow needs next. A replayed flow does not need it."""
+        if flow.control.replay is not None:
+            return Headroom(None, "a replay delivers the flow")
+        return self.watch.headroom(flow.delivery.marker)
+
+    async def release(self, oldest: LogPosition) -> None:
+        """Log before ``oldest`` is not needed. Raises what the source raises."""
+        await asyncio.to_thread(self.source.release, oldest)
