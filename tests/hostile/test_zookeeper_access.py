@@ -7,36 +7,25 @@ import contextlib
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.eventually import PATIENCE_S, eventually
-from tests.support.marked import MARK, marked
+from tests.support.marked import marked
 from tests.support.rocks_writer import RocksWriter
+from tests.system.harness.up import Up
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_client import connect_blocking, disconnect_blocking, new_client
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.model.errors import ConfigError
 
 NOBODY = 65534
-
-TOML = """
-version = 1
-[monitor]
-listen = "127.0.0.1:0"
-[datasets.shop.copies.main.logs.db1]
-source = "rocksdb://{store}"
-[applications.cache]
-dataset = "shop"
-start = "earliest"
-"""
 
 # Imports as the user of the tests, whose packages another one may not read, and attacks as nobody.
 ATTACKER = """
@@ -122,51 +111,28 @@ def attacked(hosts: str) -> dict[str, str]:
     return results
 
 
-class Up:
-    """A running `wormholectl up` and the commands that its user would type."""
-
-    def __init__(self, folder: Path, store: RocksWriter) -> None:
-        self.file, self.mark = folder / "shop.toml", uuid.uuid4().hex
-        self.file.write_text(TOML.format(store=store.path))
-        self.data = folder / ".wormhole" / "shop"
-
-    def does(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "wormholectl", *arguments],
-            env={**os.environ, MARK: self.mark}, capture_output=True, text=True, timeout=PATIENCE_S,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    @property
-    def zookeeper(self) -> str:
-        told: dict[str, str] = json.loads((self.data / "up.json").read_text())
-        return told["coordinator"].partition("/")[0]
-
-
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
     store = RocksWriter(tmp_path / "store")
     store.put(b"k", b"v")
-    up = Up(tmp_path, store)
-    yield up
-    for pid in marked(up.mark):
-        os.kill(pid, signal.SIGKILL)
+    with closing(Up(tmp_path, f'source = "rocksdb://{store.path}"')) as made:
+        yield made
     store.exit()
 
 
 def test_another_user_reads_and_changes_nothing_of_a_real_up(up: Up) -> None:
-    up.does("up", "-f", str(up.file), "--detach")
-    results = attacked(up.zookeeper)
+    code, text = up.up()
+    assert code == 0, text
+    results = attacked(up.record()["coordinator"].partition("/")[0])
     assert {what: came for what, came in results.items() if came not in REFUSED} == {}
-    assert "cache/db1" in up.does("flows", "-c", str(up.file))  # its own user needs to do nothing
-    secret = (up.data / "zookeeper" / "credentials").read_text().strip().partition(":")[2].encode()
+    assert "cache/db1" in up.does("flows", "-c", str(up.file))[1]  # its own user needs to do nothing
+    secret = (up.folder / "zookeeper" / "credentials").read_text().strip().partition(":")[2].encode()
     assert len(secret) >= 43
     for pid, command in marked(up.mark).items():
         assert secret not in command.encode() + Path(f"/proc/{pid}/environ").read_bytes()
-    holders = {path.name for path in up.data.rglob("*") if path.is_file() and secret in path.read_bytes()}
+    holders = {path.name for path in up.folder.rglob("*") if path.is_file() and secret in path.read_bytes()}
     assert holders == {"credentials"}  # no log, no configuration, no file of ZooKeeper's
-    up.does("down", "-f", str(up.file))
+    assert up.down()[0] == 0
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ from tests.system.harness.copied_table import CopiedTable, changing
 from tests.system.harness.copying import reads
 
 ROWS = 3_000
-_OF_A_RELAY_FILE = 8 << 20  # an eighth of the smallest budget
 _PUBLISHED = "ALTER PUBLICATION wormhole_db1 SET (publish = '{}')"
 
 
 class Scene(CopiedTable):
     """A table of a PostgreSQL server, and the application ``app``."""
 
-    def __init__(self, server: PostgresServer, folder: Path, relay: str = "", read_rate: str = "1MiB/s") -> None:
+    def __init__(self, server: PostgresServer, folder: Path) -> None:
         self.server = server
         prepare_database(
             server,
@@ -35,9 +34,8 @@ class Scene(CopiedTable):
             f"INSERT INTO users SELECT 'Kéy-' || n, repeat('v', 80) FROM generate_series(1, {ROWS}) n",
             name="wormhole_db1",
         )
-        source = f'source = "{server.url("shop")}"\npassword_file = "{server.password_file}"\n{relay}'
-        caravans = f'caravans = {{ max_total_read_rate = "{read_rate}" }}'
-        dataset = f'shard_by = "log"\n{caravans}\nexisting_rows = {{ memory = "4MiB" }}'
+        source = f'source = "{server.url("shop")}"\npassword_file = "{server.password_file}"'
+        dataset = 'shard_by = "log"\ncaravans = { max_total_read_rate = "1MiB/s" }\nexisting_rows = { memory = "4MiB" }'
         super().__init__(folder, "public.users", source, dataset, {"app": "existing"}, "comparing")
         self.subscriber = self.subscribers["app"]
 
@@ -58,10 +56,6 @@ class Scene(CopiedTable):
         (flow,) = json.loads(out.splitlines()[-1])["flows"]
         (table,) = flow["backfill"]["verified"]
         return code, table
-
-    def noted(self) -> list[Path]:
-        """Files that name rows which log changed that is no more."""
-        return list(self.publisher.state.rglob("*.lost"))
 
 
 @pytest.fixture
@@ -105,49 +99,3 @@ def test_the_copy_equals_the_table_whatever_was_killed_and_lost(scene: Scene) ->
     code, found = scene.verify("--repair")
     assert (code, found["repaired"], found["removed"]) == (0, 2, 1), found
     assert scene.is_equal()
-
-
-def test_of_what_a_relay_gave_up_only_the_rows_that_changed_are_read_again(
-    new_postgres: NewPostgres, tmp_path: Path
-) -> None:
-    """The publisher as it is run, with everything that stands around its relay."""
-    relay = 'relay = "hold"\nslot_budget = "1MiB"\nrelay_budget = "64MiB"\nrelay_compression = "none"'
-    with closing(Scene(new_postgres(), tmp_path, relay, read_rate="1GiB/s")) as scene:
-        held = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = 'wormhole_db1_held'"
-        noise = "INSERT INTO noise SELECT repeat('n', 1000) FROM generate_series(1, {})"
-        scene.sql("CREATE TABLE noise (v text)")
-        scene.publisher.start()
-        scene.subscriber.start()
-        scene.await_done()
-        until(scene.is_equal, "the copy is made")
-        scene.subscriber.stop()
-        scene.sql(
-            "UPDATE users SET value = 'changed' WHERE id LIKE 'Kéy-1_'",
-            "DELETE FROM users WHERE id LIKE 'Kéy-2_'",
-            "INSERT INTO users VALUES ('new', 'new')",
-        )
-        first_file = int(scene.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0]) + _OF_A_RELAY_FILE
-        scene.sql(*[noise.format(1000)] * (2 * _OF_A_RELAY_FILE // 1_000_000))
-
-        def is_given_up() -> bool:
-            scene.sql(noise.format(1))
-            return bool(scene.sql(held)[0][0] > first_file)
-
-        until(is_given_up, "the server's log may go, which the relay has")
-        assert scene.ctl("relay", "trim", "shop/main/db1", "--keep", "1B", "--yes")[0] == 0
-        assert scene.noted(), "which rows changed is noted when the record goes"
-        scene.publisher.stop()
-        scene.publisher.start()  # nothing is in the change buffer of the next one
-        scene.subscriber.start()
-        scene.becomes("held")
-        before = reads(scene.copy())
-
-        code, out, err = scene.ctl("repair", "app/db1", "--yes")
-
-        assert code == 0, out + err
-        assert "21 keys of 1 table, from the relay" in out + err
-        until(scene.is_equal, "the copy equals the table")
-        assert reads(scene.copy()) - before == 11, "those that are there"
-        scene.sql("INSERT INTO users VALUES ('later', 'later')")
-        until(scene.is_equal, "changes go on")
-        until(lambda: not scene.noted(), "what is noted goes when every flow has passed it")

@@ -5,7 +5,6 @@ Also: which processes keep running when something around them fails."""
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import time
 import urllib.error
@@ -174,37 +173,6 @@ def test_an_unknown_application_is_named_with_the_setting_that_is_missing(runnin
 
 
 # --- the publisher ---------------------------------------------------------------------------------------------------
-
-
-def test_a_full_disk_under_the_marker_store(running: Running) -> None:
-    """The process stays up and goes on delivering; no marker is stored, and afterwards they are again."""
-    with running(two("other", {})) as ensemble:
-        committing(ensemble, 0.5)
-        ensemble.await_all()
-        state = ensemble.folder / "state"
-        ensemble.await_true((state / "shop/main/db1/markers.sqlite-wal").exists, "no marker was stored")
-        # Nothing in there may grow: writing fails as it does on a full disk.
-        largest = max(path.stat().st_size for path in state.rglob("markers*"))
-        was = resource.prlimit(ensemble.publisher.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(ensemble.publisher.pid, resource.RLIMIT_FSIZE, (largest, was[1]))
-        committing(ensemble, 2.5)
-        ensemble.await_all()
-        told = ensemble.publisher.output
-        ensemble.await_true(
-            lambda: "datamarkers cannot be stored" in told.read_text(),
-            "the publisher does not say that the disk is full",
-        )
-        resource.prlimit(ensemble.publisher.pid, resource.RLIMIT_FSIZE, was)
-        committing(ensemble, 0.3)
-        ensemble.await_all()
-        ensemble.await_true(
-            lambda: "datamarkers are stored again" in told.read_text(), "the publisher does not recover"
-        )
-        ensemble.publisher.kill()
-        ensemble.publisher.start()
-        committing(ensemble, 0.3)
-        ensemble.await_all()
-        ensemble.check_state()
 
 
 # --- ZooKeeper -------------------------------------------------------------------------------------------------------

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from tests.support.ports import free_port
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Revoked
 from tests.system.harness.processes import peak_memory
@@ -105,38 +103,3 @@ def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) ->
         assert not ensemble.checkers["live"].losses
         moved = [entry for entry in ensemble.entries("live-1") if isinstance(entry, Revoked)]
         assert not moved, "a heartbeat was missed: the subscriber was given up"
-
-
-PAUSES = (0.0, 0.01, 0.03, 0.08)  # seconds of a callback
-MOST_READ = 5  # what was measured is 2.0, and 12.3 before caravans waited for slow flows
-
-
-def counted(port: int, metric: str) -> float:
-    """All rows of the publisher's metric together."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        rows = answer.read().decode().splitlines()
-    return sum(float(row.rpartition(" ")[2]) for row in rows if row.startswith(f"{metric}{{"))
-
-
-def test_a_transaction_many_times_the_buffer_is_read_a_bounded_number_of_times(running: Running, say: Say) -> None:
-    """The bound of tests/property/test_transaction_cost.py, with a server and processes."""
-    rows, port = 200 if LONG else 60, free_port()
-    applications = {
-        f"app{number}": Application({f"app{number}-1": {"pause": PAUSES[number % len(PAUSES)]}}) for number in range(16)
-    }
-    settings = f'http_listen = "127.0.0.1:{port}"\nchange_buffer = "4MiB"'
-    plan = Plan(applications, datastore="mariadb", zookeeper=False, heartbeat="5s", measured=True, publisher=settings)
-    with running(plan) as ensemble:
-        ensemble.tell("fill 1 100")
-        ensemble.await_all()
-        before = counted(port, "wormhole_reader_read_bytes_total")
-        ensemble.tell(f"bulk {rows} {MIB}")
-        ensemble.await_all()
-        read = counted(port, "wormhole_reader_read_bytes_total") - before
-        caravans, peak = counted(port, "wormhole_caravans_started_total"), peak_memory(ensemble.publisher.pid)
-    say(
-        f"\n{rows} rows of 1 MiB in one transaction, 16 applications: {read / rows / MIB:.2f} bytes read for each of "
-        f"the log, {caravans:.0f} caravans started; peak memory of the publisher {peak / MIB:.0f} MiB"
-    )
-    assert rows * MIB <= read <= MOST_READ * rows * MIB
-    assert peak <= BOUND

@@ -2,74 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
-import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from examples.demo.database_server import DatabaseServer
 from tests.support.eventually import PATIENCE_S
-from tests.support.marked import MARK, listening, marked
+from tests.support.marked import listening, marked
 from tests.support.rocks_writer import RocksWriter
-from wormhole.host.ready_file import read_ready, ready_path
-
-TOML = """
-version = 1
-[monitor]
-listen = "127.0.0.1:0"
-[datasets.shop.copies.main.logs.db1]
-source = "rocksdb://{store}"
-[applications.cache]
-dataset = "shop"
-start = "earliest"
-"""
-
-
-class Up:
-    """A file, and the commands that a person would type."""
-
-    def __init__(self, folder: Path, store: RocksWriter) -> None:
-        self.file, self.mark, self.store = folder / "shop.toml", uuid.uuid4().hex, store
-        self.file.write_text(TOML.format(store=store.path))
-        self.folder = folder / ".wormhole" / "shop"
-
-    def does(self, *arguments: str) -> tuple[int, str]:
-        """Exit code, and what was printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "wormholectl", *arguments],
-            env={**os.environ, MARK: self.mark},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            umask=0,  # what is created is private all the same
-        )
-        return done.returncode, done.stdout + done.stderr
-
-    def told(self) -> dict[str, object]:
-        told: dict[str, object] = json.loads((self.folder / "up.json").read_text())
-        return told
-
-    def publisher(self) -> int | None:
-        ready = read_ready(ready_path(self.folder / "state", "shop", "main", "db1"))
-        return None if ready is None else ready.pid
+from tests.system.harness.up import Up
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    store = RocksWriter(tmp_path / "store")
-    store.put(b"k", b"v")
-    up = Up(tmp_path, store)
-    yield up
-    for pid in marked(up.mark):
-        os.kill(pid, signal.SIGKILL)
-    store.exit()
+def store(tmp_path: Path) -> Iterator[RocksWriter]:
+    made = RocksWriter(tmp_path / "store")
+    made.put(b"k", b"v")
+    yield made
+    made.exit()
+
+
+@pytest.fixture
+def up(tmp_path: Path, store: RocksWriter) -> Iterator[Up]:
+    with closing(Up(tmp_path, f'source = "rocksdb://{store.path}"')) as made:
+        yield made
 
 
 def open_to_others(folder: Path) -> list[str]:
@@ -88,36 +48,36 @@ def stored_modes(store: RocksWriter) -> dict[str, int]:
     }
 
 
-def test_it_is_up_ready_refused_twice_killed_up_again_and_down(up: Up) -> None:
-    modes = stored_modes(up.store)
-    code, text = up.does("up", "-f", str(up.file), "--detach")
+def test_it_is_up_ready_refused_twice_killed_up_again_and_down(up: Up, store: RocksWriter) -> None:
+    modes = stored_modes(store)
+    code, text = up.up()
     assert code == 0, text
     assert "1 publisher running" in text
     assert up.publisher() is not None
     assert listening(marked(up.mark)) == {"127.0.0.1"}
     assert open_to_others(up.folder) == []
-    assert stored_modes(up.store) == modes
+    assert stored_modes(store) == modes
     code, text = up.does("flows", "-c", str(up.file))
     assert code == 0, text
     assert "cache/db1" in text
 
-    code, text = up.does("up", "-f", str(up.file), "--detach")
+    code, text = up.up()
     assert code == 2
     assert f"`wormholectl up` of {up.file} runs already" in text
 
     # Killed, it takes ZooKeeper along and leaves the publisher; the next one has both again, where they were.
-    told, publisher = up.told(), up.publisher()
-    handle = os.pidfd_open(int(str(told["pid"])))
-    os.kill(int(str(told["pid"])), signal.SIGKILL)
+    told, publisher = up.record(), up.publisher()
+    handle = os.pidfd_open(told["pid"])
+    os.kill(told["pid"], signal.SIGKILL)
     assert select.select([handle], [], [], PATIENCE_S)[0]
     os.close(handle)
     assert up.publisher() == publisher
-    code, text = up.does("up", "-f", str(up.file), "--detach")
+    code, text = up.up()
     assert code == 0, text
     assert up.publisher() == publisher
-    assert up.told()["coordinator"] == told["coordinator"]
+    assert up.record()["coordinator"] == told["coordinator"]
 
-    code, text = up.does("down", "-f", str(up.file))
+    code, text = up.down()
     assert (code, text) == (0, f"stopped {up.file}\n")
     assert marked(up.mark) == {}
     assert f"process {publisher} keeps running" in (up.folder / "up.log").read_text()
@@ -127,41 +87,32 @@ def test_what_is_not_ready_is_said(up: Up) -> None:
     (up.folder / "state/shop/main/db1/markers.sqlite").mkdir(parents=True)
     text = up.file.read_text().replace("[datasets", 'restart = { first_wait = "10ms", crashes = 1 }\n[datasets', 1)
     up.file.write_text(text + 'subscribers = { s1 = "127.0.0.1:9" }\n')  # the static form: no ZooKeeper has to start
-    code, text = up.does("up", "-f", str(up.file), "--detach")
+    code, text = up.up()
     assert code == 1, text
     assert "shop/main/db1 is not ready, given up: " in text
     assert "markers.sqlite cannot open" in text
-    assert up.does("down", "-f", str(up.file))[0] == 0
+    assert up.down()[0] == 0
     assert marked(up.mark) == {}
 
 
 def test_a_wrong_password_is_one_cause_everywhere(tmp_path: Path, mariadb_server: DatabaseServer) -> None:
     """The publisher runs, because it has a stored datamarker or not: its log is what it cannot read."""
-    server, mark, file = mariadb_server, uuid.uuid4().hex, tmp_path / "shop.toml"
-    password = tmp_path / "password"
+    server, password = mariadb_server, tmp_path / "password"
     password.write_text(server.password_file.read_text())
     password.chmod(0o600)
-    source = f"{server.flavour}://{server.user}@{server.host}:{server.port}"
-    file.write_text(
-        TOML.format(store="").replace('source = "rocksdb://"', f'source = "{source}"\npassword_file = "{password}"')
-    )
-    up = Up.__new__(Up)
-    up.file, up.mark, up.folder = file, mark, tmp_path / ".wormhole" / "shop"
-    try:
-        code, text = up.does("up", "-f", str(file), "--detach")
+    source = f'source = "{server.flavour}://{server.user}@{server.host}:{server.port}"\npassword_file = "{password}"'
+    with closing(Up(tmp_path, source)) as up:
+        code, text = up.up()
         assert (code, "1 publisher running" in text) == (0, True), text
-        assert up.does("down", "-f", str(file))[0] == 0
+        assert up.down()[0] == 0
         password.write_text("wrong\n")  # datamarkers are stored by now
-        code, text = up.does("up", "-f", str(file), "--detach")
+        code, text = up.up()
         assert (code, "1 publisher running, 0 ready" in text) == (1, True), text
         refused = "the server refuses the account or its password"
         assert text.count(refused) == 1, text
         assert "password_file in the configuration" in text
         for command, expected in (("lag cache", 3), ("flows", 0), ("publishers", 0), ("doctor", 1)):
-            code, text = up.does(*command.split(), "-c", str(file))
+            code, text = up.does(*command.split(), "-c", str(up.file))
             assert (code, text.count(refused)) == (expected, 1), (command, text)
             assert "password_file in the configuration" in text, command
-    finally:
-        up.does("down", "-f", str(file))
-        for pid in marked(mark):
-            os.kill(pid, signal.SIGKILL)
+        assert up.down()[0] == 0

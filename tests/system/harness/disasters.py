@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -84,12 +85,20 @@ def slot_read(scene: Scene) -> None:
 
 
 def _without_publisher(scene: Scene, does: Callable[[], None]) -> None:
+    with _stopped(scene, then=0):
+        scene.commit(3)
+        does()
+        scene.commit(3)
+
+
+@contextmanager
+def _stopped(scene: Scene, *, then: int = 3) -> Iterator[None]:
+    """While the publisher is stopped, with everything delivered; so many commits follow once it runs again."""
     scene.await_marked()
     assert scene.publisher.stop() == 0
-    scene.commit(3)
-    does()
-    scene.commit(3)
+    yield
     scene.publisher.start()
+    scene.commit(then)
 
 
 def _postgres(scene: Scene) -> Postgres:
@@ -173,13 +182,10 @@ def put_markers_back(scene: Scene, copy: Path, *, witness: bool = False) -> None
 
 
 def markers_wiped(scene: Scene) -> None:
-    scene.await_marked()
-    assert scene.publisher.stop() == 0
-    scene.commit(5)
-    for name in _FILES:
-        (scene.state / name).unlink(missing_ok=True)
-    scene.publisher.start()
-    scene.commit(3)
+    with _stopped(scene):
+        scene.commit(5)
+        for name in _FILES:
+            (scene.state / name).unlink(missing_ok=True)
 
 
 def markers_moved(scene: Scene) -> None:
@@ -195,15 +201,12 @@ def markers_doubled(scene: Scene) -> None:
 
 
 def markers_corrupted(scene: Scene) -> None:
-    scene.await_marked()
-    assert scene.publisher.stop() == 0
-    path = scene.state / "markers.sqlite"
-    with path.open("r+b") as file:
-        for offset in range(0, path.stat().st_size, 1024):
-            file.seek(offset)
-            file.write(_GARBAGE)
-    scene.publisher.start()
-    scene.commit(3)
+    with _stopped(scene):
+        path = scene.state / "markers.sqlite"
+        with path.open("r+b") as file:
+            for offset in range(0, path.stat().st_size, 1024):
+                file.seek(offset)
+                file.write(_GARBAGE)
 
 
 # -- ZooKeeper
@@ -336,12 +339,9 @@ def state_older(scene: Scene) -> None:
 
 
 def state_wiped(scene: Scene) -> None:
-    scene.await_marked()
-    assert scene.publisher.stop() == 0
-    scene.commit(5)
-    shutil.rmtree(scene.values["state_dir"])
-    scene.publisher.start()
-    scene.commit(3)
+    with _stopped(scene):
+        scene.commit(5)
+        shutil.rmtree(scene.values["state_dir"])
 
 
 def state_moved(scene: Scene) -> None:
@@ -357,12 +357,9 @@ def state_moved(scene: Scene) -> None:
 
 def state_left(scene: Scene) -> None:
     """The configuration names another folder; what was in the old one stayed there."""
-    scene.await_marked()
-    assert scene.publisher.stop() == 0
-    scene.commit(5)
-    scene.configure(state_dir=str(scene.folder / "state-new"))
-    scene.publisher.start()
-    scene.commit(3)
+    with _stopped(scene):
+        scene.commit(5)
+        scene.configure(state_dir=str(scene.folder / "state-new"))
 
 
 def state_doubled(scene: Scene) -> None:
@@ -386,13 +383,10 @@ def _host_gone(scene: Scene) -> None:
 
 
 def state_corrupted(scene: Scene) -> None:
-    scene.await_marked()
-    assert scene.publisher.stop() == 0
-    scene.commit(3)
-    for path in Path(scene.values["state_dir"]).rglob("*.json*"):
-        path.write_bytes(_GARBAGE[:40])
-    scene.publisher.start()
-    scene.commit(3)
+    with _stopped(scene):
+        scene.commit(3)
+        for path in Path(scene.values["state_dir"]).rglob("*.json*"):
+            path.write_bytes(_GARBAGE[:40])
 
 
 # -- relay
