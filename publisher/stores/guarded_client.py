@@ -29,7 +29,19 @@ from wormhole.coordination.kazoo_client import (
 )
 from wormhole.model.errors import CoordinationLost, MarkerStoreError
 
-__all__ = ["MOST_BYTES", "RACES", "Ask", "Fill", "GuardedClient", "TooLargeError", "has"]
+__all__ = [
+    "MOST_BYTES",
+    "RACES",
+    "Ask",
+    "Fill",
+    "GuardedClient",
+    "TooLargeError",
+    "creating",
+    "deleting",
+    "getting",
+    "has",
+    "setting",
+]
 
 RACES: Final = 20
 """Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most."""
@@ -195,7 +207,7 @@ class GuardedClient:
         if not folders:
             return
         paths = sorted(folders)
-        made = self.transact_all("make folders", [_creating(path) for path in paths])
+        made = self.transact_all("make folders", [creating(path) for path in paths])
         orphans = [path for path, failures in zip(paths, made, strict=True) if has(failures, NoNodeError)]
         if orphans:
             self.make({path.rpartition("/")[0] for path in orphans})
@@ -317,5 +329,21 @@ def _committing(fence: str, fill: Fill, client: Any) -> Any:
     return transaction.commit_async()
 
 
-def _creating(path: str) -> Fill:
-    return lambda transaction: transaction.create(path, b"")
+def getting(path: str) -> Ask:
+    """Asks for what a node holds, and its state."""
+    return lambda client: client.get_async(path)
+
+
+def creating(path: str, data: bytes = b"") -> Fill:
+    """Makes a node."""
+    return lambda transaction: transaction.create(path, data)
+
+
+def setting(path: str, data: bytes, version: int = -1) -> Fill:
+    """Writes a node that is in ``version``; -1: in any."""
+    return lambda transaction: transaction.set_data(path, data, version)
+
+
+def deleting(path: str) -> Fill:
+    """Deletes a node."""
+    return lambda transaction: transaction.delete(path)

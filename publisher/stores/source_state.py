@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from kazoo.exceptions import NoNodeError
 
-from publisher.stores.guarded_client import RACES, Fill, GuardedClient
+from publisher.stores.guarded_client import RACES, GuardedClient, creating, getting, setting
 from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import ConfigError, MarkerStoreError, UsageError
@@ -58,7 +58,7 @@ class ZooKeeperSourceState:
         path = self._paths.log_state(self._group, name)
         self._client.catch_up()
         try:
-            data, _ = self._client.ask(f"read {path}", lambda client: client.get_async(path))
+            data, _ = self._client.ask(f"read {path}", getting(path))
         except NoNodeError:
             return {}
         try:
@@ -87,10 +87,10 @@ class ZooKeeperSourceState:
         data = _packed(path, content)
         what = f"write {path}"
         for _ in range(RACES):
-            if not self._client.transact(what, _setting(path, data)):
+            if not self._client.transact(what, setting(path, data)):
                 return
             self._client.make([path.rpartition("/")[0]])
-            if not self._client.transact(what, _creating(path, data)):
+            if not self._client.transact(what, creating(path, data)):
                 return
         raise self._client.too_many_races(path)
 
@@ -290,11 +290,3 @@ def _unpacked(data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
     return content
-
-
-def _setting(path: str, data: bytes) -> Fill:
-    return lambda transaction: transaction.set_data(path, data)
-
-
-def _creating(path: str, data: bytes) -> Fill:
-    return lambda transaction: transaction.create(path, data)

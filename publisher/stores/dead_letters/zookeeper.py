@@ -16,7 +16,16 @@ from urllib.parse import quote, unquote
 from kazoo.exceptions import NoNodeError
 
 from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
-from publisher.stores.guarded_client import MOST_BYTES, RACES, Fill, GuardedClient, TooLargeError
+from publisher.stores.guarded_client import (
+    MOST_BYTES,
+    RACES,
+    Fill,
+    GuardedClient,
+    TooLargeError,
+    deleting,
+    getting,
+    setting,
+)
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import flow_name
@@ -71,7 +80,7 @@ class ZooKeeperDeadLetters:
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         path = f"{self._path(flow, id_)}/{_PARCEL}"
         try:
-            data, _ = self._client.ask(f"read {path}", lambda client: client.get_async(path))
+            data, _ = self._client.ask(f"read {path}", getting(path))
         except NoNodeError:
             raise KeyError(id_) from None
         return _parcel_from_bytes(bytes(data))
@@ -108,7 +117,7 @@ class ZooKeeperDeadLetters:
                 except NoNodeError:  # deleted meanwhile
                     break
                 data = letter_to_json(marked(letter, anyone=anyone)).encode()
-                if not self._client.transact(f"write {path}", _setting(path, data, version)):
+                if not self._client.transact(f"write {path}", setting(path, data, version)):
                     break
             else:
                 raise self._client.too_many_races(f"what {path} depends on")
@@ -130,7 +139,7 @@ class ZooKeeperDeadLetters:
     def forget(self, flow: FlowKey) -> None:
         self.remove(flow, self._ids(flow))
         folder = self._folder(flow)
-        self._client.transact(f"delete {folder}", lambda transaction: transaction.delete(folder))
+        self._client.transact(f"delete {folder}", deleting(folder))
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -149,7 +158,7 @@ class ZooKeeperDeadLetters:
 
     def _get(self, flow: FlowKey, id_: str) -> tuple[DeadLetter, int]:
         path = self._path(flow, id_)
-        data, stat = self._client.ask(f"read {path}", lambda client: client.get_async(path))
+        data, stat = self._client.ask(f"read {path}", getting(path))
         return letter_from_json(flow, bytes(data), path), int(stat.version)
 
     def _exists(self, path: str) -> bool:
@@ -178,10 +187,6 @@ def _too_large(flow: FlowKey, letter: DeadLetter, size: int) -> MarkerStoreError
         hint=f"`wormholectl flows skip {name} --update {letter.id}` passes over it",
         code="record-too-large",
     )
-
-
-def _setting(path: str, data: bytes, version: int) -> Fill:
-    return lambda transaction: transaction.set_data(path, data, version)
 
 
 def _parcel_to_bytes(parcel: Parcel) -> bytes:

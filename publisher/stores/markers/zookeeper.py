@@ -19,7 +19,18 @@ from typing import Any, Final
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from publisher.stores.dead_letters.zookeeper import ZooKeeperDeadLetters
-from publisher.stores.guarded_client import RACES, Ask, Fill, GuardedClient, TooLargeError, has
+from publisher.stores.guarded_client import (
+    RACES,
+    Ask,
+    Fill,
+    GuardedClient,
+    TooLargeError,
+    creating,
+    deleting,
+    getting,
+    has,
+    setting,
+)
 from publisher.stores.markers.record_size import too_large
 from publisher.stores.markers.rules import accepts, flow_from_json, flow_to_json, in_place_of, moved, raised, written
 from publisher.stores.source_state import ZooKeeperSourceState
@@ -101,7 +112,7 @@ class ZooKeeperMarkerStore:
     ) -> StoredFlow:
         stored = StoredFlow(marker, epoch, start, control=control)
         path = self._path(flow)
-        create = _creating(path, flow_to_json(stored))
+        create = creating(path, flow_to_json(stored))
         for _ in range(RACES):
             failures = self._write(flow, stored, f"register {path}", create)
             if not failures:
@@ -115,7 +126,7 @@ class ZooKeeperMarkerStore:
         found: dict[FlowKey, StoredFlow] = {}
         refused: list[MarkerStoreError] = []
         self._client.make({self._paths.markers(application) for application, _ in records})
-        creates = (_creating(self._path(flow), flow_to_json(record)) for flow, record in records.items())
+        creates = (creating(self._path(flow), flow_to_json(record)) for flow, record in records.items())
         with self._writing:
             created = self._client.transact_grouped("register flows", creates)
             for (flow, record), failures in zip(records.items(), created, strict=True):
@@ -174,7 +185,7 @@ class ZooKeeperMarkerStore:
             with contextlib.suppress(NoNodeError):
                 pages += [(flow, name) for name in sorted(names())]
         paths = [f"{folders[flow]}/{name}" for flow, name in pages]
-        asked = self._client.ask_all("read delivery counts", map(_getting, paths))
+        asked = self._client.ask_all("read delivery counts", map(getting, paths))
         for (flow, name), answer in zip(pages, asked, strict=True):
             with contextlib.suppress(NoNodeError):  # deleted since it was listed
                 found[flow][name] = bytes(answer()[0])
@@ -194,9 +205,9 @@ class ZooKeeperMarkerStore:
     def forget(self, flow: FlowKey) -> None:
         path, folder = self._path(flow), self._paths.delivery_counts(*flow)
         self._held.pop(flow, None)
-        self._client.transact(f"forget {path}", _deleting(path))  # nothing is wrong with what is gone already
+        self._client.transact(f"forget {path}", deleting(path))  # nothing is wrong with what is gone already
         below = [f"{folder}/{name}" for name in self._client.children(folder)]
-        self._client.transact_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)])
+        self._client.transact_all(f"forget {folder}", [deleting(name) for name in (*below, folder)])
 
     def dead_letters(self) -> ZooKeeperDeadLetters:
         return ZooKeeperDeadLetters(self._paths, self._client, self._beside)
@@ -296,7 +307,7 @@ class ZooKeeperMarkerStore:
                 stored, version = self._get(flow, to_write=True)
                 changed = change(stored)
                 data = flow_to_json(changed)
-                failures = self._write(flow, changed, f"write {path}", _setting(path, data, version))
+                failures = self._write(flow, changed, f"write {path}", setting(path, data, version))
                 if not failures:
                     self._wrote(flow, version)
                     return changed
@@ -314,17 +325,17 @@ class ZooKeeperMarkerStore:
             except MarkerStoreError as error:
                 if error.flow is None:
                     raise
-                _, stat = self._client.ask(f"read {path}", _getting(path))
+                _, stat = self._client.ask(f"read {path}", getting(path))
                 version = int(stat.version)
                 anew = in_place_of(error, wanted.marker, max(wanted.epoch, version), wanted.start)
-                if not self._write(flow, anew, f"write {path}", _setting(path, flow_to_json(anew), version)):
+                if not self._write(flow, anew, f"write {path}", setting(path, flow_to_json(anew), version)):
                     return anew
         raise self._client.too_many_races(path)
 
     def _get(self, flow: FlowKey, *, to_write: bool = False) -> tuple[StoredFlow, int]:
         path = self._path(flow)
         try:
-            data, stat = self._client.ask(f"read {path}", _getting(path))
+            data, stat = self._client.ask(f"read {path}", getting(path))
         except NoNodeError:
             raise KeyError(flow) from None
         if to_write:
@@ -336,7 +347,7 @@ class ZooKeeperMarkerStore:
         one round trip. ``to_write``: by the thread that writes them next.
         """
         wanted = {flow: self._path(flow) for flow in flows}
-        asked = self._client.ask_all("read datamarkers", map(_getting, wanted.values()))
+        asked = self._client.ask_all("read datamarkers", map(getting, wanted.values()))
         found: dict[FlowKey, tuple[StoredFlow, int]] = {}
         for (flow, path), answer in zip(wanted.items(), asked, strict=True):
             with contextlib.suppress(NoNodeError):
@@ -354,7 +365,7 @@ class ZooKeeperMarkerStore:
         with self._writing:
             stored, version = self._get(flow, to_write=True)
             check(stored)
-            write = _setting(self._path(flow), flow_to_json(stored), version)
+            write = setting(self._path(flow), flow_to_json(stored), version)
 
             def both(transaction: Any) -> None:
                 write(transaction)
@@ -383,28 +394,12 @@ class ZooKeeperMarkerStore:
         return self._paths.marker(*flow)
 
 
-def _getting(path: str) -> Ask:
-    return lambda client: client.get_async(path)
-
-
 def _listing(path: str) -> Ask:
     return lambda client: client.get_children_async(path)
 
 
 def _looking(path: str) -> Ask:
     return lambda client: client.exists_async(path)
-
-
-def _creating(path: str, data: bytes) -> Fill:
-    return lambda transaction: transaction.create(path, data)
-
-
-def _setting(path: str, data: bytes, version: int) -> Fill:
-    return lambda transaction: transaction.set_data(path, data, version)
-
-
-def _deleting(path: str) -> Fill:
-    return lambda transaction: transaction.delete(path)
 
 
 def _write_pages(transaction: Any, pages: Mapping[str, bytes], known: Collection[str]) -> None:
