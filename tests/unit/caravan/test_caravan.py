@@ -18,7 +18,6 @@ from caravan.rate import RateCap
 from datastores.memory.source import MemorySource
 from tests.support.eventually import patience
 from wormhole.filters import Filter
-from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
@@ -48,14 +47,11 @@ class Reader:
         self.reads: list[tuple[float, int, int]] = []
         """When, bytes asked for, bytes of log read."""
         self.waits = 0
-        self.broken: Exception | None = None
         self.rests = False
         """Every second segment is a small one."""
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         self.waits += 1
-        if self.broken is not None:
-            raise self.broken
         most = max_bytes // 16 if self.rests and len(self.reads) % 2 else max_bytes
         segment = self.reader.read(most, wait_s)
         self.clock.now += self.took
@@ -75,7 +71,6 @@ class Settings:
         self.total_cap = RateCap(0.0)
         self.most = 1 << 40
         self.gather = 0.0
-        self.nowhere = False
         self.kept = 0
         self.behind: list[tuple[str, str]] = []
         self.markers: list[Datamarker] = []
@@ -90,7 +85,7 @@ class Settings:
         return self.gather
 
     def may_leave(self, caravan: Caravan) -> bool:
-        return not self.nowhere
+        return True
 
     def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
         self.behind.append((flow.application, flow.cause))
@@ -192,16 +187,6 @@ async def test_an_update_larger_than_the_rate_is_read_whole_and_paid_for_afterwa
     assert max(road.pauses) <= 0.25, "the rate may rise meanwhile: it is looked at again soon"
 
 
-async def test_no_second_of_two_caravans_exceeds_the_cap_of_all(road: Road) -> None:
-    rate = 1.0 * MIB
-    road.settings.total_cap = RateCap(rate)
-    end = road.write(1500)
-    road.by_the_clock()
-    async with road.caravan() as (one, first, _), road.caravan() as (two, second, _):
-        await until(lambda: one.marker == end and two.marker == end)
-    assert most_in_a_second(sorted(first.reads + second.reads)) <= rate
-
-
 async def test_what_is_kept_for_the_lead_is_not_taken(road: Road) -> None:
     road.settings.total_cap = RateCap(1.0 * MIB)
     road.settings.kept = 2 * MIB  # more than ever flows in
@@ -235,32 +220,24 @@ async def test_a_read_that_finds_nothing_costs_nothing_of_the_cap(road: Road) ->
         assert road.settings.total_cap.delay(piece, road.clock.now) == 0.0
 
 
-async def test_a_backlog_is_read_without_a_pause_and_the_live_end_at_the_gather_interval(road: Road) -> None:
+@pytest.mark.parametrize("rests", [False, True], ids=["full segments", "full ones and rests, as of files"])
+async def test_a_backlog_is_read_without_a_pause_and_the_live_end_at_the_gather_interval(
+    road: Road, rests: bool
+) -> None:
     road.settings.gather = 0.008
     end = road.write(640)
     road.by_the_clock()
     async with road.caravan() as (caravan, reader, _):
+        reader.rests = rests
         await until(lambda: caravan.marker == end)
-        assert all(asked == 64 * KIB for _, asked, _ in reader.reads)
-        assert len(reader.reads) <= 12
-        assert road.pauses == [], "full segments: there is nothing to gather"
+        assert (len(reader.reads) > 12) is rests
+        assert len(road.pauses) <= rests, "there is nothing to gather, but at the end"
+        reader.rests = False
         for _ in range(5):
             last = road.write(1)
             await until(lambda last=last: caravan.marker == last)  # type: ignore[misc]
     live = [at for at, _, _ in reader.reads][-4:]  # the first small one may be the rest of a backlog
     assert all(later - earlier >= 0.0079 for earlier, later in pairwise(live))
-
-
-async def test_a_backlog_that_comes_in_full_segments_and_rests_is_read_without_a_pause(road: Road) -> None:
-    """A source that loads pieces of file cuts each into a full segment and what is left of it."""
-    road.settings.gather = 0.008
-    end = road.write(640)
-    road.by_the_clock()
-    async with road.caravan() as (caravan, reader, _):
-        reader.rests = True
-        await until(lambda: caravan.marker == end)
-        assert len(reader.reads) > 12, "nothing was cut"
-        assert len(road.pauses) <= 1  # at the end
 
 
 async def test_the_speed_is_that_of_the_last_seconds(road: Road) -> None:
@@ -327,21 +304,6 @@ async def test_nobody_is_held_up_so_the_reader_waits_for_the_slowest(road: Road)
         assert road.settings.behind == []
 
 
-async def test_who_holds_up_others_is_left_behind(road: Road) -> None:
-    road.settings.most = 200 * KIB
-    end = road.write(2000)
-    async with road.caravan() as (caravan, _, _):
-        slow = road.flow("slow")
-        fast = road.flow("fast", wake=lambda: drain(fast, caravan))
-        caravan.board(fast, 0)
-        caravan.board(slow, 0)
-        await until(lambda: caravan.marker == end)
-        assert road.settings.behind == [("slow", "slower than its caravan: left behind")]
-        assert (slow.state, fast.state) == (CaravanFlowState.WAITING, CaravanFlowState.TRAVELLING)
-        assert caravan.flows == {fast}
-        assert slow.place == road.start.order, "it goes on where it was"
-
-
 def by_table(road: Road, table: str, wake: Callable[[], None] = lambda: None) -> CaravanFlow:
     """A flow of one table's shard; the road's log is sharded by table then."""
     if not road.sharded:
@@ -382,24 +344,6 @@ async def test_who_has_nothing_to_take_is_not_left_behind(road: Road) -> None:
         assert caravan.buffer.size <= road.settings.most + 2 * road.settings.read_bytes
 
 
-async def test_with_nowhere_to_go_the_reader_waits_for_the_slowest_too(road: Road) -> None:
-    road.settings.most, road.settings.nowhere = 200 * KIB, True
-    end = road.write(2000)
-    async with road.caravan() as (caravan, reader, _):
-        slow = road.flow("slow")
-        fast = road.flow("fast", wake=lambda: drain(fast, caravan))
-        caravan.board(fast, 0)
-        caravan.board(slow, 0)
-        await until(lambda: caravan.buffer.size > road.settings.most and fast.cursor == caravan.buffer.end)
-        read = reader.waits
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert (reader.waits, slow.state) == (read, CaravanFlowState.TRAVELLING)
-        caravan.leave(slow, CaravanFlowState.CLOSED, "its subscriber went")
-        await until(lambda: caravan.marker == end)
-        assert road.settings.behind == []
-
-
 def drain(flow: CaravanFlow, caravan: Caravan) -> None:
     while flow.peek() is not None:
         flow.take()
@@ -421,16 +365,6 @@ async def test_a_stop_ends_the_waiting_for_room(road: Road) -> None:
         async with patience():
             await asyncio.shield(task)
         assert reader.waits == read
-
-
-async def test_a_log_that_fails_ends_the_run_with_its_error(road: Road) -> None:
-    end = road.write(1)
-    async with road.caravan() as (caravan, reader, task):
-        await until(lambda: caravan.marker == end)
-        reader.broken = SourceUnavailable("the disk is gone", hint="mount it")
-        with pytest.raises(SourceUnavailable, match="the disk is gone"):
-            await task
-        assert caravan.marker == end
 
 
 async def test_a_flow_is_ahead_until_the_reader_has_reached_its_place(road: Road) -> None:

@@ -215,20 +215,17 @@ def renamed(begin: int, end: int, at: int) -> Segment:
     return segment
 
 
-def test_a_renamed_table_asks_for_another_generation_in_the_datamarker() -> None:
-    mine = flow()
-    delivered(mine, buffer_of(log(0, 1, 1), renamed(1, 4, 3)))
-    assert progress(mine).renewal == Renewal("rows of t changed, and the log does not have them", place(3))
-    assert FlowBackfill.resume(REQUEST, mine.marker.backfill, mine.filter.hash).renewal is not None
-
-
-def test_a_renaming_that_the_flow_passed_before_asks_for_nothing() -> None:
-    mine = flow(at=4)
-    buffer = ChangeBuffer(place(2))
-    buffer.append(renamed(2, 5, 3))
-    delivered(mine, buffer)
-    assert mine.place == place(5)
-    assert progress(mine).renewal is None
+@pytest.mark.parametrize(
+    ("at", "renewal"),
+    [(0, Renewal("rows of t changed, and the log does not have them", place(3))), (4, None)],
+    ids=["it had rows of it", "it passed that before"],
+)
+def test_a_renamed_table_asks_for_another_generation_in_the_datamarker(at: int, renewal: Renewal | None) -> None:
+    mine = flow(at)
+    delivered(mine, buffer_of(log(0, 1, 1), renamed(1, 5, 3)))
+    assert (progress(mine).renewal, mine.place) == (renewal, place(5))
+    stored = FlowBackfill.resume(REQUEST, mine.marker.backfill, mine.filter.hash)
+    assert (stored.renewal is None) is (renewal is None)
 
 
 def test_a_renaming_is_reported_once_when_no_rows_are_wanted() -> None:

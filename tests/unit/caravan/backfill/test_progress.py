@@ -42,6 +42,13 @@ def offered(*tables: str, request: BackfillRequest = REQUEST) -> FlowBackfill:
     return progress
 
 
+def restarted(progress: FlowBackfill, *lists: tuple[str, Boundaries]) -> FlowBackfill:
+    """As another process finds it in the datamarker; the lists are those of that."""
+    again = FlowBackfill.resume(progress.request, progress.to_bytes(), "f")
+    again.offer(lists)
+    return again
+
+
 def test_everything_is_needed_first_and_nothing_when_every_range_was_taken() -> None:
     progress = offered()
     assert progress.tables == ["t"]
@@ -70,8 +77,7 @@ def test_goes_on_from_its_bytes() -> None:
     progress.took(chunk(START, 10), 3)
     progress.took(chunk(START, END, "s"), 2)
     progress.took(chunk(10, 20, again=(b"k",)), 1)
-    again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
-    again.offer((table, boundaries((10, b"10"), (20, b"20"))) for table in ("s", "t"))
+    again = restarted(progress, *((table, boundaries((10, b"10"), (20, b"20"))) for table in ("s", "t")))
     assert again.tables == ["t"]
     assert again.ranges("t") == [(20, END)]
     assert list(again.again("t")) == [b"k"]
@@ -125,9 +131,7 @@ def test_a_table_starts_again_when_its_list_is_an_older_copy() -> None:
     assert other != number
     older.add(other, b"25")
     for known in (boundaries((10, b"10")), older):
-        again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
-        again.offer([("t", known)])
-        assert again.ranges("t") == [(START, END)]
+        assert restarted(progress, ("t", known)).ranges("t") == [(START, END)]
 
 
 def test_another_type_of_key_asks_for_another_generation() -> None:
@@ -135,11 +139,8 @@ def test_another_type_of_key_asks_for_another_generation() -> None:
     for begun in (chunk(START, 10), chunk(START, END)):
         progress = offered("s", "t")
         progress.took(begun, 3)
-        again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
-        again.offer([("s", boundaries()), ("t", Boundaries(8, "varchar"))])
-        assert again.renewal is not None
-        assert "key of t changed" in again.renewal.cause
-        assert again.renewal.at is None
+        again = restarted(progress, ("s", boundaries()), ("t", Boundaries(8, "varchar")))
+        assert again.renewal == Renewal("the type or the collation of the key of t changed")
         assert not again.needs(chunk(10, 20))
         assert not again.finished
 
@@ -164,8 +165,7 @@ def test_a_table_that_was_not_there_is_looked_up_when_it_gets_its_name() -> None
 def test_finished_tables_keep_their_rows_over_a_restart() -> None:
     progress = offered("s", "t")
     progress.took(chunk(START, END, "s"), 5)
-    again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
-    again.offer((name, boundaries()) for name in ("s", "t"))
+    again = restarted(progress, ("s", boundaries()), ("t", boundaries()))
     assert again.finished_tables() == (FinishedTable("s", 5),)
 
 
@@ -193,8 +193,6 @@ def test_a_key_is_read_again_some_times_and_then_reported() -> None:
 
 
 def test_too_many_keys_to_read_again_become_their_range() -> None:
-    progress = offered()
-    progress.took(chunk(START, END), 0)
     progress = offered()
     progress.took(chunk(START, 10), 0)
     progress.took(chunk(20, END), 0)
@@ -259,23 +257,21 @@ def test_which_tables_are_wanted() -> None:
 
 def verified() -> FlowBackfill:
     """A verification of which every row was sent."""
-    progress = FlowBackfill(BackfillRequest(1, verify=True), "f")
-    progress.offer([("t", Boundaries(7, ""))])
+    progress = offered(request=BackfillRequest(1, verify=True))
     progress.took(chunk(START, END), 3)
     assert progress.finished
     return progress
 
 
 def test_a_verification_begins_anew_and_its_datamarkers_differ() -> None:
-    progress = FlowBackfill(BackfillRequest(1, verify=True), "f")
-    progress.offer([("t", Boundaries(7, "", {5: b"5"}))])
+    progress = offered(request=BackfillRequest(1, verify=True))
     before = progress.to_bytes()
-    progress.took(chunk(START, 5), 0)
+    progress.took(chunk(START, 10), 0)
     after = progress.to_bytes()
     assert before != after, "an ack of the one is no ack of the other"
     again = FlowBackfill.resume(BackfillRequest(1, verify=True), after, "f")
     assert (again.offered, again.rows, again.tables) == (False, 0, [])
-    again.offer([("t", Boundaries(7, "", {5: b"5"}))])
+    again.offer([("t", boundaries((10, b"10"), (20, b"20")))])
     assert again.ranges("t") == [(START, END)]
     backfill = FlowBackfill.resume(BackfillRequest(1), after, "f")
     assert not backfill.offered, "nor does a backfill take it for its own"

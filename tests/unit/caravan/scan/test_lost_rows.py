@@ -9,21 +9,18 @@ import pytest
 from caravan.backfill import progress as progress_module
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import MOST_BYTES, BackfillRequest, FlowBackfill
-from caravan.flow import Piece
 from caravan.scan.rounds import Taker, Work, next_work
 from tests.support.present import present
-from tests.support.rows_received import Copy, Receiver
+from tests.support.rows_received import Receiver
 from tests.unit.caravan.backfill.test_progress import boundaries, chunk, offered
-from tests.unit.caravan.scan.test_scanner import World, running
+from tests.unit.caravan.scan.test_scanner import World, running, times
 from wormhole.filters import Filter
 from wormhole.model.lost_keys import LostKeys, TableKeys
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import ChunkRange
-from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE, Op
-from wormhole.ports.table_source import Chunk
-from wormhole.wire.rows import decode_key, encode_key
+from wormhole.wire.rows import encode_key
 
 ID = (Column("key", "int"),)
 PLACES = tuple(LogPosition(1, 1, offset) for offset in range(9))
@@ -193,23 +190,16 @@ class LosingWorld(World):
         )
 
 
-def copied(world: World, receiver: Receiver) -> None:
-    for table, rows in world.tables.all_rows().items():
-        for key, row in rows.items():
-            receiver.copy.rows[table, key] = dict(row), 0
-
-
 async def test_a_copy_equals_the_tables_again() -> None:
     world = LosingWorld()
     world.put(*range(1_200))
     world.put(*range(1_200), table="u")
-    before = Receiver("log", world.source.latest(), lambda key: key, Filter.parse(None), BackfillRequest(1))
-    copied(world, before)
+    rows = {(table, key): (dict(row), 0) for table, of in world.tables.all_rows().items() for key, row in of.items()}
     world.put(*range(0, 1_200, 2), op=Op.UPDATE)
     world.source.commit([(Op.DELETE, "t", 7), (Op.DELETE, "u", 9), (Op.INSERT, "u", 5_000, {"v": 1})])
     async with running(world):
         receiver = world.missed(t={*range(0, 1_200, 2), 7}, u={9, 5_000})
-        receiver.copy.rows = before.copy.rows
+        receiver.copy.rows = rows
         world.add(receiver)
         await world.finished()
     assert world.matches(receiver)
@@ -239,14 +229,7 @@ async def test_keys_of_former_columns_cost_the_shortcut_of_their_table_only(colu
 async def test_another_spelling_of_a_key_costs_the_shortcut() -> None:
     world = LosingWorld()
     world.put(*range(5))
-    read = world.tables.rows
-
-    def rows(table: str, keys: tuple[bytes, ...], not_before: Datamarker) -> Chunk:
-        chunk = read(table, keys, not_before)
-        chunk.unclear = [key for key in keys if key not in chunk.rows]
-        return chunk
-
-    world.tables.rows = rows  # type: ignore[assignment, method-assign]
+    world.tables.changes = lambda chunk: replace(chunk, unclear=[encode_key((99,))])
     async with running(world):
         receiver = world.missed(t={1, 99})
         world.add(receiver)
@@ -258,18 +241,11 @@ async def test_another_spelling_of_a_key_costs_the_shortcut() -> None:
 async def test_a_row_that_changes_or_moves_meanwhile_is_right() -> None:
     world = LosingWorld()
     world.put(*range(4), more=1)
-    changes = iter(
-        [
-            [(Op.UPDATE, "t", 1, {"v": 90, "more": UNAVAILABLE}), (Op.DELETE, "t", 2)],
-            [(Op.MERGE, "t", 1, {"v": 91})],
-        ]
-    )
-
-    def change() -> None:
-        if (made := next(changes, None)) is not None:
-            world.source.commit(made)  # type: ignore[arg-type]
-
-    world.tables.on_snapshot = change
+    changes = [
+        [(Op.MERGE, "t", 1, {"v": 91})],
+        [(Op.UPDATE, "t", 1, {"v": 90, "more": UNAVAILABLE}), (Op.DELETE, "t", 2)],
+    ]
+    world.tables.on_snapshot = times(2, lambda: world.source.commit(changes.pop()))  # type: ignore[arg-type]
     async with running(world):
         receiver = world.missed(t={1, 2})
         for key in range(4):
@@ -277,28 +253,3 @@ async def test_a_row_that_changes_or_moves_meanwhile_is_right() -> None:
         world.add(receiver)
         await world.finished()
         assert world.matches(receiver)
-
-
-async def test_keys_of_another_shard_are_left_to_its_flow() -> None:
-    world = LosingWorld(Sharding("hash", 2))
-    world.put(*range(8))
-    shards = {key: world.tables.shard_of("t", encode_key((key,))) for key in range(9)}
-    receivers = []
-    ends: list[tuple[str, bytes]] = []
-    async with running(world):
-        for shard in sorted(set(shards.values())):
-            mine = frozenset(encode_key((key,)) for key in range(9) if shards[key] == shard)
-            request = BackfillRequest(1, keys=LostKeys({"t": TableKeys(ID, mine)}), lost=((PLACES[0], PLACES[1]),))
-            receiver = Receiver(shard, world.source.latest(), lambda key: key, Filter.parse(None), request)
-
-            def take(piece: Piece, shard: str, receiver: Receiver = receiver) -> None:
-                if piece.chunk is not None:
-                    ends.extend((shard, key) for key in piece.chunk.alone if key not in piece.chunk.left_out)
-                Copy.take(receiver.copy, piece, shard)
-
-            receiver.copy.take = take  # type: ignore[method-assign]
-            receivers.append(receiver)
-            world.add(receiver)
-        await world.finished()
-    assert {(shard, decode_key(key)[0]) for shard, key in ends} == {(shard, key) for key, shard in shards.items()}
-    assert sum(len(receiver.copy.reads) for receiver in receivers) == 8
