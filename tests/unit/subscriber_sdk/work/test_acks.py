@@ -98,6 +98,15 @@ def test_progress_is_not_reported_twice() -> None:
     assert log.finish(one) is None
 
 
+def test_bytes_that_wait_and_that_are_held_for_a_rollback_are_counted() -> None:
+    log, item = FlowLog(1000), batch(1, 40)
+    counted = [(log.waiting_bytes, log.held_bytes)]
+    for step in (lambda: log.append(item), log.take, lambda: log.finish(item), log.rollback):
+        step()
+        counted.append((log.waiting_bytes, log.held_bytes))
+    assert counted == [(0, 0), (40, 0), (0, 0), (0, 104), (40, 0)]
+
+
 def test_past_the_bound_the_oldest_goes_and_a_rollback_is_impossible() -> None:
     items = [batch(n, 40) for n in range(1, 4)]
     log = filled(*items, hold=100)
