@@ -25,6 +25,9 @@ __all__ = ["DatabaseServer", "Row", "as_root", "run"]
 
 Row = tuple[Any, ...]
 
+_ASKED_S: Final = 2
+"""How long a server may take to say which one it is."""
+
 # Two accounts: one that may do everything, and the one that the publisher uses, with no more than its documented
 # rights.
 _USERS: Final = """\
@@ -207,8 +210,10 @@ class DatabaseServer(PrivateServer):
         return [*self.server_command(), "--no-defaults", *as_root(), *options]
 
     def answers(self) -> bool:
-        try:
-            return bool(self.sql("SELECT @@datadir")[0][0] == f"{self.seen(self.data)}/")
+        try:  # another program on the port may say nothing at all
+            with contextlib.closing(self.connect(read_timeout=_ASKED_S)) as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT @@datadir")
+                return bool(cursor.fetchall() == ((f"{self.seen(self.data)}/",),))
         except pymysql.err.OperationalError:
             return False
 

@@ -216,7 +216,8 @@ class PostgresServer(PrivateServer):
 
     def answers(self) -> bool:
         try:
-            return bool(self.sql("SHOW data_directory")[0][0] == str(self.data))
+            with self.connect(connect_timeout=2) as connection:  # another program on the port may say nothing at all
+                return connection.execute("SHOW data_directory").fetchall() == [(str(self.data),)]
         except psycopg.OperationalError:
             return False
 

@@ -1,23 +1,17 @@
-"""The private servers themselves: what other tests rely on, and that nothing of one outlives its owner."""
+"""What tests rely on of the private MariaDB and MySQL; what all kinds have is in
+`tests/contract/test_private_server.py`."""
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pymysql
 import pytest
 
 from examples.demo.mariadb import MariaDbServer
-from scripts.prepare import ROOT
-from tests.support.databases import DatabaseServer, NewServer, start_server
-from tests.support.eventually import PATIENCE_S, until
+from tests.support.databases import DatabaseServer, NewServer
 from tests.support.mysql_server import MySqlServer
-from wormhole.model.errors import ConfigError, SourceUnavailable
+from wormhole.model.errors import ConfigError
 
 
 def test_the_publishers_account_has_its_rights_and_no_more(database_server: DatabaseServer) -> None:
@@ -31,8 +25,7 @@ def test_the_publishers_account_has_its_rights_and_no_more(database_server: Data
     assert database_server.password_file.stat().st_mode & 0o077 == 0
 
 
-def test_it_listens_on_loopback_only_and_reads_no_option_file(database_server: DatabaseServer) -> None:
-    assert database_server.sql("SELECT @@bind_address") == [("127.0.0.1",)]
+def test_it_reads_no_option_file(database_server: DatabaseServer) -> None:
     arguments = Path(f"/proc/{database_server.pid}/cmdline").read_bytes().split(b"\0")
     assert b"--no-defaults" in arguments
 
@@ -46,24 +39,12 @@ def test_two_servers_have_histories_of_their_own(new_server: NewServer) -> None:
     assert first.sql(identity) != second.sql(identity)
 
 
-def test_what_was_committed_survives_kill_nine_and_a_closed_one_leaves_nothing(new_server: NewServer) -> None:
+def test_it_starts_again_with_other_options_and_another_binlog(new_server: NewServer) -> None:
     server = new_server()
-    port = server.port
-    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (i INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (2)")
-    server.kill()
-    assert server.pid == 0
-    with pytest.raises(pymysql.err.OperationalError):
-        server.sql("SELECT 1")
-    server.start()
-    assert server.port == port
-    assert server.sql("SELECT i FROM d.t") == [(1,), (2,)]
-    assert len(server.binlogs) == 2
-    assert all(file.exists() for file in server.binlogs)
     server.restart(max_connections="17")
     assert server.sql("SELECT @@max_connections") == [(17,)]
-    folder = server.folder
-    server.close()
-    assert not folder.exists()
+    assert len(server.binlogs) == 2
+    assert all(file.exists() for file in server.binlogs)
 
 
 def test_its_programs_talk_to_it(database_server: DatabaseServer) -> None:
@@ -74,33 +55,6 @@ def test_its_programs_talk_to_it(database_server: DatabaseServer) -> None:
     assert b"CREATE DATABASE IF NOT EXISTS told" in database_server.client("binlog", "--read-from-remote-server", name)
 
 
-_OWNER = """\
-import sys
-from tests.support.databases import start_server
-server = start_server(sys.argv[1])
-print(server.pid, server.folder, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_it_ends_with_its_owner(flavour: str, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue(f"{flavour}_server")  # skips where there is none, and makes the template
-    with subprocess.Popen(
-        [sys.executable, "-c", _OWNER, flavour], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as owner:
-        assert owner.stdout is not None
-        pid, folder = owner.stdout.readline().split()
-        assert Path(folder, "data").exists()
-        server = os.pidfd_open(int(pid))
-        owner.send_signal(signal.SIGKILL)
-    try:
-        assert select.select([server], [], [], PATIENCE_S)[0], "the server outlives its owner"
-    finally:
-        os.close(server)
-    # The guard removes it after the server's end, which is the last event that is seen from here.
-    until(lambda: not Path(folder).exists(), f"{folder} stays")
-
-
 def test_a_machine_without_the_server_gets_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("examples.demo.mariadb._PLACES", str(tmp_path))
     with pytest.raises(ConfigError, match="mariadbd") as refused:
@@ -109,10 +63,3 @@ def test_a_machine_without_the_server_gets_the_next_step(monkeypatch: pytest.Mon
     monkeypatch.setattr("tests.support.mysql_server._ROOT", tmp_path)
     with pytest.raises(ConfigError):
         MySqlServer().start()
-
-
-def test_a_server_that_does_not_come_up_shows_its_own_words(
-    mariadb_server: DatabaseServer,
-) -> None:
-    with pytest.raises(SourceUnavailable, match="unknown variable 'no-such-option=1'"):
-        start_server("mariadb", no_such_option="1")

@@ -1,18 +1,10 @@
-"""The private PostgreSQL server itself: what other tests rely on, and that nothing of one outlives its owner."""
+"""What tests rely on of the private PostgreSQL; what all kinds have is in `tests/contract/test_private_server.py`."""
 
 from __future__ import annotations
-
-import os
-import select
-import subprocess
-import sys
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from scripts.prepare import ROOT
-from tests.support.eventually import until
 from tests.support.postgres_server import NewPostgres, PostgresServer
 from tests.support.postgres_types import VERSION
 
@@ -41,36 +33,3 @@ def test_it_listens_on_loopback_only_and_wants_the_password(postgres_of_each: Po
 
 def test_a_server_of_the_version_that_a_test_needs(new_postgres: NewPostgres) -> None:
     assert new_postgres(version=18).sql("SHOW server_version")[0][0].startswith("18.")
-
-
-def test_what_was_committed_survives_kill_nine_and_a_closed_one_leaves_nothing(new_postgres: NewPostgres) -> None:
-    server = new_postgres()
-    port = server.port
-    server.sql("CREATE TABLE t (i int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
-    server.kill()
-    with pytest.raises(psycopg.OperationalError):
-        server.sql("SELECT 1")
-    server.start()
-    assert server.port == port
-    assert server.sql("SELECT i FROM t ORDER BY i") == [(1,), (2,)]
-    folder = server.folder
-    server.close()
-    assert not folder.exists()
-
-
-def test_it_dies_with_its_owner() -> None:
-    program = (
-        "from tests.support.postgres_server import PostgresServer\n"
-        "server = PostgresServer(); server.start()\n"
-        "print(server.pid, server.folder, flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as owner:
-        assert owner.stdout is not None
-        pid, folder = owner.stdout.readline().split()
-        handle = os.pidfd_open(int(pid))
-        owner.kill()
-        assert select.select([handle], [], [], 60)[0], "the server outlived its owner"
-        os.close(handle)
-    until(lambda: not Path(folder).exists(), "its folder was left")

@@ -26,6 +26,7 @@ __all__ = [
     "flavour",
     "mariadb_server",
     "mysql_server",
+    "new_database_server",
     "new_server",
     "purge",
     "start_server",
@@ -50,13 +51,16 @@ def template(flavour: str, options: Mapping[str, str | None] | None = None) -> P
     return kept_data(server, server.version, server.options, server.rights)
 
 
-def start_server(flavour: str, **options: str | None) -> DatabaseServer:
-    """A new server, started; whoever asked closes it.
-
-    ``options``: its, with underscores for dashes. Skips without the server."""
+def new_database_server(flavour: str, **options: str | None) -> DatabaseServer:
+    """A new server, not started. ``options``: its, with underscores for dashes. Skips without the server."""
     named = {name.replace("_", "-"): value for name, value in options.items()}
     fixed = {name: value for name, value in named.items() if name in _FIXED}
-    return FLAVOURS[flavour](options=named, template=_template(flavour, fixed)).__enter__()
+    return FLAVOURS[flavour](options=named, template=_template(flavour, fixed))
+
+
+def start_server(flavour: str, **options: str | None) -> DatabaseServer:
+    """The same, started; whoever asked closes it."""
+    return new_database_server(flavour, **options).__enter__()
 
 
 def purge(server: DatabaseServer) -> None:

@@ -107,6 +107,7 @@ EXTENDED: Final = (
     "tests/benchmarks/test_values_read.py",
     "tests/contract/test_relayed_log_source.py",
     "tests/hostile/test_zookeeper_access.py",
+    "tests/contract/test_private_server.py",
     "tests/integration/test_database_servers.py",
     "tests/unit/examples/demo/test_datastore.py",
     "tests/unit/test_setup.py",
