@@ -52,6 +52,8 @@ from wormhole.metrics import Exporter
 from wormhole.metrics.otel import exported, on_this_loop
 from wormhole.model.errors import ConfigError, MarkerStoreError, Retryable, WormholeError
 from wormhole.ports.datastore import SourceOptions, Standing
+from wormhole.ports.log_source import LogSource
+from wormhole.ports.marker_store import MarkerStore
 
 __all__ = ["run", "serve"]
 
@@ -125,22 +127,8 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
             options = replace(options, state=inherited, may_act=ownership.may_send)
         else:
             ownership = Ownership(coordinator, fenced=False)
-        inner, relay = open_with(place.source, options), configured_relay(config, dataset, copy, log)
-        relay = relay or await asyncio.to_thread(left_relay, config, dataset, copy, log)
-        relayed = None if relay is None else RelayedSource(inner, *relay)
-        source = SupervisedSource(relayed or inner, relayed)
+        source = await _supervised(config, (dataset, copy, log), open_with(place.source, options))
         stack.push_async_callback(asyncio.to_thread, source.stop)
-
-        async def start_source() -> None:
-            try:
-                await asyncio.to_thread(source.start)
-            except WormholeError as error:
-                # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves
-                # nobody yet; one that has flows stays: its operator can ask it and act through it only while it runs.
-                if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
-                    raise
-                _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
-
         trust = await asyncio.to_thread(open_trust, config.tls)
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
@@ -169,7 +157,26 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log), running)
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
         await asyncio.to_thread(warn_interpreted, "datastores")
+        start_source = partial(_start, source, store, f"{dataset}/{copy}/{log}")
         await publisher.run(lambda: ready(address), start_source, partial(asyncio.to_thread, source.stop))
+
+
+async def _supervised(config: Config, served: tuple[str, str, str], inner: LogSource) -> SupervisedSource:
+    """The log's source, behind its relay if it has one or left one. ``served``: dataset, copy and log."""
+    relay = configured_relay(config, *served) or await asyncio.to_thread(left_relay, config, *served)
+    relayed = None if relay is None else RelayedSource(inner, *relay)
+    return SupervisedSource(relayed or inner, relayed)
+
+
+async def _start(source: SupervisedSource, store: MarkerStore, log: str) -> None:
+    try:
+        await asyncio.to_thread(source.start)
+    except WormholeError as error:
+        # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves no flow yet.
+        # One that has flows stays: its operator can ask it and act through it only while it runs.
+        if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
+            raise
+        _log.error("publisher of %s serves, and waits for its log: %s", log, error)
 
 
 def _candidate(
