@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes
 from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.ranges import files_between
 from spark_replay.archive.reader import END, after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import files_between
 from wormhole.model.errors import ArchiveError
 
 __all__ = [

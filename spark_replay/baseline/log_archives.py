@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.ranges import files_between, held
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.baseline.scan import Portion, Scan, ScanOutcome, not_before_of
 from spark_replay.baseline.source_tables import SourceTables
 from spark_replay.baseline.work import archive_end, of_log
 from spark_replay.frames import ShardFiles
-from spark_replay.replay.plan import files_between, held
 from spark_replay.tables.rolling import lost_after
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.position import Datamarker

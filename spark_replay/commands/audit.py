@@ -46,11 +46,11 @@ def audit(
     from spark_replay.spark.session import check_spark, spark_session
 
     check_spark()
+    from spark_replay.archive.ranges import asked_time
     from spark_replay.audit import auditor
     from spark_replay.audit.archived import Selecting
     from spark_replay.commands.show_audit import audit_object, show_audit
     from spark_replay.replay.job import setting_of
-    from spark_replay.replay.plan import asked_time
     from wormhole.admin import admin_service
     from wormhole.config.application_filter import application_filter
     from wormhole.wire.v1 import admin_pb2

@@ -17,11 +17,11 @@ from wormholectl.show.printer import print_text, say_waiting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_replay.archive.ranges import Asked
     from spark_replay.archive.store import ArchiveStore
     from spark_replay.export.exporter import ExportStart, Result
     from spark_replay.export.job import ChangedRows, Work
     from spark_replay.export.port import OpenTable
-    from spark_replay.replay.plan import Asked
 
 __all__ = ["app"]
 
@@ -128,9 +128,9 @@ def _export(
 
         check_spark()
         from spark_replay.archive.choice import archived
+        from spark_replay.archive.ranges import asked_until
         from spark_replay.archive.store import store_of
         from spark_replay.export.exporter import start_from
-        from spark_replay.replay.plan import asked_until
 
     until_asked = asked_until(until or "", round(now() * 1e6))
     every_s = duration("--every", every) if every else 0.0

@@ -129,8 +129,8 @@ def _selected(
 
     check_spark()
     from spark_replay.archive.choice import archived, check_formats
+    from spark_replay.archive.ranges import asked_until
     from spark_replay.archive.store import store_of
-    from spark_replay.replay.plan import asked_until
     from spark_replay.tables.selection import TableOptions
 
     now_us = round(now() * 1e6)
@@ -201,7 +201,7 @@ def snapshot(
     as_json: AsJson = False,
 ) -> None:
     """Write a dataset's tables as they are, or were, into Parquet."""
-    from spark_replay.replay.plan import Asked
+    from spark_replay.archive.ranges import Asked
     from spark_replay.tables.snapshot import write_snapshot
 
     if baseline:
@@ -227,7 +227,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Write every version of every row into Parquet, with the beginning and the end of each."""
-    from spark_replay.replay.plan import asked_from
+    from spark_replay.archive.ranges import asked_from
     from spark_replay.tables.history import write_history
 
     selection.write(write_history, to, as_json, start=asked_from(start, "", round(now() * 1e6)))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export.job import ChangedRows, Work
 from spark_replay.export.leftovers import ExportRun, clean, noted
 from spark_replay.export.plan import ExportPlan, KeylessError, continued, first, planned
 from spark_replay.export.port import Draft, OpenTable, SeenTable
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import SnapshotAbout
 from spark_replay.tables.selection import LATEST, TableSelection
 from spark_replay.tables.start import read_about, snapshot_rows

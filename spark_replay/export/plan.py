@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export.columns import evolved
 from spark_replay.export.port import SeenTable
 from spark_replay.export.state import ANEW, Exported, ExportedShard
 from spark_replay.frames import ShardFiles
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import SnapshotAbout
 from spark_replay.tables.columns import TableColumn, unite
 from spark_replay.tables.rolling import lost_after, select_since

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.ranges import done_rows, files_between, holding
 from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
-from spark_replay.replay.plan import done_rows, files_between, holding
 from spark_replay.replay.progress import Counter
 from spark_replay.replay.publisher import TIMEOUT_S, Reach, ReplayClient, TicketLostError
 from spark_replay.replay.rate import Shares

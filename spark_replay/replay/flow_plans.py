@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.ranges import Asked, Range, files_between, held, range_of
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
-from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
 from spark_replay.replay.request import FoundPublisher, ReplayRequest, ReplaySettings
 from spark_replay.tables.start import about_start

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_replay.archive.choice import check_archive, check_formats
+from spark_replay.archive.ranges import asked_from, asked_until
 from spark_replay.archive.store import open_store
 from spark_replay.replay import flow_plans, mode_selection
 from spark_replay.replay.driver import Driver
@@ -24,7 +25,6 @@ from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.flow_plans import FlowPlan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import Wanted
-from spark_replay.replay.plan import asked_from, asked_until
 from spark_replay.replay.progress import ReplayProgress
 from spark_replay.replay.publisher import Reach, ReplayClient
 from spark_replay.replay.request import (

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from spark_replay.archive.arrays import joined
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.ranges import files_between, holding
 from spark_replay.archive.reader import END, after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.latest import folded
-from spark_replay.replay.plan import files_between, holding
 from wormhole.model.errors import ArchiveError
 from wormhole.model.schema import Schema
 

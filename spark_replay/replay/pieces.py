@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.ranges import files_between, holding
 from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.delivery import Offer, SentPiece
-from spark_replay.replay.plan import files_between, holding
 from wormhole.filters import Filter, Projection, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.mode import Wanted
 from spark_replay.replay.pieces import Formats
-from spark_replay.replay.plan import Asked
 from spark_replay.replay.progress import ReplayProgress
 from spark_replay.replay.publisher import Reach
 from wormhole.config import ApplicationConfig, DatasetConfig, TlsFiles

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from spark_replay import frames
 from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.combine import rows_that_count
 from spark_replay.images import read_row
-from spark_replay.replay.plan import Asked
 from spark_replay.selected import PLAIN, ColumnCondition, Wanted
 from spark_replay.spark.ranges import TASK_ROWS, by_range
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder

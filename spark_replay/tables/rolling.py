@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.ranges import Asked, files_between, held
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
-from spark_replay.replay.plan import Asked, files_between, held
 from spark_replay.tables.about import SnapshotAbout, SnapshotShard
 from spark_replay.tables.newest import newest_schemas
 from spark_replay.tables.selection import EARLIEST, LATEST, TableSelection, ordered_schemas, shard_range

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from spark_replay import frames
 from spark_replay.archive.arrays import ends_of
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.columns import TableColumn, arrow_type, converter, parse_type, unite
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.selection import EARLIEST, LATEST, select

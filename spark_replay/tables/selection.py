@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_replay.archive.manifest import FileEntry, Manifest, marker_to_text
+from spark_replay.archive.ranges import Asked, files_between, range_of
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
-from spark_replay.replay.plan import Asked, files_between, range_of
 from spark_replay.tables.newest import Newest, newest_schemas
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import UsageError

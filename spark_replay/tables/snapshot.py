@@ -17,9 +17,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import read
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT
 from spark_replay.tables.folder import Folder, Written
 from spark_replay.tables.rolling import ANEW, select_since

@@ -24,10 +24,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from spark_replay.archive.columns import before_reads
 from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.ranges import asked_from, asked_until, files_between
 from spark_replay.archive.reader import after, upto
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.frames import reading
-from spark_replay.replay.plan import asked_from, asked_until, files_between
 from spark_replay.selected import COLUMNS, PLAIN, ColumnCondition, FilePiece, Wanted, piece_rows, tasks_of
 from spark_replay.tables.rows import NEEDED, Decoding, decoding
 from spark_replay.tables.schemas import metadata

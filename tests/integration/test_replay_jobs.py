@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
@@ -22,7 +23,6 @@ from spark_replay.replay.flow import ReplayFlow
 from spark_replay.replay.flow_plans import plan
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.pieces import Formats
-from spark_replay.replay.plan import Asked
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.rate import Shares
 from spark_replay.replay.task import Ended, Task

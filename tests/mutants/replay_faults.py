@@ -466,7 +466,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replay-passes-over-what-retention-took",
-        file="spark_replay/replay/plan.py",
+        file="spark_replay/archive/ranges.py",
         old="    elif begin.order < manifest.begin.order and not manifest.whole:\n",
         new="    elif begin.order < manifest.begin.order and manifest.whole:\n",
         tests=(_PIECES,),

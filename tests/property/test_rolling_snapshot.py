@@ -16,8 +16,8 @@ import pytest
 
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.newest_snapshot import needed_from
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.snapshot import write_snapshot

@@ -21,10 +21,10 @@ import pytest
 from spark_replay.archive.checksums import Blocks
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.newest_snapshot import needed_from
+from spark_replay.archive.ranges import Asked, files_between, range_of
 from spark_replay.archive.retention import GRACE_S, expire
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
-from spark_replay.replay.plan import Asked, files_between, range_of
 from tests.support.archives import FIRST_US, manifest_of, marker_at
 from tests.support.memory_storage import MemoryStorage, memory_store
 

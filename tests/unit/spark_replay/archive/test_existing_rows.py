@@ -11,6 +11,7 @@ import pytest
 from spark_replay.archive.columns import place_bytes, read_number, read_place
 from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.ranges import Asked, files_between, range_of
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore
@@ -21,7 +22,6 @@ from spark_replay.replay.delivery import SentPiece
 from spark_replay.replay.keyed import last_changes, rows_of
 from spark_replay.replay.latest import net_op
 from spark_replay.replay.pieces import Formats, Selector, log_pieces
-from spark_replay.replay.plan import Asked, files_between, range_of
 from spark_replay.selected import plain_rows
 from spark_replay.tables.versions import Barriers, RowChange, versions
 from tests.support.archives import KEYS, manifest_of, marker_at, put, segments, tx

@@ -81,7 +81,7 @@ def test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit(
 
 
 def test_files_that_are_no_chain_are_not_replayed(store: ArchiveStore) -> None:
-    from spark_replay.replay.plan import Asked, range_of
+    from spark_replay.archive.ranges import Asked, range_of
 
     manifest = manifest_of(store, "a")
     given = manifest_given(manifest)

@@ -21,12 +21,12 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.types import StringType
 
 from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.export import delta, iceberg, leftovers
 from spark_replay.export.exporter import Exporter, Result
 from spark_replay.export.job import ChangedRows, Work
 from spark_replay.export.leftovers import NOTES, noted
-from spark_replay.replay.plan import Asked
 from tests.support.archives import (
     CUSTOMERS,
     Change,

@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
+from spark_replay.archive.ranges import Asked
 from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder
 from tests.support.archives import manifest_of, marker_at, put, tx, write_archive

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.columns import position_of
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.newest import newest_schemas
 from spark_replay.tables.selection import TableSelection, select
 from tests.support.archives import Change, Tx, marker_at, tx, write_archive

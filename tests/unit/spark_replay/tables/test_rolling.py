@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.manifest import KnownLoss, Manifest
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.about import SnapshotAbout, SnapshotShard, SnapshotTable
 from spark_replay.tables.rolling import lost_after, select_since
 from tests.support.archives import CUSTOMERS, KEYS, marker_at, present, put, row, tx, write_archive

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import open_store
-from spark_replay.replay.plan import Asked
 from spark_replay.tables.selection import key_problem, select, select_tables
 from tests.support.archives import CUSTOMERS, KEYS, marker_at, put, row, tx, write_archive
 from wormhole.model.errors import ReplayError, UsageError

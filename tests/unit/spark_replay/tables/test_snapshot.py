@@ -9,8 +9,8 @@ import pytest
 
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.newest_snapshot import NewestSnapshot, noted_snapshot
+from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import Asked
 from spark_replay.tables import snapshot_writer
 from spark_replay.tables.about import ABOUT, SnapshotAbout, about_to_json
 from spark_replay.tables.folder import Folder

@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from spark_replay.archive.manifest import FileEntry, Manifest
-from spark_replay.replay.plan import Asked, asked_from, asked_until, done_rows, files_between, held, holding, range_of
+from spark_replay.archive.ranges import (
+    Asked,
+    asked_from,
+    asked_until,
+    done_rows,
+    files_between,
+    held,
+    holding,
+    range_of,
+)
 from tests.support.archives import FIRST_US, marker_at
 from wormhole.model.errors import ReplayError, UsageError
 from wormhole.model.position import LogPosition
