@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from wormhole.admin.blocking import wait_for_result
-from wormhole.config import Config, CoordinatorForm, DatasetConfig, PublisherConfig
+from wormhole.config import Config, CoordinatorForm, DatasetConfig, PublisherConfig, named_logs
 from wormhole.config import load as load_config
 from wormhole.coordination.connect import connect
 from wormhole.coordination.port import (
@@ -132,7 +132,7 @@ def publishers(where: Where, config: Config | None) -> Found:
         return with_coordinator(where, _registered)
     served = serving(config)
     drained: list[Drained] = []
-    if any(log not in served for log, _ in _logs(config.datasets)):
+    if any(log not in served for log, _ in named_logs(config.datasets)):
         host = config.monitor.host_name
         drained = with_coordinator(where, lambda coordinator: _drained(coordinator, served, host))
     return Found([] if drained and not served else _of_files(where.coordinator, config, served), drained)
@@ -143,7 +143,7 @@ async def _registered(coordinator: Coordinator) -> Found:
     served = [f"{one.dataset}/{one.copy}/{one.log}" for one in infos]
     stored = await coordinator.configuration()
     running = {group_of(stored.datasets, log) for log in served}
-    missing = sorted({group_of(stored.datasets, log) for log, _ in _logs(stored.datasets)} - running, key=str)
+    missing = sorted({group_of(stored.datasets, log) for log, _ in named_logs(stored.datasets)} - running, key=str)
     known = await coordinator.log_owners() if missing else {}
     unowned = []
     for group in missing:
@@ -166,8 +166,8 @@ async def _drained(coordinator: Coordinator, served: Iterable[str], this_host: s
     monitors = await coordinator.monitors()
     # Others may write there: a name that is none of a log is ignored.
     logs = {one.host: {log for log in one.publishers if log.count("/") == 2} for one in monitors}
-    for log, hosts in _logs(stored.datasets):
-        for host in hosts or ((this_host,) if this_host else ()):
+    for log, settings in named_logs(stored.datasets):
+        for host in settings.candidates or ((this_host,) if this_host else ()):
             logs.setdefault(host, set()).add(log)
 
     def group(log: str) -> LogGroup:
@@ -191,13 +191,6 @@ def group_of(datasets: Mapping[str, DatasetConfig], log: str) -> LogGroup:
     """Who contends for a log, ``dataset/copy/log``."""
     dataset, copy, name = log.split("/")
     return LogGroup(dataset, copy if dataset not in datasets else datasets[dataset].group(copy), name)
-
-
-def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Each log as ``dataset/copy/log``, and the hosts that it names."""
-    for dataset, settings in datasets.items():
-        for copy, log, named in settings.each_log():
-            yield f"{dataset}/{copy}/{log}", named.candidates
 
 
 async def host_request(coordinator: Coordinator, host: str) -> HostRequest:
@@ -248,7 +241,7 @@ def ask_coordinator(target: Config | Path | str, use: Callable[[Coordinator], Aw
 def serving(config: Config) -> dict[str, ReadyFile]:
     """The live publishers of this host by ``dataset/copy/log``, as their ready files say. Blocks."""
     state_dir = config.publisher.state_dir
-    found = {log: read_ready(ready_path(state_dir, *log.split("/"))) for log, _ in _logs(config.datasets)}
+    found = {log: read_ready(ready_path(state_dir, *log.split("/"))) for log, _ in named_logs(config.datasets)}
     return {log: told for log, told in found.items() if told is not None}
 
 

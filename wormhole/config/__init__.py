@@ -36,6 +36,7 @@ from wormhole.config.model import (
     LogConfig,
     RetryConfig,
     SourceConfig,
+    named_logs,
 )
 from wormhole.config.processes import (
     CoordinatorConfig,
@@ -91,6 +92,7 @@ __all__ = [
     "find_log",
     "listed",
     "load",
+    "named_logs",
     "parse",
     "parse_json",
     "plain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wormhole.config.datastores import datastore
-from wormhole.config.model import Config, DatasetConfig, LogConfig
+from wormhole.config.model import Config, DatasetConfig, LogConfig, named_logs
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import ConfigReport
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -91,4 +91,4 @@ def _is_about_a_host(config: Config) -> bool:
         return "publisher" in config.model_fields_set
     if config.form is CoordinatorForm.STATIC or _OF_A_HOST & config.model_fields_set:
         return True
-    return any(log.inline is not None for dataset in config.datasets.values() for _, _, log in dataset.each_log())
+    return any(log.inline is not None for _, log in named_logs(config.datasets))

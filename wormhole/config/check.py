@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wormhole.config import Config, load
+from wormhole.config import Config, load, named_logs
 from wormhole.config.application_filter import application_filter, mask_key_exposure, read_mask_key
 from wormhole.config.datastores import capabilities_of
 from wormhole.formats import ValueFormats, open_formats
@@ -16,11 +16,7 @@ __all__ = ["check_config", "logs_of", "mask_key_warnings", "only_log"]
 
 def logs_of(config: Config) -> list[str]:
     """Every configured log as ``dataset/copy/log``."""
-    return [
-        f"{dataset}/{copy}/{log}"
-        for dataset, settings in config.datasets.items()
-        for copy, log, _ in settings.each_log()
-    ]
+    return [name for name, _ in named_logs(config.datasets)]
 
 
 def only_log(config: Config, log: str | None) -> tuple[str, str, str]:

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from typing import Final
 
-from wormhole.config.model import Config
+from wormhole.config.model import Config, named_logs
 from wormhole.config.report import ConfigReport
 
 __all__ = ["check_listeners"]
@@ -48,10 +48,5 @@ def _is_free(address: str) -> bool:
 
 
 def _most_logs_of_a_host(config: Config) -> tuple[str, int]:
-    logs = [
-        host
-        for dataset in config.datasets.values()
-        for _, _, log in dataset.each_log()
-        for host in log.candidates or ("",)
-    ]
+    logs = [host for _, log in named_logs(config.datasets) for host in log.candidates or ("",)]
     return Counter(logs).most_common(1)[0] if logs else ("", 0)

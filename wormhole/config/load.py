@@ -18,6 +18,7 @@ from wormhole.config.model import (
     Config,
     DatasetConfig,
     LogConfig,
+    named_logs,
 )
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.relay import check_relays
@@ -175,15 +176,11 @@ def to_json_file(config: Config, path: Path) -> None:
 
 def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
     """The log's settings. Raises :class:`~wormhole.model.errors.ConfigError` that names what is configured instead."""
-    known = {
-        (dataset_name, copy_name, log_name): settings
-        for dataset_name, found in config.datasets.items()
-        for copy_name, log_name, settings in found.each_log()
-    }
-    settings = known.get((dataset, copy, log))
+    known, name = dict(named_logs(config.datasets)), f"{dataset}/{copy}/{log}"
+    settings = known.get(name)
     if settings is None:
-        names = ", ".join(sorted("/".join(key) for key in known)) or "none"
-        raise ConfigError(f"no log {dataset}/{copy}/{log} is configured", hint=f"choose one of: {names}")
+        names = ", ".join(sorted(known)) or "none"
+        raise ConfigError(f"no log {name} is configured", hint=f"choose one of: {names}")
     return settings
 
 

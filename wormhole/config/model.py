@@ -55,6 +55,7 @@ __all__ = [
     "LogConfig",
     "RetryConfig",
     "SourceConfig",
+    "named_logs",
 ]
 
 MIB: Final = 1 << 20
@@ -524,6 +525,13 @@ class DatasetConfig(Settings):
         if from_copy:
             return self.group(copy) == from_copy
         return self.group(copy) == FAILOVER if self.failover is not None else len(self.copies) == 1
+
+
+def named_logs(datasets: Mapping[str, DatasetConfig]) -> Iterator[tuple[str, LogConfig]]:
+    """Every log of the datasets, by ``DATASET/COPY/LOG``."""
+    for name, dataset in datasets.items():
+        for copy, log, settings in dataset.each_log():
+            yield f"{name}/{copy}/{log}", settings
 
 
 def _is_order(text: str) -> bool:

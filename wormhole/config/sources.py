@@ -8,13 +8,13 @@ source that ZooKeeper holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from wormhole.config.candidates import has_several, refusal_of, refusal_on_disk
 from wormhole.config.datastores import is_one_datastore
 from wormhole.config.load import find_log
-from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
+from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig, named_logs
 from wormhole.config.relay import RelayMode, mode_of
 from wormhole.formats.spec import FormatSpec
 from wormhole.model.errors import ConfigError
@@ -34,7 +34,7 @@ __all__ = [
 
 def listed(config: Config) -> dict[str, SourceConfig] | None:
     """What the host with this file allows, by name; ``None``: its file lists no sources."""
-    inline = {name: log.inline for name, log in _logs(config.datasets) if log.inline is not None}
+    inline = {name: log.inline for name, log in named_logs(config.datasets) if log.inline is not None}
     if config.sources is None and not inline:
         return None
     return {**inline, **(config.sources or {})}
@@ -136,13 +136,7 @@ def unlisted(config: Config, datasets: Mapping[str, DatasetConfig]) -> dict[str,
     """Sources that ``datasets`` hold themselves, as an earlier release stored them, and that ``config`` does not
     list."""
     known = listed(config) or {}
-    return {name: log.inline for name, log in _logs(datasets) if log.inline is not None and name not in known}
-
-
-def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterator[tuple[str, LogConfig]]:
-    for dataset, settings in datasets.items():
-        for copy, log, found in settings.each_log():
-            yield f"{dataset}/{copy}/{log}", found
+    return {name: log.inline for name, log in named_logs(datasets) if log.inline is not None and name not in known}
 
 
 def _changed(dataset: DatasetConfig, change: Callable[[str, LogConfig], LogConfig]) -> DatasetConfig:

@@ -12,6 +12,7 @@ from wormhole.config import (
     DatasetConfig,
     LogConfig,
     check_together,
+    named_logs,
     relay_of,
     skips_no_less,
     what_is_recorded,
@@ -142,7 +143,7 @@ def _of_relays(stored: StoredConfig, wanted: Config) -> Iterator[str]:
 
 
 def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
-    logs = [(named, log) for name, dataset in wanted.datasets.items() for _, named, log in _logs(name, dataset)]
+    logs = list(named_logs(wanted.datasets))
     homeless = [place for place, log in logs if not log.candidates]
     if homeless and wanted.form is CoordinatorForm.ZOOKEEPER:  # in the embedded form `up` runs them
         yield (
@@ -158,25 +159,24 @@ def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
 def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
     if wanted.form is not CoordinatorForm.ZOOKEEPER:  # `up` and the static form read this file
         return
-    known = {listed: log for name, dataset in stored.datasets.items() for _, listed, log in _logs(name, dataset)}
-    for name, dataset in wanted.datasets.items():
-        for _, listed, log in _logs(name, dataset):
-            if (earlier := known.get(listed)) is not None and earlier.inline is not None:
-                yield (
-                    f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its "
-                    "name now: a monitor or "
-                    "publisher of that release leaves the dataset out then, and one that does not list it ends. First "
-                    "bring them to this "
-                    "release and run `wormholectl hosts adopt` on their hosts"
-                )
-            new = log.candidates
-            if earlier is not None and earlier.source == listed:
-                new = tuple(host for host in log.hosts if host not in earlier.candidates)
-            if log.inline is not None and new:
-                yield (
-                    f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of "
-                    f'{" or ".join(new)} reads another file, that one needs [sources."{listed}"]'
-                )
+    known = dict(named_logs(stored.datasets))
+    for listed, log in named_logs(wanted.datasets):
+        if (earlier := known.get(listed)) is not None and earlier.inline is not None:
+            yield (
+                f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its "
+                "name now: a monitor or "
+                "publisher of that release leaves the dataset out then, and one that does not list it ends. First "
+                "bring them to this "
+                "release and run `wormholectl hosts adopt` on their hosts"
+            )
+        new = log.candidates
+        if earlier is not None and earlier.source == listed:
+            new = tuple(host for host in log.hosts if host not in earlier.candidates)
+        if log.inline is not None and new:
+            yield (
+                f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of "
+                f'{" or ".join(new)} reads another file, that one needs [sources."{listed}"]'
+            )
 
 
 def _logs(name: str, dataset: DatasetConfig) -> Iterator[tuple[str, str, LogConfig]]:

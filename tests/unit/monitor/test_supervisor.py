@@ -4,11 +4,14 @@ stays behind."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,7 @@ from tests.support.eventually import eventually, patience
 from tests.support.host_state import until
 from wormhole.config import parse
 from wormhole.host.ready_file import process_started, read_ready, ready_path, write_ready
+from wormhole.model.replace_file import replace_file
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")
 POLICY = Policy(first_wait=0.02, longest_wait=0.1, crashes=3, within=60.0, stop_timeout=30.0)
@@ -284,25 +288,32 @@ async def test_who_is_in_a_hurry_does_not_wait_for_one_that_does_not_end(host: H
         assert host.alive() == []
 
 
-async def test_a_full_disk_is_reported_retried_and_touches_nothing_that_runs(host: Host) -> None:
+async def test_a_full_disk_is_reported_retried_and_touches_nothing_that_runs(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = threading.Event()
+
+    def replaced(path: Path, data: str) -> None:
+        if full.is_set() and path.name.startswith("shop.main.b."):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_file(path, data)
+
+    monkeypatch.setattr(import_module("wormhole.config.load"), "replace_file", replaced)
     async with living(host):
         host.want("a")
         await host.running(A)
         pid = host.of(A).pid
         logs = host.folder / "monitor" / "logs" / "shop.main.b.log"
         logs.symlink_to("/dev/full")
-        running = host.folder / "monitor" / "running"
-        [file] = [one.digest for one in host.wanted("b").values()]
-        # Its configuration cannot be written, as on a disk without room.
-        blocked = running / f".shop.main.b.{file}.json.{os.getpid()}"
-        blocked.symlink_to("/dev/full")
+        full.set()
         host.want("a", "b")
         await until(host.state, lambda: B in host.phases() and host.phases()[B] is Phase.BACKING_OFF)
         assert "it cannot be started" in host.of(B).problem
         assert "No space left on device" in host.of(B).problem
         assert "free space" in host.of(B).problem
+        full.clear()
         logs.unlink()
-        await host.running(A, B)  # to_json_file took the obstacle away when it failed
+        await host.running(A, B)
         assert host.of(A).pid == pid
         await host.supervisor.stop()
 
