@@ -22,7 +22,7 @@ STARTED = 1_700_000_000.0
 KEY = LogKey("shop", "main", "db1")
 
 
-def test_history_and_wishes_of_a_host_without_zookeeper_are_read(before: Path) -> None:
+def test_history_and_requests_of_a_host_without_zookeeper_are_read(before: Path) -> None:
     files = HostFiles(before / "host")
     assert files.request("host1") == HostRequest(True, "eve@host1", STARTED + 2.5)
     drained = HistoryEntry(STARTED + 1.5, "eve@host1", "hosts drain", "host1", "", "drained")

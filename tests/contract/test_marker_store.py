@@ -282,7 +282,7 @@ def test_large_markers_of_many_flows_are_stored_in_one_call(store: MarkerStore) 
     assert {stored.marker for stored in store.load().values()} == {reached}
 
 
-def test_what_somebody_else_changed_is_not_replaced(store: MarkerStore, reopen: Reopen) -> None:
+def test_what_another_client_changed_is_not_replaced(store: MarkerStore, reopen: Reopen) -> None:
     store.register(CACHE, marker(1), "latest")
     here, elsewhere = FlowControl(replay=REPLAY), FlowControl("maria@ops since noon")
     assert store.set_control(CACHE, elsewhere, FlowControl())
@@ -330,7 +330,7 @@ def test_a_closed_store_refuses(store: MarkerStore) -> None:
         store.load()
 
 
-def test_an_epoch_is_raised_above_what_somebody_has_seen(store: MarkerStore, reopen: Reopen) -> None:
+def test_an_epoch_is_raised_above_what_a_subscriber_has_seen(store: MarkerStore, reopen: Reopen) -> None:
     store.register(CACHE, marker(1), "latest")
     assert store.raise_epoch(CACHE, 7) == 8
     assert store.raise_epoch(CACHE, 3) == 9

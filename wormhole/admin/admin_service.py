@@ -363,7 +363,7 @@ def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
     said = _reason(answer, error) if code != "UNAVAILABLE" or not hint else message
     raise StreamBroken(
         f"the publisher at {answer.address} does not answer: {said}",
-        hint=hint or "`wormholectl flows` tells what holds now",
+        hint=hint or "`wormholectl flows` shows what holds now",
         code=known or "publisher-silent",
     ) from error
 

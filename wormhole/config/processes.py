@@ -88,15 +88,11 @@ class CoordinatorConfig(Settings):
         return self.zookeeper.partition("/")[0].split(",")
 
     @model_validator(mode="after")
-    def _no_lists(self) -> Self:
+    def _possible(self) -> Self:
         if self.tls is not None and self.tls.crl is not None:
             raise ValueError(
                 "tls.crl is for Wormhole's own links, under [tls]: the ZooKeeper client reads no revocation list"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
         if self.static and self.zookeeper:
             raise ValueError("static = true and zookeeper exclude each other: keep one")
         if self.same_user and self.auth_file is None:

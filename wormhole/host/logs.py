@@ -75,7 +75,7 @@ def _log_uncaught(kind: type[BaseException], error: BaseException | None, at: Tr
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error or kind(), at)
         return
-    logging.getLogger("wormhole").critical("nobody caught an error", exc_info=(kind, error or kind(), at))
+    logging.getLogger("wormhole").critical("an error was not caught", exc_info=(kind, error or kind(), at))
 
 
 def bind(**fields: str) -> None:

@@ -81,7 +81,7 @@ def test_all_that_the_coordinator_knows_and_which_did_not_answer(
     assert "the publisher at 127.0.0.1:1 does not answer: unavailable" in silent.problem
 
 
-def test_nobody_answers() -> None:
+def test_no_publisher_answers() -> None:
     with pytest.raises(StreamBroken, match=r"does not answer.*admin_listen"):
         ask(Where("127.0.0.1:1"))
 

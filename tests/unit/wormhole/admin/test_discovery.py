@@ -120,7 +120,7 @@ def test_a_drained_host_is_why_a_log_is_not_served_when_no_other_candidate_is_to
             publishers(where, None)
 
 
-def test_a_log_that_nobody_owns_is_reported_with_who_stands_by_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_an_owner_is_reported_with_who_stands_by_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     found = publishers(knows(monkeypatch, info("db1", "h:1"), standby="db2"), None)
     [unowned] = found.unowned
     assert (list(found.addresses), unowned.applications) == (["h:1"], frozenset({"cache"}))
@@ -133,7 +133,7 @@ def test_a_log_that_nobody_owns_is_reported_with_who_stands_by_and_why(monkeypat
     assert "wormholectl publishers" in well.hint
 
 
-def test_who_could_have_a_flow_of_a_log_that_nobody_owns_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_could_have_a_flow_of_a_log_without_an_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [answer] = [one for one in find(knows(monkeypatch, info("db1", "h:1"), standby="db2")) if one.unowned is not None]
     assert answer.silent
     assert (answer.may_have("cache"), answer.may_have("books")) == (True, False)
@@ -156,7 +156,7 @@ def test_of_a_log_that_is_owned_elsewhere_a_drained_host_says_nothing(monkeypatc
 @pytest.mark.parametrize(
     ("infos", "problem"), [((), "no publisher is registered"), ((info("db1", ""),), "no admin service")]
 )
-def test_nobody_to_ask(infos: tuple[PublisherInfo, ...], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_publisher_to_ask(infos: tuple[PublisherInfo, ...], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Retryable, match=problem):
         ask(knows(monkeypatch, *infos))
 
@@ -205,7 +205,7 @@ def test_in_the_static_form_the_ready_files_say_where_publishers_listen(tmp_path
     assert found(Where("h:1", where.coordinator)) == ["h:1"]
 
 
-def test_in_the_static_form_without_a_ready_file_nobody_runs(tmp_path: Path) -> None:
+def test_in_the_static_form_without_a_ready_file_no_publisher_runs(tmp_path: Path) -> None:
     with pytest.raises(Retryable, match=r"runs on this host.*wormholectl up"):
         found(static(tmp_path, "127.0.0.1:0"))
 

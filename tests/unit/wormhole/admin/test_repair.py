@@ -57,7 +57,7 @@ def test_an_application_that_decides_to_go_on_needs_no_help() -> None:
     assert asked.accepted == 0
 
 
-def test_in_the_end_the_operator_is_told_how_to_continue() -> None:
+def test_in_the_end_the_error_has_the_next_step() -> None:
     with pytest.raises(StreamBroken, match="the loss is not accepted yet: its application is being asked") as caught:
         Asked([HELD], refusals=1_000).run()
     assert caught.value.hint == "`wormholectl repair cache/db1` continues"

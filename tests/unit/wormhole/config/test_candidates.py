@@ -103,7 +103,7 @@ def test_the_schemes_of_one_datastore_serve_for_each_other() -> None:
     assert "must be of one kind of datastore" in text
 
 
-def test_who_contends_for_a_log_and_whom_its_publishers_serve() -> None:
+def test_who_contends_for_a_log_and_which_applications_its_publishers_serve() -> None:
     found = shop(SHOP)
     assert [found.group(copy) for copy in ("main", "west", "east")] == [FAILOVER, FAILOVER, "east"]
     assert found.failover_of("main") == found.failover

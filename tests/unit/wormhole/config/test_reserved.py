@@ -75,7 +75,7 @@ def test_the_candidates_of_one_log_share_what_it_needs_and_another_log_may_not_h
             parse(text(both, other, FLEET), "site.toml")
 
 
-def test_two_copies_that_read_one_server_are_told_how_to_have_several_hosts() -> None:
+def test_two_copies_that_read_one_server_are_refused_with_the_way_to_several_hosts() -> None:
     copies = "".join(
         f'[datasets.shop.copies.{copy}.logs.db1]\nsource = "{SERVER}/shop"\nhost = "one"\n' for copy in ("main", "west")
     )

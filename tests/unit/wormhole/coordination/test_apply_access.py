@@ -117,7 +117,7 @@ async def test_each_identity_does_its_work(closed: Fleet) -> None:
 
 
 @pytest.mark.parametrize("who", ["publisher", "subscriber-cache"])
-async def test_nobody_but_the_operator_changes_configuration(closed: Fleet, who: str) -> None:
+async def test_only_the_operator_changes_configuration(closed: Fleet, who: str) -> None:
     async with closed.client("operator") as operator:
         await operator.set_host("host1", HostRequest())
     async with closed.client(who) as client:

@@ -63,7 +63,7 @@ def test_what_up_runs_needs_no_host() -> None:
     assert told(wanted.model_copy(update={"coordinator": CoordinatorConfig()})) == ()
 
 
-def test_what_nobody_was_served_with_may_change() -> None:
+def test_what_no_application_was_served_with_may_change() -> None:
     nobody = Fleet(hosts={"db-7"})
     shop = ANOTHER.replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n')
     assert told(config(shop=shop, cache=BASE["cache"].replace("latest", "earliest")), nobody) == ()

@@ -197,7 +197,7 @@ async def test_what_was_given_up_late_is_not_the_next_ones(
     assert (await owners_of(client)).owner == DB1
 
 
-async def test_an_entry_that_was_given_up_and_came_back_is_nobodys_here_and_is_replaced(
+async def test_an_entry_that_was_given_up_and_came_back_counts_as_free_and_is_replaced(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
 ) -> None:
     """ZooKeeper was put back to when the log was owned, and the session lives: else the process would stand by for
@@ -265,7 +265,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(
 
 
 @pytest.mark.parametrize("what", ["owner", "claims"])
-async def test_a_node_that_somebody_deletes_is_made_again(
+async def test_a_node_that_another_client_deletes_is_made_again(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, what: str
 ) -> None:
     claim = await owned(client)
@@ -362,7 +362,7 @@ def _deleting(zookeeper: Any, paths: list[str]) -> Any:
     return transaction.commit_async()
 
 
-async def test_who_takes_a_log_whose_owner_somebody_deleted_shuts_that_one_out(
+async def test_who_takes_a_log_whose_owners_node_was_deleted_shuts_that_owner_out(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim = await owned(client)
@@ -411,7 +411,7 @@ async def test_in_a_wiped_root_another_may_have_owned_the_log(
     assert await claims(other) == [taken.fence()]
 
 
-async def test_a_term_that_somebody_else_wrote_is_anothers_even_with_the_number_of_ours(
+async def test_a_term_that_another_client_wrote_is_anothers_even_with_the_number_of_ours(
     client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
 ) -> None:
     claim = await owned(client)

@@ -105,7 +105,7 @@ async def test_many_nodes_are_written_in_a_few_requests_and_read_at_once(
     assert await made.get_all([*paths, f"{root}/none"]) == [b"again"] * 250 + [None]
 
 
-async def test_a_node_that_somebody_else_makes_meanwhile_is_written_too(nodes: tuple[Nodes, str]) -> None:
+async def test_a_node_that_another_client_makes_meanwhile_is_written_too(nodes: tuple[Nodes, str]) -> None:
     made, root = nodes
 
     class Raced(Nodes):
@@ -142,7 +142,7 @@ async def test_without_its_fence_nothing_is_written(nodes: tuple[Nodes, str], co
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_nodes_that_somebody_else_makes_meanwhile_are_written_as_long_as_the_fence_is_there(
+async def test_nodes_that_another_client_makes_meanwhile_are_written_as_long_as_the_fence_is_there(
     nodes: tuple[Nodes, str], fenced: bool
 ) -> None:
     made, root = nodes

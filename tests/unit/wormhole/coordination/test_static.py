@@ -34,7 +34,7 @@ async def test_static_refuses_a_subscriber_at_another_address_than_the_file_says
     assert 'listen = "127.0.0.1:7001"' in str(caught.value.hint)
 
 
-async def test_static_tells_an_unlisted_subscriber_the_listed_names() -> None:
+async def test_static_refuses_an_unlisted_subscriber_with_the_listed_names() -> None:
     static = StaticCoordinator(config("\n".join(line for line in STATIC.splitlines() if not line.startswith("allow"))))
     assert list(static.listed("cache")) == ["a", "b"]
     assert static.listed("nobody") == {}

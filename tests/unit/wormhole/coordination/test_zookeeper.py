@@ -101,7 +101,7 @@ async def test_a_failed_start_can_be_repeated(zookeeper: str, monkeypatch: pytes
     await made.stop()
 
 
-async def test_a_wish_that_makes_no_sense_leaves_the_one_before(client: ZooKeeperCoordinator) -> None:
+async def test_a_request_that_makes_no_sense_leaves_the_one_before(client: ZooKeeperCoordinator) -> None:
     watch = client.watch_host("host1")
     assert await soon(watch) == HostRequest()
     await client.set_host("host1", HostRequest(True, "eve", 1.0))

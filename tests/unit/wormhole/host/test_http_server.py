@@ -37,7 +37,7 @@ async def serving(
         await server.close()
 
 
-async def test_it_tells_its_port_and_answers_to_names_of_this_host_only() -> None:
+async def test_it_has_its_port_and_answers_to_names_of_this_host_only() -> None:
     async with serving("127.0.0.1:0", names=["db1.internal"]) as address, aiohttp.ClientSession() as session:
         async with session.get(url(address, None, "/")) as answer:
             assert await answer.text() == "here"

@@ -59,7 +59,7 @@ def test_the_owner_of_the_token_listens(folder: Path) -> None:
             client.connect(target.removeprefix("unix:"))
 
 
-def test_nobody_listens(folder: Path) -> None:
+def test_no_process_listens(folder: Path) -> None:
     with closing(socket.socket(socket.AF_UNIX)) as left_behind:
         handle = os.open(folder, os.O_PATH)
         left_behind.bind(socket_target(handle).removeprefix("unix:"))
@@ -72,7 +72,7 @@ def test_a_publisher_of_an_earlier_release_has_no_socket(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("listening")
-def test_what_could_be_somebody_elses(folder: Path) -> None:
+def test_what_could_be_another_users(folder: Path) -> None:
     folder.chmod(0o722)
     assert "is not only the token's owner's" in refusal(folder)
     folder.chmod(0o700)

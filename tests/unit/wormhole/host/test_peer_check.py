@@ -23,7 +23,7 @@ def trust(tmp_path: Path) -> Trust:
     return Trust(Authority(tmp_path).issue("db1"))
 
 
-async def test_nobody_listens(trust: Trust) -> None:
+async def test_no_process_listens(trust: Trust) -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(StreamBroken, match=r"cannot be reached \(Connection refused\)") as caught:
         await examine(address, trust)

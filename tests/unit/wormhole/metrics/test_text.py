@@ -41,7 +41,7 @@ def test_each_kind_is_written_under_its_name() -> None:
     assert text.decode().count("# TYPE wormhole_x_total counter") == 1
 
 
-def test_a_label_that_somebody_else_chose_breaks_no_line() -> None:
+def test_a_label_that_a_peer_chose_breaks_no_line() -> None:
     name = 'a"b\\c\nwormhole_forged 1'
     text = render([Sample(_COUNT, 3, (name,))])
     assert _values(text) == {("wormhole_x_total", (("shard", name),)): 3}

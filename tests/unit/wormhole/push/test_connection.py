@@ -292,7 +292,7 @@ async def test_work_beside_it_ends_it(subscriber: ScriptedSubscriber, fails: boo
         await run
 
 
-async def test_an_address_where_nobody_listens() -> None:
+async def test_an_address_where_no_process_listens() -> None:
     with pytest.raises(StreamBroken, match=r"^127\.0\.0\.1:1 cannot be reached .* dialled from the test$") as caught:
         await Owner().run("127.0.0.1:1")
     assert is_refused(caught.value)

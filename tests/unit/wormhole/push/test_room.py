@@ -22,7 +22,7 @@ class Peer:
             self.share.give(self.share.held)
 
 
-def test_one_may_have_all_while_nobody_else_wants_it() -> None:
+def test_one_may_have_all_while_no_other_needs_it() -> None:
     room = Room(100)
     one = Peer(room)
     one.share.take(60)

@@ -239,7 +239,7 @@ def assigned(data: bytes) -> push_pb2.Assign:
     return frame.assign
 
 
-def test_an_assignment_tells_what_to_skip_and_what_is_parked() -> None:
+def test_an_assignment_has_what_to_skip_and_what_is_parked() -> None:
     told, _ = letter(5)
     rows = [(told.rows[0], told.place)]
     _, data = Peer().session.assign("app", "log", EPOCH, marker(1), None, 0.0, skip=["s:1:0"], park=True, parked=rows)

@@ -59,7 +59,7 @@ def extra(count: int) -> list[push_pb2.Difference]:
 
 
 @pytest.mark.parametrize("mode", list(VerifyMode))
-def test_a_subscriber_that_verifies_is_told_what_becomes_of_rows(mode: VerifyMode) -> None:
+def test_a_subscriber_that_verifies_learns_what_becomes_of_rows(mode: VerifyMode) -> None:
     def sent(peer: Peer) -> push_pb2.Verify:
         return push_pb2.PublisherMessage.FromString(peer.assigned).frames[0].assign.verify
 
