@@ -92,6 +92,12 @@ CASES: dict[str, tuple[list[CaravanView], list[FlowView], int, list[Action]]] = 
         4,
         [Start("f", AHEAD)],
     ),
+    "beside one that starts ahead of all, one behind gets its own": (
+        [caravan(1, 5 * FAR), caravan(2, 4 * FAR)],
+        [flow("front", 20 * FAR), flow("back", FAR), flow("g", 4 * FAR, aboard=2, held={2})],
+        4,
+        [Start("front", AHEAD), Start("back", "shortly behind the lead")],
+    ),
     "at the maximum, the nearest behind it": (
         [caravan(1, 9 * FAR), caravan(2, 2 * FAR), caravan(3, FAR)],
         [flow("f", 5 * FAR), flow("g", FAR, aboard=3, held={3})],
