@@ -77,10 +77,10 @@ def test_a_task_without_a_push_makes_all_that_would_be_pushed(
     monkeypatch.setattr(tasks, "_run", unpushed._run)
 
     class Jobs:
-        def log(self, task: tasks.Task) -> tasks.Outcome:
+        def log(self, task: tasks.Task) -> tasks.TaskOutcome:
             return tasks.push_log(task)
 
-        def latest(self, task: tasks.Task, chosen: ShardFiles, *, by_values: bool) -> tasks.Outcome:
+        def latest(self, task: tasks.Task, chosen: ShardFiles, *, by_values: bool) -> tasks.TaskOutcome:
             schemas = schemas_of(task.store, [chosen])
             return tasks.push_latest(replace(task, schemas=schemas), LastChanges(task.store, chosen, by_values))
 
