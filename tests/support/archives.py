@@ -36,6 +36,7 @@ from wormhole.model.values import Op, Value
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import encode_row
 from wormhole.wire.runs import RunsBuilder
+from wormhole.wire.update import Batch, Update
 
 FIRST_US = 1_700_000_000_000_000
 STEP = 100
@@ -207,6 +208,15 @@ def segments(shard: str, transactions: Iterable[Tx], first: int = 1) -> list[Seg
         builder.end(end.order)
         found.append(Segment(begin.order, end.order, builder.take(), end if one.marked else None, 0, at_us))
     return found
+
+
+def updates_of(piece: Segment, shard: str = "a") -> list[Update]:
+    """What a subscriber is told of it."""
+    run = piece.runs[shard]
+    body = build_body(run, piece.end.incarnation)
+    assert body is not None
+    by_id = {schema.id: schema for schema in run.schemas}
+    return Batch(parse_body(body.data), shard, 1, False, by_id.__getitem__).updates()
 
 
 def write_file(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import zlib
 from collections.abc import Callable
@@ -44,6 +43,7 @@ from tests.support.archives import (
     write_file,
 )
 from tests.support.memory_storage import MemoryStorage, memory_store
+from tests.support.power_cuts import PowerCut, cut_after, steps_left
 from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable
 from wormhole.model.position import LogPosition
 
@@ -251,10 +251,6 @@ def test_only_who_read_every_file_may_change_them(store: ArchiveStore) -> None:
 # --- what dies, and who races ---
 
 
-class PowerCut(BaseException):
-    """Nothing of ours runs any more."""
-
-
 @pytest.mark.parametrize("count", [INLINE, 16 * INLINE])
 def test_the_writer_dies_at_each_step_of_a_commit_with_a_checkpoint(count: int) -> None:
     """``count``: files before it; the next one makes a checkpoint, or one of sixteen."""
@@ -262,15 +258,7 @@ def test_the_writer_dies_at_each_step_of_a_commit_with_a_checkpoint(count: int) 
     while not done:
         store, storage = memory_store()
         grown(store, count)
-        left = step
-
-        def cut(_: str) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise PowerCut
-
-        storage.step = cut
+        storage.step = steps_left(step)
         with contextlib.suppress(PowerCut):
             grown(store, count + 1, count)
             done = True
@@ -295,21 +283,8 @@ def test_power_cuts_on_a_disk_while_a_checkpoint_is_made(store: ArchiveStore, mo
         write_file(store, "a", segments("a", [tx(put(b"k", b"w"))], number + 1), marker_at(number + 1))
     step, done, at = 0, False, INLINE
     while not done:
-        left = step
-
-        def cut(act: Callable[..., Any]) -> Callable[..., Any]:
-            def until_it_goes(*words: Any, **more: Any) -> Any:
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    raise PowerCut
-                return act(*words, **more)
-
-            return until_it_goes
-
         with monkeypatch.context() as patched:
-            for owner, name in ((os, "fsync"), (os, "link"), (Path, "unlink")):
-                patched.setattr(owner, name, cut(getattr(owner, name)))
+            cut_after(step, patched)
             with contextlib.suppress(PowerCut):
                 write_file(store, "a", segments("a", [tx(put(b"k", b"w"))], at + 1), marker_at(at + 1))
                 done = True

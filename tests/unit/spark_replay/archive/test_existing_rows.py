@@ -24,13 +24,13 @@ from spark_replay.replay.latest import net_op
 from spark_replay.replay.pieces import Formats, Selector, log_pieces
 from spark_replay.selected import plain_rows
 from spark_replay.tables.versions import Barriers, RowChange, versions
-from tests.support.archives import KEYS, manifest_of, marker_at, put, segments, tx
+from tests.support.archives import KEYS, manifest_of, marker_at, put, segments, tx, updates_of
 from tests.support.archives import Change as Written
 from tests.support.chunks import chunk, progressed
 from wormhole.formats import ValueFormats
 from wormhole.model.position import LogPosition
 from wormhole.model.values import Op
-from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.body import parse_body
 from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
 from wormhole.wire.update import Batch, Update
 
@@ -44,9 +44,7 @@ def writer(store: ArchiveStore) -> ShardWriter:
 
 def log(number: int, *changes: Written) -> list[Update]:
     (piece,) = segments("a", [tx(*changes)], number)
-    body = build_body(piece.runs["a"], 1)
-    assert body is not None
-    return Batch(parse_body(body.data), "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates()
+    return updates_of(piece)
 
 
 def ids(pieces: Iterator[SentPiece]) -> list[str]:
@@ -158,15 +156,6 @@ def test_another_archiver_goes_on_behind_them(store: ArchiveStore, writer: Shard
     second.add(chunk(1, 2, (b"m", b"1")))
     second.commit(progressed(1, b"b"))
     assert archived(store) == ["a:1:0", "read:1:1:0", "read:1:1:1", "read:1:2:0"]
-
-
-def test_what_is_abandoned_comes_again(store: ArchiveStore, writer: ShardWriter) -> None:
-    writer.add(chunk(0, 1, (b"k", b"1")))
-    writer.abandon()
-    writer.add(chunk(0, 1, (b"k", b"1"), scan=2))
-    writer.commit(progressed(0, b"a"))
-    assert archived(store, 0, 0) == []
-    assert [entry.ops for entry in files(store)] == [{"read": 1}]
 
 
 def test_rows_that_come_twice_change_nothing(store: ArchiveStore, writer: ShardWriter) -> None:

@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.reader import DataFile, segments_of, upto
 from spark_replay.archive.store import ArchiveStore
-from tests.support.archives import Tx, gone, manifest_of, marker_at, put, row, segments, tx, write_archive
+from tests.support.archives import Tx, gone, manifest_of, marker_at, put, row, segments, tx, updates_of, write_archive
 from wormhole.model.errors import ArchiveError
 from wormhole.model.segment import Segment
 from wormhole.model.values import UNAVAILABLE, Op
-from wormhole.wire.body import build_body, parse_body
-from wormhole.wire.update import Batch, Update
+from wormhole.wire.update import Update
 
 MANY = [
     tx(put(b"k1", b"v1"), put(b"k2", b"v2")),
@@ -32,14 +31,7 @@ MANY = [
 
 def updates(found: list[Segment], shard: str = "a") -> list[tuple[object, ...]]:
     """Everything that a subscriber would be told of them."""
-    told: list[tuple[object, ...]] = []
-    for segment in found:
-        for run in segment.runs.values():
-            body = build_body(run, segment.end.incarnation)
-            assert body is not None
-            by_id = {schema.id: schema for schema in run.schemas}
-            told += map(seen, Batch(parse_body(body.data), shard, 1, False, by_id.__getitem__).updates())
-    return told
+    return [seen(update) for segment in found if segment.runs for update in updates_of(segment, shard)]
 
 
 def seen(update: Update) -> tuple[object, ...]:

@@ -10,24 +10,18 @@ from hypothesis import given, settings
 
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.rows import Rows
-from tests.support.archives import CUSTOMERS, KEYS, Change, gone, put, row, segments, tx
+from tests.support.archives import CUSTOMERS, KEYS, Change, gone, put, row, segments, tx, updates_of
 from wormhole.model.errors import DecodeError
-from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op
-from wormhole.wire.body import ParsedBody, build_body, parse_body
-from wormhole.wire.update import Batch, Update
+from wormhole.wire.body import ParsedBody
+from wormhole.wire.update import Update
 
 SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 
 
 def updates(*transactions: tuple[Change, ...], pieces: int = 1) -> list[list[Update]]:
     """What a subscriber is told of them, batch by batch."""
-    found = []
-    for piece in segments("a", [tx(*changes, pieces=pieces) for changes in transactions]):
-        body = build_body(piece.runs["a"], 1)
-        assert body is not None
-        found.append(Batch(parse_body(body.data), "a", 1, False, SCHEMAS.__getitem__).updates())
-    return found
+    return [updates_of(piece) for piece in segments("a", [tx(*changes, pieces=pieces) for changes in transactions])]
 
 
 def taken(batches: list[list[Update]]) -> list[dict[str, object]]:
@@ -101,7 +95,7 @@ def test_what_was_too_large_is_counted() -> None:
     rows = Rows()
     for batch in updates((Change(Op.UPSERT, (b"k",), too_large=True), put(b"l", b"v"))):
         rows.add(batch)
-    assert rows.too_large == 1
+    assert (rows.too_large, rows.schemas) == (1, {KEYS.id: KEYS})
     assert [one["partial"] for one in rows.take().to_pylist()] == [True, False]
 
 
@@ -112,11 +106,3 @@ def test_an_operation_of_a_later_release(number: int) -> None:
     with pytest.raises(DecodeError, match=f"the operation {number}, which this release does not know"):
         rows.add_body(body, SCHEMAS.__getitem__)
     assert not len(rows)
-
-
-def test_schemas_are_kept_with_the_rows() -> None:
-    rows = Rows()
-    for batch in updates((put(b"k", b"v"),)):
-        rows.add(batch)
-    found: Mapping[int, Schema] = rows.schemas
-    assert found == {KEYS.id: KEYS}

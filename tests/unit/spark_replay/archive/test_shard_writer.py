@@ -12,11 +12,10 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
-from tests.support.archives import KEYS, Tx, manifest_of, marker_at, put, segments, tx
+from tests.support.archives import Tx, manifest_of, marker_at, put, segments, tx, updates_of
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, EpochRefused
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.wire.body import build_body, parse_body
-from wormhole.wire.update import Batch, Update
+from wormhole.wire.update import Update
 
 
 @pytest.fixture
@@ -39,12 +38,7 @@ def updates(number: int) -> list[Update]:
 
 def batches(number: int, *transactions: Tx) -> list[list[Update]]:
     """From transaction ``number`` on, a batch for each piece of log."""
-    found = []
-    for piece in segments("a", transactions, number):
-        body = build_body(piece.runs["a"], 1)
-        assert body is not None
-        found.append(Batch(parse_body(body.data), "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates())
-    return found
+    return [updates_of(piece) for piece in segments("a", transactions, number)]
 
 
 def rows(store: ArchiveStore) -> list[int]:

@@ -7,7 +7,6 @@ import errno
 import os
 import pickle
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from spark_replay.archive.manifest import FileEntry, Manifest, manifest_to_json
 from spark_replay.archive.store import ArchiveStore, open_store, store_of
 from spark_replay.archive.verify import verify
 from tests.support.archives import manifest_of, marker_at, present, put, segments, tx, write_archive, write_file
+from tests.support.power_cuts import PowerCut, cut_after
 from wormhole.config import FAILOVER, parse
 from wormhole.model.errors import (
     ArchiveConflict,
@@ -200,31 +200,14 @@ def test_a_crash_between_file_and_manifest_leaves_what_does_not_count(store: Arc
     assert len(store.data_files("a")) == 2
 
 
-class PowerCut(BaseException):
-    """Nothing of ours runs any more."""
-
-
 @pytest.mark.parametrize("step", range(9))
 def test_the_power_goes_at_each_step_of_a_commit(
     store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     write_archive(store.to, {"a": [[tx(put(b"k", b"v"))]]})
     before = store.read("a")
-    left = step
     acknowledged = False
-
-    def cut(act: Callable[..., None]) -> Callable[..., None]:
-        def until_it_goes(*words: Any, **more: Any) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise PowerCut
-            act(*words, **more)
-
-        return until_it_goes
-
-    for owner, name in ((os, "fsync"), (os, "link"), (Path, "unlink")):
-        monkeypatch.setattr(owner, name, cut(getattr(owner, name)))
+    cut_after(step, monkeypatch)
     with contextlib.suppress(PowerCut):
         write_file(store, "a", segments("a", [tx(put(b"k", b"w"))], 2), marker_at(2))
         acknowledged = True

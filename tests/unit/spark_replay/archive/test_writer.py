@@ -16,12 +16,23 @@ from spark_replay.archive.footer import read_footer
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.writer import DataFileWriter
-from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Change, Tx, gone, marker_at, put, row, segments, tx
+from tests.support.archives import (
+    CUSTOMERS,
+    FIRST_US,
+    KEYS,
+    Change,
+    Tx,
+    gone,
+    marker_at,
+    put,
+    row,
+    segments,
+    tx,
+    updates_of,
+)
 from wormhole.model.errors import ArchiveError
 from wormhole.model.values import UNAVAILABLE, Op
-from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.tally import tally_run, total
-from wormhole.wire.update import Batch
 
 SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 
@@ -32,10 +43,8 @@ def written(*transactions: Tx, end: int = 0) -> tuple[FileEntry, pq.ParquetFile]
     writer = DataFileWriter(sink, "one.parquet", dataset="d", shard="a", epoch=7, begin=marker_at(0))
     for piece in segments("a", transactions):
         rows = Rows()
-        for run in piece.runs.values():
-            body = build_body(run, 1)
-            assert body is not None
-            rows.add(Batch(parse_body(body.data), "a", 1, False, SCHEMAS.__getitem__).updates())
+        if piece.runs:
+            rows.add(updates_of(piece))
         too_large = rows.too_large
         writer.write(rows.take(), rows.schemas, too_large)
         if piece.marker is not None:
