@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from publisher.flows import marker_writer
-from tests.unit.publisher.conftest import World
+from tests.integration.publisher.conftest import World
 from wormhole.push import session
 
 

@@ -18,12 +18,12 @@ from publisher.flows import assigner
 from publisher.operate import admin, status
 from publisher.publisher import Publisher
 from publisher.wiring import operated
+from tests.integration.publisher.conftest import World
+from tests.integration.publisher.operate.changes import request
+from tests.integration.publisher.operate.test_admin import PAUSE, ask, bearer, refusal, served
+from tests.integration.publisher.receiving import KEY
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
-from tests.unit.publisher.conftest import World
-from tests.unit.publisher.operate.changes import request
-from tests.unit.publisher.operate.test_admin import PAUSE, ask, bearer, refusal, served
-from tests.unit.publisher.receiving import KEY
 from wormhole.admin import admin_service
 from wormhole.audit.sent_counts import Settled
 from wormhole.wire.v1 import admin_pb2, push_pb2

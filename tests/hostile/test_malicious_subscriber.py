@@ -24,10 +24,10 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.messages import Messages
 from publisher.push.stream import SubscriberStream
 from subscriber_sdk.testing import body_of
+from tests.integration.publisher.conftest import World
 from tests.support.eventually import eventually
 from tests.support.letters import USERS, letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
-from tests.unit.publisher.conftest import World
 from wormhole.audit.sent_counts import SentCounts
 from wormhole.filters import Filter
 from wormhole.model.errors import ProtocolError

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.integration.publisher.conftest import World
 from tests.support.eventually import eventually
-from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import SubscriberInfo
 

@@ -15,9 +15,9 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
 from publisher.stores.dead_letters.memory import MemoryDeadLetters
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
+from tests.integration.publisher.conftest import World
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
-from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.model.errors import MarkerStoreError, UsageError
 from wormhole.ports.dead_letters import DeadLetter, Parcel, place_of, wrap

@@ -8,10 +8,10 @@ from pathlib import Path
 from examples.duckdb_copy import DuckDBCopy
 from publisher.sources import open_source
 from subscriber_sdk import serve
+from tests.integration.publisher.conftest import World
 from tests.support.databases import DatabaseServer
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
-from tests.unit.publisher.conftest import World
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login

@@ -7,9 +7,9 @@ import hmac
 from pathlib import Path
 
 from publisher.sources import open_source
+from tests.integration.publisher.conftest import World
 from tests.support.databases import DatabaseServer
 from tests.support.scripted_subscriber import scripted_subscriber
-from tests.unit.publisher.conftest import World
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op, Value
 from wormhole.ports.datastore import Login

@@ -2,7 +2,7 @@
 
 - A snapshot that is interrupted begins again, or is lost with a restart (Debezium dbz#2055, dbz#2325):
   ``tests/system/test_existing_rows.py: test_the_copy_equals_the_table_whatever_was_killed`` and
-  ``tests/unit/publisher/test_existing_rows.py: test_rows_go_on_where_they_were_after_a_publisher_died``.
+  ``tests/integration/publisher/test_existing_rows.py: test_rows_go_on_where_they_were_after_a_publisher_died``.
 - It is abandoned when its connection breaks (dbz#2105): `test_dbz_2105_a_server_that_dies_abandons_nothing`.
 - It stops the stream of an idle server that restarted (DBZ-4502): `test_dbz_4502_an_idle_log_after_a_restart`, and
   in general: `test_dbz_4502_changes_go_on_while_rows_cannot_be_read`.

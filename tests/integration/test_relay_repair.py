@@ -18,6 +18,7 @@ from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
 from publisher.sources.supervised import SupervisedSource
 from publisher.wiring import operated
+from tests.integration.publisher.conftest import World
 from tests.support.clocks import FAST, fast_clock
 from tests.support.copying_subscriber import running_copy
 from tests.support.eventually import eventually
@@ -25,7 +26,6 @@ from tests.support.halting_copy import HaltingCopy
 from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import NewPostgres
 from tests.support.scripted_subscriber import scripted_subscriber
-from tests.unit.publisher.conftest import World
 from wormhole.wire.v1 import admin_pb2
 
 _KEY, _FLOW, _TABLE = ("app", "log"), "app/log", "public.users"

@@ -18,9 +18,9 @@ from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach, ReplayClient
 from spark_replay.replay.task import Ended, Task, TaskOutcome, push_log
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
+from tests.integration.publisher.conftest import World
 from tests.support.archives import write_file
 from tests.support.eventually import eventually
-from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.model.errors import StreamBroken

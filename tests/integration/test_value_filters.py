@@ -14,11 +14,11 @@ import msgpack
 import pytest
 
 from datastores.rocksdb.source import RocksSource
+from tests.integration.publisher.conftest import World
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.support.value_formats import ORDER_MESSAGE, order, write_descriptor_set
-from tests.unit.publisher.conftest import World
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.model.sharding import Sharding
 

@@ -14,10 +14,10 @@ from examples.table_copy import TableCopy, from_text, to_text
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from subscriber_sdk import KeyRange, serve
+from tests.integration.publisher.conftest import World
 from tests.support.clocks import FAST, fast_clock
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
-from tests.unit.publisher.conftest import World
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op, Value

@@ -15,7 +15,7 @@ AUDIT_FAULTS: list[Fault] = [
         old="            if not done:\n",
         new="            if not done and settled is None:\n",
         tests=(
-            "tests/unit/publisher/flows/test_replays.py::test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker",
+            "tests/integration/publisher/flows/test_replays.py::test_what_a_replay_delivered_is_counted_in_the_write_of_its_datamarker",
         ),
         promise="counts and marker are stored together or not at all, replays included",
     ),

@@ -55,9 +55,9 @@ CERTIFICATE_FAULTS: list[Fault] = [
         old="            if peer.trust is not None and line.peer is not None:\n",
         new="            if peer.trust is None and line.peer is not None:\n",
         tests=(
-            "tests/unit/publisher/test_publisher.py",
-            "tests/unit/publisher/test_publisher_failures.py",
-            "tests/unit/publisher/test_publisher_epochs.py",
+            "tests/integration/publisher/test_publisher.py",
+            "tests/integration/publisher/test_publisher_failures.py",
+            "tests/integration/publisher/test_publisher_epochs.py",
         ),
         promise="an open stream ends when its subscriber's certificate is revoked",
     ),
@@ -66,7 +66,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
         file="publisher/operate/admin.py",
         old="and (why := trust.refuses_client(authenticated)):",
         new='and (why := ""):',
-        tests=("tests/unit/publisher/operate/test_admin.py",),
+        tests=("tests/integration/publisher/operate/test_admin.py",),
         promise="a revoked certificate changes nothing",
     ),
 ]

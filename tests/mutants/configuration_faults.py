@@ -36,7 +36,7 @@ CONFIGURATION_FAULTS: list[Fault] = [
         file="publisher/flows/configured_limits.py",
         old="        self._fleet.change_limits(limits_of(caps, self._fleet.limits.buffer_bytes), cause)\n",
         new="",
-        tests=("tests/unit/publisher/flows/test_configured_limits.py",),
+        tests=("tests/integration/publisher/flows/test_configured_limits.py",),
         promise="caps on reading hold at once",
     ),
     Fault(

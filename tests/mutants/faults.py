@@ -73,7 +73,7 @@ FAULTS: list[Fault] = [
         file="publisher/flows/tailed_log.py",
         old="            except WormholeError as error:\n                # Also what does not pass",
         new="            except CoordinationLost as error:\n                # Also what does not pass",
-        tests=("tests/unit/publisher/operate/test_readiness.py",),
+        tests=("tests/integration/publisher/operate/test_readiness.py",),
         promise="a publisher runs and answers whatever is wrong with its log",
     ),
     Fault(
@@ -134,7 +134,7 @@ FAULTS: list[Fault] = [
         file="publisher/flows/housekeeping.py",
         old="(flow.delivery.needed for flow in",
         new="(flow.delivery.marker.read_from for flow in",
-        tests=("tests/unit/publisher/flows/test_housekeeping.py",),
+        tests=("tests/integration/publisher/flows/test_housekeeping.py",),
         promise="log is kept until a stored marker has passed it",
     ),
     Fault(
@@ -206,9 +206,9 @@ FAULTS: list[Fault] = [
         old='"no subscriber is there")\n            elif flow.control.replay is None and (stream := self._taker(',
         new='"no subscriber is there")\n            if flow.control.replay is None and (stream := self._taker(',
         tests=(
-            "tests/unit/publisher/test_publisher.py",
-            "tests/unit/publisher/test_publisher_failures.py",
-            "tests/unit/publisher/test_publisher_epochs.py",
+            "tests/integration/publisher/test_publisher.py",
+            "tests/integration/publisher/test_publisher_failures.py",
+            "tests/integration/publisher/test_publisher_epochs.py",
         ),
         promise="one shard of one application is at one subscriber at a time",
     ),
@@ -270,8 +270,8 @@ FAULTS: list[Fault] = [
         new="            if False and segment.gap is not None and self._misses(segment.gap, segment.begin):",
         tests=(
             "tests/unit/caravan/test_flow.py",
-            "tests/unit/publisher/test_publisher.py",
-            "tests/unit/publisher/test_publisher_failures.py",
+            "tests/integration/publisher/test_publisher.py",
+            "tests/integration/publisher/test_publisher_failures.py",
         ),
         promise="a flow stands at a gap until its application decides",
     ),
@@ -280,7 +280,7 @@ FAULTS: list[Fault] = [
         file="publisher/flows/losses.py",
         old="        if not proceed:\n",
         new="        if False and not proceed:\n",
-        tests=("tests/unit/publisher/flows/test_losses.py",),
+        tests=("tests/integration/publisher/flows/test_losses.py",),
         promise="only `continue` lets the marker pass a gap",
     ),
     Fault(
@@ -305,7 +305,7 @@ FAULTS: list[Fault] = [
         file="wormhole/wire/body.py",
         old="        pieces = [instead.get(i) or blob[ends[i - 1] if i else 0 : ends[i]] for i in keep]\n",
         new="        pieces = [blob[ends[i - 1] if i else 0 : ends[i]] for i in keep]\n",
-        tests=("tests/property/test_body.py", "tests/unit/publisher/flows/test_applications.py"),
+        tests=("tests/property/test_body.py", "tests/integration/publisher/flows/test_applications.py"),
         promise="what does not pass travels without its values",
     ),
     Fault(
@@ -330,7 +330,10 @@ FAULTS: list[Fault] = [
         old="""            raise BadValue(f"no valid JSON: {str(error)[:120]}") from error
 """,
         new="            return [ABSENT] * len(paths)\n",
-        tests=("tests/unit/wormhole/formats/test_decoders.py", "tests/unit/publisher/flows/test_applications.py"),
+        tests=(
+            "tests/unit/wormhole/formats/test_decoders.py",
+            "tests/integration/publisher/flows/test_applications.py",
+        ),
         promise="a value that is not of its declared format is counted",
     ),
     Fault(
@@ -346,7 +349,7 @@ FAULTS: list[Fault] = [
         file="publisher/push/outgoing.py",
         old="        if body.bad and flow.halts_on_bad_value:\n",
         new="        if False and body.bad and flow.halts_on_bad_value:\n",
-        tests=("tests/unit/publisher/flows/test_applications.py",),
+        tests=("tests/integration/publisher/flows/test_applications.py",),
         promise="an application that wants no bad value gets none",
     ),
     Fault(
@@ -354,7 +357,7 @@ FAULTS: list[Fault] = [
         file="publisher/flows/applications.py",
         old="                self._assigner.recall(flow, cause)\n",
         new="                flow.explain(Problem(cause))\n",
-        tests=("tests/unit/publisher/flows/test_applications.py",),
+        tests=("tests/integration/publisher/flows/test_applications.py",),
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),
     *MYSQL_FAULTS,

@@ -7,7 +7,7 @@ from tests.mutants.runner import Fault
 _BUFFER = "tests/unit/caravan/test_buffer.py::test_what_is_hidden_is_in_no_body_and_equal_masks_share_one"
 _TASKS = "tests/unit/spark_replay/replay/test_masked_tasks.py"
 _LETTERS = "tests/unit/publisher/flows/test_dead_letters.py"
-_FLOWS = "tests/unit/publisher/flows/test_masked_flows.py"
+_FLOWS = "tests/integration/publisher/flows/test_masked_flows.py"
 _PROMISE = "a value that an application's mask hides is in nothing that it is sent"
 
 MASK_FAULTS: list[Fault] = [

@@ -10,7 +10,7 @@ METRICS_FAULTS = [
         file="publisher/flows/housekeeping.py",
         old="            self._tailed.look_at_lead(now)\n",
         new="",
-        tests=("tests/unit/publisher/operate/test_http.py",),
+        tests=("tests/integration/publisher/operate/test_http.py",),
         promise="a publisher that lives and reads nothing is not ready",
     ),
     Fault(
@@ -34,7 +34,7 @@ METRICS_FAULTS = [
         file="publisher/operate/flow_reports.py",
         old="        yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None\n",
         new="        yield c.FLOW_LAG, lag.seconds\n",
-        tests=("tests/unit/publisher/operate/test_metrics.py",),
+        tests=("tests/integration/publisher/operate/test_metrics.py",),
         promise="a value that nobody knows is left out",
     ),
     Fault(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_CONTROL = "tests/unit/publisher/operate/test_control.py"
+_CONTROL = "tests/integration/publisher/operate/test_control.py"
 
 OPERATE_FAULTS: list[Fault] = [
     Fault(
@@ -37,7 +37,7 @@ OPERATE_FAULTS: list[Fault] = [
         old="        permitted = [name for name in known if name in self.admins]\n",
         new="        permitted = known\n",
         tests=(
-            "tests/unit/publisher/operate/test_admin.py::test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not",
+            "tests/integration/publisher/operate/test_admin.py::test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not",
         ),
         promise="a subscriber's certificate changes nothing",
     ),
@@ -54,7 +54,9 @@ OPERATE_FAULTS: list[Fault] = [
         file="publisher/operate/admin.py",
         old="        return await asyncio.shield(task)\n",
         new="        return await task\n",
-        tests=("tests/unit/publisher/operate/test_admin.py::test_a_change_is_finished_when_its_client_hangs_up",),
+        tests=(
+            "tests/integration/publisher/operate/test_admin.py::test_a_change_is_finished_when_its_client_hangs_up",
+        ),
         promise="a change that was begun is finished and kept in the history",
     ),
     Fault(
@@ -100,7 +102,9 @@ OPERATE_FAULTS: list[Fault] = [
         file="publisher/operate/admin.py",
         old='        ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),\n',
         new="",
-        tests=("tests/unit/publisher/operate/test_admin.py::test_strangers_take_a_bounded_number_of_connections",),
+        tests=(
+            "tests/integration/publisher/operate/test_admin.py::test_strangers_take_a_bounded_number_of_connections",
+        ),
         promise="an unauthenticated client cannot take the descriptors that running flows need",
     ),
     Fault(

@@ -70,7 +70,7 @@ OWNER_FAULTS: list[Fault] = [
         old="return self.epoch if self.conflict is None else max(self.epoch, self.conflict.held_epoch)",
         new="return self.epoch",
         tests=(
-            "tests/unit/publisher/test_publisher_epochs.py::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",
+            "tests/integration/publisher/test_publisher_epochs.py::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",
         ),
         promise="a marker store that was set back does not hold its flows for ever",
     ),
@@ -81,7 +81,7 @@ OWNER_FAULTS: list[Fault] = [
         "            return PublisherFlowState.HELD\n",
         new="",
         tests=(
-            "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_is_not_called_live_while_nothing_may_be_sent",
+            "tests/integration/publisher/test_publisher_epochs.py::test_a_flow_is_not_called_live_while_nothing_may_be_sent",
         ),
         promise="no flow is reported as live while nothing of it can be sent",
     ),
@@ -91,7 +91,7 @@ OWNER_FAULTS: list[Fault] = [
         old="rewound=record.rewound, ",
         new="rewound=False, ",
         tests=(
-            "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",
+            "tests/integration/publisher/test_publisher_epochs.py::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",
         ),
         promise="a rewind is not undone by an application that keeps its own datamarker",
     ),
@@ -109,7 +109,7 @@ OWNER_FAULTS: list[Fault] = [
         old="        return await self.epoch_after(flow) if await self._seen(flow) > stored else None\n",
         new="        return None\n",
         tests=(
-            "tests/unit/publisher/flows/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",
+            "tests/integration/publisher/flows/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",
         ),
         promise="an epoch of a flow has one owner, also after an older marker store was restored",
     ),
@@ -119,7 +119,7 @@ OWNER_FAULTS: list[Fault] = [
         old="    return not acknowledged and not refusal.contested",
         new="    return False and not refusal.contested",
         tests=(
-            "tests/unit/publisher/test_publisher_epochs.py::test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held",
+            "tests/integration/publisher/test_publisher_epochs.py::test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held",
         ),
         promise="a flow that was served before never begins anew in silence",
     ),
@@ -169,7 +169,7 @@ OWNER_FAULTS: list[Fault] = [
         old="        if self.intended is not None:\n",
         new="        if False:\n",
         tests=(
-            "tests/unit/publisher/test_publisher.py::test_the_flow_record_names_the_subscriber_before_it_gets_the_flow",
+            "tests/integration/publisher/test_publisher.py::test_the_flow_record_names_the_subscriber_before_it_gets_the_flow",
         ),
         promise="the next owner of a log knows where each handler may run",
     ),
@@ -194,7 +194,9 @@ OWNER_FAULTS: list[Fault] = [
         file="publisher/publisher.py",
         old="        if self.assigner.flows and self.ownership.ours():\n",
         new="        if False:\n",
-        tests=("tests/unit/publisher/test_publisher.py::test_a_stop_reports_what_was_released_while_it_is_registered",),
+        tests=(
+            "tests/integration/publisher/test_publisher.py::test_a_stop_reports_what_was_released_while_it_is_registered",
+        ),
         promise="a log that is handed over waits for no subscriber",
     ),
     Fault(

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.mutants.runner import Fault
 
-_REPLAYS: Final = "tests/unit/publisher/flows/test_replays.py"
+_REPLAYS: Final = "tests/integration/publisher/flows/test_replays.py"
 _STATES: Final = "tests/unit/publisher/flows/test_replay_states.py"
 _TASK: Final = "tests/unit/spark_replay/replay/test_task.py"
 _FLOW: Final = "tests/unit/spark_replay/replay/test_flow.py"
@@ -138,7 +138,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="                gap = await self._gap(flow.delivery.marker)\n                if self._clock",
         new="                gap = None\n                if self._clock",
         tests=(
-            "tests/unit/publisher/flows/test_replay_leases.py::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",
+            "tests/integration/publisher/flows/test_replay_leases.py::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",
         ),
         promise="a flow whose replay was given up goes live only where the log holds its datamarker",
     ),
@@ -148,7 +148,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="                self._background.spawn(self._run_out(flow.key))\n",
         new="                pass\n",
         tests=(
-            "tests/unit/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
+            "tests/integration/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
         ),
         promise="a flow is never held by a replay whose driver is gone",
     ),
@@ -157,7 +157,9 @@ REPLAY_FAULTS: list[Fault] = [
         file="publisher/flows/replays.py",
         old="                if self._clock.monotonic() >= run.until:",
         new="                if run:",
-        tests=("tests/unit/publisher/flows/test_replay_leases.py::test_a_renewal_while_the_log_is_looked_at_counts",),
+        tests=(
+            "tests/integration/publisher/flows/test_replay_leases.py::test_a_renewal_while_the_log_is_looked_at_counts",
+        ),
         promise="a driver that renewed its lease keeps the flow",
     ),
     Fault(
@@ -166,7 +168,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="            if gap is not None and not accept_gap:\n",
         new="            if gap is not None and accept_gap:\n",
         tests=(
-            "tests/unit/publisher/flows/test_replay_handover.py::test_a_log_that_no_longer_reaches_back_is_reported_with_the_range",
+            "tests/integration/publisher/flows/test_replay_handover.py::test_a_log_that_no_longer_reaches_back_is_reported_with_the_range",
         ),
         promise="a replay hands over only where the log goes on, or with the loss told",
     ),
@@ -192,7 +194,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="                self._assigner.lend(flow, now.subscriber)  # the",
         new="                pass  # the",
         tests=(
-            "tests/unit/publisher/flows/test_replay_leases.py::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",
+            "tests/integration/publisher/flows/test_replay_leases.py::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",
         ),
         promise="no two subscribers work on a flow at one time, replayed or not",
     ),
@@ -202,7 +204,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="self.store.set_control, flow.key, wanted, was)",
         new="self.store.set_control, flow.key, wanted)",
         tests=(
-            "tests/unit/publisher/flows/test_replay_handover.py::test_what_another_publisher_gave_to_a_newer_task_is_left_alone",
+            "tests/integration/publisher/flows/test_replay_handover.py::test_what_another_publisher_gave_to_a_newer_task_is_left_alone",
         ),
         promise="what has a flow changes by compare-and-set",
     ),
@@ -212,7 +214,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="            run.fence()\n\n    # -- inside",
         new="            pass\n\n    # -- inside",
         tests=(
-            "tests/unit/publisher/flows/test_replay_handover.py::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",
+            "tests/integration/publisher/flows/test_replay_handover.py::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",
         ),
         promise="what an operator changes ends the epoch of a replay's task",
     ),
@@ -231,7 +233,7 @@ REPLAY_FAULTS: list[Fault] = [
         new="    if resumes and now and mine(flow, now, wanted.id).started_s != resumes:\n",
         tests=(
             f"{_STATES}::test_only_the_replay_that_is_meant_is_taken_up",
-            "tests/unit/publisher/flows/test_replay_leases.py::test_a_replay_whose_lease_ran_out_is_not_taken_up_as_a_new_one",
+            "tests/integration/publisher/flows/test_replay_leases.py::test_a_replay_whose_lease_ran_out_is_not_taken_up_as_a_new_one",
         ),
         promise="a resumed replay pushes what was asked for, or says that it does not",
     ),
@@ -257,8 +259,8 @@ REPLAY_FAULTS: list[Fault] = [
         old="await self._records.control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))\n",
         new="flow.controlled(_held_for(flow, flow.control, wanted, leased, resumes))\n",
         tests=(
-            "tests/unit/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
-            "tests/unit/publisher/flows/test_replay_handover.py::test_a_store_that_fails_leaves_everything_as_it_was",
+            "tests/integration/publisher/flows/test_replay_leases.py::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
+            "tests/integration/publisher/flows/test_replay_handover.py::test_a_store_that_fails_leaves_everything_as_it_was",
         ),
         promise="that a replay has a flow is durable before its subscriber is asked for it",
     ),
@@ -320,7 +322,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="            raise self._unserved(key) or self._operators.no_flow(",
         new="            raise self._operators.no_flow(",
         tests=(
-            "tests/unit/publisher/operate/test_replay_requests.py::test_a_flow_that_is_not_served_yet_is_no_wrong_request",
+            "tests/integration/publisher/operate/test_replay_requests.py::test_a_flow_that_is_not_served_yet_is_no_wrong_request",
         ),
         promise="a replay waits for a flow that is not back yet after a restart",
     ),

@@ -30,7 +30,7 @@ VERIFY_FAULTS: list[Fault] = [
         file="publisher/flows/backfills.py",
         old="if backfill.finished and durable and self._compared(flow, backfill):",
         new="if backfill.finished and durable:",
-        tests=("tests/unit/publisher/test_verification.py",),
+        tests=("tests/integration/publisher/test_verification.py",),
         promise="a verification is done when nothing is left to compare",
     ),
     Fault(
@@ -70,7 +70,7 @@ VERIFY_FAULTS: list[Fault] = [
         file="publisher/push/stream.py",
         old="VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify",
         new="VerifyMode.NONE if backfill is None else backfill.verify",
-        tests=("tests/unit/publisher/test_verification.py",),
+        tests=("tests/integration/publisher/test_verification.py",),
         promise="rows are compared while a verification runs, and delivered otherwise",
     ),
 ]

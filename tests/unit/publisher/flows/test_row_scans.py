@@ -8,8 +8,8 @@ from caravan.backfill.boundaries import MemoryBoundaries
 from caravan.fleet import Fleet, FleetEvents
 from publisher.flows.configured_limits import limits_of
 from publisher.flows.row_scans import RowScans
+from tests.integration.publisher.conftest import World
 from tests.support.clocks import ScriptedClock
-from tests.unit.publisher.conftest import World
 from wormhole.config import CaravanCaps, ExistingRows
 from wormhole.model.errors import UsageError
 from wormhole.ports.table_source import TableSource
