@@ -3,7 +3,6 @@ or parked; none is lost."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
@@ -20,7 +19,10 @@ from tests.support.ports import free_port
 from tests.support.publisher_process import PublisherProcess
 from tests.support.rocks_writer import RocksWriter
 from tests.support.seed import SEED
+from tests.system.harness.logs import Received
 from tests.system.harness.processes import Process
+from tests.system.harness.programs import SubscriberProcess
+from tests.system.harness.truth import digest
 from wormhole.ports.dead_letters import Parcel, open_parcel
 
 KEYS = [f"k{number}" for number in range(6)]
@@ -50,9 +52,8 @@ retry = {{ attempts = 2, first_wait = "5ms", longest_wait = "5ms" }}
         self.subscribers = {}
         for name in ports:
             options = {"id": name, "coordinator": str(self.publisher.config)}
-            given = {"application": "cache", "log": str(folder / "log"), "refuse": str(self.refuse), "options": options}
-            arguments = ["-m", "tests.system.harness.refusing", json.dumps(given)]
-            self.subscribers[name] = Process(name, arguments, folder)
+            given = {"refuse": str(self.refuse), "options": options}
+            self.subscribers[name] = SubscriberProcess(name, "cache", folder, given)
 
     def processes(self) -> list[Process]:
         return [self.publisher, *self.subscribers.values()]
@@ -65,10 +66,10 @@ retry = {{ attempts = 2, first_wait = "5ms", longest_wait = "5ms" }}
     def handled(self) -> dict[str, list[int]]:
         """By key: numbers in the order in which they were handled."""
         found: dict[str, list[int]] = {key: [] for key in KEYS}
-        log = self.folder / "log"
-        for line in log.read_text().splitlines() if log.exists() else ():
-            key, number = line.split()
-            found[key].append(int(number))
+        numbers = {digest(b"%d" % number): number for some in self.written.values() for number in some}
+        entries = [entry for one in self.subscribers.values() for entry in one.entries() if isinstance(entry, Received)]
+        for entry in sorted(entries, key=lambda entry: entry.at):
+            found[bytes.fromhex(entry.content.key).decode()].append(numbers[entry.content.value])
         return found
 
     def parked(self) -> set[int]:

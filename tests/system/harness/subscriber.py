@@ -3,7 +3,8 @@ is told.
 
 Settings: ``application``, ``log`` (file), ``options`` (of `subscriber_sdk.run`), ``callback`` (``each``, ``batch`` or
 ``thread``), ``loss`` (``halt`` or ``continue``), ``pause`` (seconds that each callback takes), ``drop`` (the SDK
-forgets one update out of the batch in which so many have come).
+forgets one update out of the batch in which so many have come), ``refuse`` (file with the keys that ``each`` refuses,
+read each time).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class _Logging(Subscriber):
         self._told = told
         self._epochs: dict[str, int] = {}
         self.pause: float = given.get("pause", 0.0)
+        self._refuse = Path(given["refuse"]) if "refuse" in given else None
 
     def write(self, *lines: bytes) -> None:
         os.write(self._file, b"".join(lines))
@@ -96,6 +98,8 @@ def _line(update: Update) -> bytes:
 
 class _Each(_Logging):
     async def on_update(self, update: Update) -> None:
+        if self._refuse is not None and update.key[0] in self._refuse.read_bytes().split():
+            raise ValueError("refused")
         if self.pause:
             await asyncio.sleep(self.pause)
         self.write(_line(update))
