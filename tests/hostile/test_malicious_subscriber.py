@@ -23,7 +23,7 @@ from publisher.push import stream as stream_module
 from publisher.push.flow import PublisherFlow
 from publisher.push.messages import Messages
 from publisher.push.stream import SubscriberStream
-from subscriber_sdk.testing import body_of
+from subscriber_sdk.testing import Change, body_of
 from tests.integration.publisher.conftest import World
 from tests.support.eventually import eventually
 from tests.support.letters import USERS, letter
@@ -36,9 +36,10 @@ from wormhole.model.schema import Column, Schema, _remembered
 from wormhole.model.segment import ChunkRange
 from wormhole.model.values import Op
 from wormhole.model.verification import Difference, DifferenceKind, TableVerification, VerifyMode
-from wormhole.ports.dead_letters import Parcel, place_of, place_to_message, wrap
+from wormhole.ports.dead_letters import place_of, place_to_message, wrap
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Refusal
+from wormhole.push.frames import varint
 from wormhole.push.parking import Arriving, open_letter, park_frames
 from wormhole.push.room import Room
 from wormhole.push.session import Progressed, PushFlow, PushSession, Reported, Verified
@@ -164,8 +165,6 @@ def differs(columns: list[str]) -> push_pb2.Difference:
 def with_unknown_fields(data: bytes, size: int) -> bytes:
     """A message whose only frame carries ``size`` bytes more, in an unknown field (99)."""
     [frame] = push_pb2.SubscriberMessage.FromString(data).frames
-    from wormhole.push.frames import varint
-
     inner = frame.SerializeToString()
     junk = b"\x9a\x06" + varint(size) + bytes(size)
     return b"\x0a" + varint(len(inner) + len(junk)) + inner + junk
@@ -322,53 +321,44 @@ def test_windows_of_which_a_subscriber_was_never_sent_anything_leave_nothing() -
 # --- what is parked ---------------------------------------------------------------------------------------------------
 
 
-def hostile_bodies() -> dict[str, Parcel]:
-    schema = Schema("t", (), ()).canonical
+def body(update_bytes: bytes) -> bytes:
+    return update_pb2.BatchBody(updates=[update_bytes], schema_ids=[1], tx_number=[1]).SerializeToString()
+
+
+def row_of_many_entries() -> bytes:
     value = update_pb2.Value(entries=update_pb2.Entries(names=[b""] * 70_000)).SerializeToString()
-    one = update_pb2.Update(op=update_pb2.INSERT)
-    row = one.SerializeToString() + b"\x1a" + _length(len(value)) + value
-
-    def body(update_bytes: bytes) -> bytes:
-        return update_pb2.BatchBody(updates=[update_bytes], schema_ids=[1], tx_number=[1]).SerializeToString()
-
-    return {
-        "updates": Parcel(schema, b"\x0a\x00" * 500_000),
-        "values": Parcel(schema, body(b"\x1a\x00" * 500_000)),
-        "entries": Parcel(schema, body(row)),
-        "places": Parcel(schema, update_pb2.BatchBody(tx_number=range(1, 500_000)).SerializeToString()),
-        "columns": Parcel(b"\x1a\x00" * 200_000, body(b"")),
-    }
+    insert = update_pb2.Update(op=update_pb2.INSERT)
+    return insert.SerializeToString() + b"\x1a" + varint(len(value)) + value
 
 
-def _length(size: int) -> bytes:
-    from wormhole.push.frames import varint
+NO_COLUMNS = Schema("t", (), ())
+# What is parked, and why it is not opened.
+PARKED: dict[str, tuple[bytes, bytes, str]] = {
+    "updates": (NO_COLUMNS.canonical, b"\x0a\x00" * 500_000, "fields|a few"),
+    "values": (NO_COLUMNS.canonical, body(b"\x1a\x00" * 500_000), "fields|a few"),
+    "entries": (NO_COLUMNS.canonical, body(row_of_many_entries()), "fields|a few"),
+    "places": (
+        NO_COLUMNS.canonical, update_pb2.BatchBody(tx_number=range(1, 500_000)).SerializeToString(), "fields|a few"
+    ),
+    "columns": (b"\x1a\x00" * 200_000, body(b""), "fields|a few"),
+    "no operation": (
+        NO_COLUMNS.canonical,
+        body_of([Change(NO_COLUMNS, update_pb2.Update().SerializeToString())], number=5),
+        "operation 0 is not known",
+    ),
+}  # fmt: skip
 
-    return varint(size)
 
-
-@pytest.mark.parametrize("what", list(hostile_bodies()))
+@pytest.mark.parametrize("what", PARKED)
 def test_a_hostile_update_is_not_opened(what: str) -> None:
-    parcel = hostile_bodies()[what]
+    schema, update, why = PARKED[what]
     told, _ = letter(5)
-    frame = push_pb2.Park(update_id=told.id, body=parcel.body, schema=parcel.schema, place=place_to_message(told.place))
+    frame = push_pb2.Park(update_id=told.id, body=update, schema=schema, place=place_to_message(told.place))
     arrived = Arriving().take(frame, "app/log")
     assert arrived is not None
-    with pytest.raises(ProtocolError, match=r"fields|a few") as caught:
+    with pytest.raises(ProtocolError, match=why) as caught:
         open_letter(arrived, "app/log")
     assert len(str(caught.value)) < 300
-
-
-def test_an_update_of_no_operation_is_refused_when_it_is_opened() -> None:
-    schema = Schema("t", (), ())
-    from subscriber_sdk.testing import Change
-
-    parcel = Parcel(schema.canonical, body_of([Change(schema, update_pb2.Update().SerializeToString())], number=5))
-    told, _ = letter(5)
-    frame = push_pb2.Park(update_id=told.id, body=parcel.body, schema=parcel.schema, place=place_to_message(told.place))
-    arrived = Arriving().take(frame, "app/log")
-    assert arrived is not None
-    with pytest.raises(ProtocolError, match="operation 0 is not known"):
-        open_letter(arrived, "app/log")
 
 
 def test_schemas_of_peers_are_not_kept_for_ever() -> None:
