@@ -11,7 +11,7 @@ import psycopg
 
 from datastores.postgres.log import slots
 from tests.support import postgres_server
-from tests.support.databases import FLAVOURS, DatabaseServer, template
+from tests.support.databases import FLAVOURS, template
 from tests.support.postgres_harness import drop_slots
 from tests.system.harness import datastores
 from tests.system.harness.postgres_store import PostgresStore
@@ -146,18 +146,15 @@ class _Rocks(CopiedStore):
         self.start()
 
 
-class _Server(CopiedStore):
-    def __init__(self, flavour: str, scratch: Path) -> None:
-        super().__init__(scratch)
-        self._flavour = flavour
-        self.server = self._new()
+class _Served(CopiedStore):
+    """A database whose server is a process."""
 
-    def _new(self) -> DatabaseServer:
-        return FLAVOURS[self._flavour](template=template(self._flavour))
+    server: Any
 
     @property
     def folder(self) -> Path:
-        return self.server.data
+        data: Path = self.server.data
+        return data
 
     def start(self) -> None:
         self.server.start()
@@ -170,6 +167,18 @@ class _Server(CopiedStore):
         self.leave()
         self.server.close()
 
+    def moved(self) -> None:
+        self.stop()
+        self.server.port = 0  # another one is chosen
+        self.start()
+
+
+class _Server(_Served):
+    def __init__(self, flavour: str, scratch: Path) -> None:
+        super().__init__(scratch)
+        self._flavour = flavour
+        self.server = FLAVOURS[flavour](template=template(flavour))
+
     def source(self) -> str:
         return f'source = "{self.server.url}"\npassword_file = "{self.server.password_file}"'
 
@@ -178,11 +187,6 @@ class _Server(CopiedStore):
 
     def logs(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("binlog.*") if path.suffix != ".index")
-
-    def moved(self) -> None:
-        self.stop()
-        self.server.port = 0  # another one is chosen
-        self.start()
 
     def clone(self) -> CopiedStore:
         self.stop()
@@ -201,29 +205,17 @@ class _Server(CopiedStore):
         self.start()
 
 
-class Postgres(CopiedStore):
+class Postgres(_Served):
     """Its numbers are places of the log: one right before a commit."""
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
         self.server = postgres_server.PostgresServer(template=postgres_server.template())
 
-    @property
-    def folder(self) -> Path:
-        return self.server.data
-
     def start(self) -> None:
-        self.server.start()
+        super().start()
         if not self.server.sql(f"SELECT 1 FROM pg_database WHERE datname = '{datastores.DATABASE}'"):
             datastores.prepare(self.server)
-
-    def stop(self) -> None:
-        self.leave()
-        self.server.stop()
-
-    def close(self) -> None:
-        self.leave()
-        self.server.close()
 
     def source(self) -> str:
         return datastores.source_lines(self.server, self.server.port)
@@ -238,11 +230,6 @@ class Postgres(CopiedStore):
 
     def logs(self) -> list[Path]:
         return sorted(path for path in (self.folder / "pg_wal").iterdir() if path.is_file())
-
-    def moved(self) -> None:
-        self.stop()
-        self.server.port = 0  # another one is chosen
-        self.start()
 
     def put_back(self, copy: Path) -> None:
         self.stop()
@@ -284,7 +271,7 @@ class Postgres(CopiedStore):
 
     def read_slot(self) -> psycopg.Connection[Any]:
         """A session that reads the slot which is kept for the publisher."""
-        reader = self.server.connect(datastores.DATABASE, replication="database")
+        reader: psycopg.Connection[Any] = self.server.connect(datastores.DATABASE, replication="database")
         held = slots.held_slot(datastores.NAME)
         options = f"proto_version '1', publication_names '{datastores.NAME}'"
         reader.pgconn.send_query(f"START_REPLICATION SLOT {held} LOGICAL 0/0 ({options})".encode())
