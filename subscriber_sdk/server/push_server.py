@@ -17,6 +17,7 @@ from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.server.connection import Connection
 from subscriber_sdk.server.epoch_records import AskEpochs
 from subscriber_sdk.server.publishers import Publishers
+from subscriber_sdk.stream.flow_port import Peer
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
 from wormhole.host.listening import add_port
@@ -200,14 +201,11 @@ class _Stream:
             admission,
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
-            verifies=shards.verifies,
-            takes_ranges=shards.takes_ranges,
             now=loop.time(),
+            peer=Peer(label, names=names),
+            abilities=shards.abilities,
             # Without TLS publishers cannot be distinguished: each stream counts for itself.
-            account=shards.state.open(owner, self._end),
-            large=shards.large.open(owner, self._end),
-            label=label,
-            names=names,
+            accounts=shards.accounts(owner, self._end),
         )
         self.connection = Connection(session, shards, self._due.set, epochs, publishers, self._speak_soon)
 

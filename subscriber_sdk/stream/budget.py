@@ -9,11 +9,11 @@ a publisher that exceeds a budget cannot take the room of another one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from wormhole.model.errors import ProtocolError
 
-__all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Budget", "large_budget", "state_budget"]
+__all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Accounts", "Budget", "large_budget", "state_budget"]
 
 FLOW_BYTES: Final = 12 << 10
 """A flow takes this, without names and lists. Measured: 10.2 KB."""
@@ -125,3 +125,15 @@ class Account:
         if budget is not None:
             budget.forget(self)
             self.held = 0
+
+
+class Accounts(NamedTuple):
+    """Those of one stream, in the two budgets."""
+
+    state: Account
+    large: Account
+
+    def close(self) -> None:
+        """The stream is over; idempotent."""
+        self.state.close()
+        self.large.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from subscriber_sdk.stream.counts import Counts
 from wormhole.model.errors import ProtocolError
@@ -13,7 +13,22 @@ from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import Parcel, UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["FlowPort", "Held", "Peer"]
+__all__ = ["NO_ABILITIES", "Abilities", "FlowPort", "Held", "Peer"]
+
+
+@dataclass(slots=True, frozen=True)
+class Abilities:
+    """What an application can do beside taking updates.
+
+    ``verifies``: say which rows it holds, and what is in them; ``takes_ranges``: remove rows that a range was sent
+    without.
+    """
+
+    verifies: bool = False
+    takes_ranges: bool = False
+
+
+NO_ABILITIES: Final = Abilities()
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,11 +48,12 @@ class Peer:
     """The publisher at the other end of a stream. What remembers it keeps nothing else of the stream.
 
     ``name``: as it named itself; ``owner``: the lock under which it serves (``Hello.owner``), empty where that is not
-    known; ``connected``: whether the stream is open.
+    known; ``names``: of its certificate, none without TLS; ``connected``: whether the stream is open.
     """
 
-    name: str
+    name: str = ""
     owner: str = ""
+    names: Collection[str] = ()
     connected: bool = True
 
     def differs(self, other: Peer) -> bool:

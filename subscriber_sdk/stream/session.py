@@ -13,7 +13,7 @@ their way. They are dropped and counted.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.backfill import check_chunk_end, check_scan_end
 from subscriber_sdk.options.admission import Admission
-from subscriber_sdk.stream.budget import FLOW_BYTES, Account, large_budget, state_budget
+from subscriber_sdk.stream.budget import FLOW_BYTES, Accounts, large_budget, state_budget
 from subscriber_sdk.stream.counts import NO_COUNTS, Counts
 from subscriber_sdk.stream.events import (
     Assigned,
@@ -38,7 +38,7 @@ from subscriber_sdk.stream.events import (
     Welcomed,
 )
 from subscriber_sdk.stream.flow import FlowPhase, SubscriberFlow
-from subscriber_sdk.stream.flow_port import Held, Peer
+from subscriber_sdk.stream.flow_port import NO_ABILITIES, Abilities, Held, Peer
 from subscriber_sdk.stream.outbox import Outbox
 from wormhole.audit.window_counts import processed_to_messages
 from wormhole.model.errors import ProtocolError
@@ -82,9 +82,8 @@ _Failed = push_pb2.Failed
 class Session:
     """One stream. ``now`` is seconds of any monotonic clock, always the same one.
 
-    ``account``: what the publisher makes this process keep; ``large``: batches over their credit; without them
-    the stream has budgets of its own. ``names``: of its certificate; none without TLS. ``verifies``: whether the
-    application can say which rows it holds; ``takes_ranges``: whether it removes rows that a range was sent without.
+    ``peer``: who dialled. ``abilities``: what the application can do, for the publisher to know. ``accounts``: what
+    the publisher makes this process keep; without them the stream has budgets of its own.
     """
 
     def __init__(
@@ -94,19 +93,13 @@ class Session:
         max_frame_bytes: int,
         max_body_bytes: int,
         now: float,
-        verifies: bool = False,
-        takes_ranges: bool = False,
-        account: Account | None = None,
-        large: Account | None = None,
-        label: str = "",
-        names: Collection[str] = (),
+        peer: Peer | None = None,
+        abilities: Abilities = NO_ABILITIES,
+        accounts: Accounts | None = None,
     ) -> None:
-        self._account = account or state_budget(_OWN_STATE).open("")
-        self._large = large or large_budget(max_body_bytes).open("")
+        self._accounts = accounts or Accounts(state_budget(_OWN_STATE).open(""), large_budget(max_body_bytes).open(""))
         self._admission = admission
-        self._names = names
-        self._verifies = verifies
-        self._takes_ranges = takes_ranges
+        self._abilities = abilities
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
         self._flows: dict[int, SubscriberFlow] = {}
@@ -119,7 +112,7 @@ class Session:
         self._heard = self._spoke = now
         self._version = 0
         self._report_at: float | None = None  # none of version 1
-        self.peer = Peer(label)
+        self.peer = peer or Peer()
         """Who dialled."""
         self.dropped = 0
         """Frames that came too late to matter."""
@@ -278,7 +271,7 @@ class Session:
         self.peer.owner = hello.owner
         version = min(VERSIONS[1], hello.max_version)
         refusal = self._admission.refuses_hello(hello, VERSIONS)
-        refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)
+        refusal = refusal or self._admission.refuses_dataset(self.peer.names, hello.dataset)
         if refusal is not None:
             self.goodbye(*refusal)
             reason, message, hint = refusal
@@ -295,8 +288,8 @@ class Session:
             application=self._admission.application,
             subscriber=self._admission.subscriber,
             max_frame_bytes=self._max_frame,
-            verifies=self._verifies and version >= 3,
-            takes_ranges=self._takes_ranges and version >= 3,
+            verifies=self._abilities.verifies and version >= 3,
+            takes_ranges=self._abilities.takes_ranges and version >= 3,
         )
         self._out.add(welcome=welcome)
         events.append(Welcomed())
@@ -305,14 +298,14 @@ class Session:
         if frame.id in self._schemas:
             return
         # Its bytes are here twice, in the object and as its canonical form.
-        self._account.charge(_SCHEMA_BYTES + 2 * len(frame.canonical), f"schema {frame.id:#018x}")
+        self._accounts.state.charge(_SCHEMA_BYTES + 2 * len(frame.canonical), f"schema {frame.id:#018x}")
         try:
             schema = Schema.from_canonical(frame.canonical)
         except (ProtobufDecodeError, UnicodeDecodeError) as error:
             raise ProtocolError(f"schema.canonical: no valid Schema: {error}") from error
         if schema.id != frame.id or schema.canonical != frame.canonical:
             raise ProtocolError(f"schema.id: {frame.id:#018x}, but its canonical bytes hash to {schema.id:#018x}")
-        self._account.charge(
+        self._accounts.state.charge(
             _COLUMN_BYTES * (len(schema.key) + len(schema.columns)), f"schema of {_shown(schema.table)}"
         )
         self._schemas[frame.id] = schema
@@ -348,12 +341,12 @@ class Session:
         self._forget_failed(assign.shard)
         generation = assign.generation if self._version >= 3 else 0
         verify = mode_of(assign.verify)
-        if verify is None or (verify is not VerifyMode.NONE and not (self._verifies and generation)):
+        if verify is None or (verify is not VerifyMode.NONE and not (self._abilities.verifies and generation)):
             why = "this release knows 0 to 2" if verify is None else "this flow cannot be verified"
             raise ProtocolError(f"assign.verify: {int(assign.verify)}; {why}", shard=assign.shard)
         flow = SubscriberFlow(assign.flow, assign.epoch, assign.shard, self._max_body, generation)
         flow.kept = _STANDING_BYTES + _LISTS * assign.ByteSize()
-        self._account.charge(flow.kept, f"shard {_shown(assign.shard)}")
+        self._accounts.state.charge(flow.kept, f"shard {_shown(assign.shard)}")
         self._flows[assign.flow] = flow
         self._of_shard[assign.shard] = flow
         events.append(
@@ -408,7 +401,7 @@ class Session:
         if more <= 0:
             return True
         try:
-            self._large.charge(more, f"a batch of {flow.in_flight} bytes")
+            self._accounts.large.charge(more, f"a batch of {flow.in_flight} bytes")
         except ProtocolError as error:
             self.fail(flow.number, _Failed.RESEND, "", error.message)
             return False
@@ -419,7 +412,7 @@ class Session:
         """A frame that waits in the flow until a datamarker is acknowledged, its own or a later one."""
         cost = _WAITING_BYTES + 2 * size
         flow.keep(cost, marker)
-        self._account.charge(cost, f"what waits for shard {_shown(flow.shard)}")
+        self._accounts.state.charge(cost, f"what waits for shard {_shown(flow.shard)}")
 
     def _flow(self, kind: str, number: int, epoch: int) -> SubscriberFlow | None:
         """The flow that a frame belongs to; ``None`` when the frame came too late to matter."""
@@ -472,7 +465,7 @@ class Session:
         if batch is not None:
             flow.progress(batch)
             if flow.excess_charged and not flow.excess:
-                self._large.release(flow.excess_charged)
+                self._accounts.large.release(flow.excess_charged)
                 flow.excess_charged = 0
         self._out.progress(flow)
         return flow.owes_credit
@@ -480,7 +473,7 @@ class Session:
     def ack(self, number: int, marker: Datamarker) -> None:
         """Acknowledge a marker that was offered in this epoch."""
         flow = self._flows[number]
-        self._account.release(flow.acknowledged(marker))
+        self._accounts.state.release(flow.acknowledged(marker))
         self._out.ack(flow, marker)
 
     def release(self, number: int, marker: Datamarker | None) -> None:
@@ -535,14 +528,13 @@ class Session:
         """Count ``size`` bytes for this publisher, until the result is called. Raises
         :class:`~wormhole.model.errors.ProtocolError` when that is too much.
         """
-        self._account.charge(size, what)
-        return partial(self._account.release, size)
+        self._accounts.state.charge(size, what)
+        return partial(self._accounts.state.release, size)
 
     def end(self) -> None:
         """The stream is over: nothing is counted for it any more."""
         self.peer.connected = False
-        self._account.close()
-        self._large.close()
+        self._accounts.close()
 
     def goodbye(self, reason: push_pb2.Goodbye.Reason, message: str, hint: str = "") -> None:
         """The last frame of the stream."""
@@ -563,8 +555,8 @@ class Session:
     def forget(self, number: int) -> None:
         """Nothing more is sent for the flow, and its late frames are dropped."""
         flow = self._flows.pop(number)
-        self._account.release(flow.kept)
-        self._large.release(flow.excess_charged)
+        self._accounts.state.release(flow.kept)
+        self._accounts.large.release(flow.excess_charged)
         if self._of_shard.get(flow.shard) is flow:
             del self._of_shard[flow.shard]
         self._out.forget(number)

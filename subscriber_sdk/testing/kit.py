@@ -226,7 +226,7 @@ class KitFlow:
         """An operator asks to compare rows: a new generation, and so a new epoch. Call :meth:`chunk` and
         :meth:`end_verify` for its parts, with commits in between.
         """
-        if not self._shards.verifies:
+        if not self._shards.abilities.verifies:
             raise UsageError(
                 f"{type(self._subscriber).__name__} cannot be verified",
                 hint="override on_verify and on_verify_keys (docs/subscriber.md#verify)",

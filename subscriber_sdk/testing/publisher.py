@@ -156,11 +156,9 @@ class ScriptedPublisher:
             Admission(options.application, options.instance),
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
-            verifies=shards.verifies,
-            takes_ranges=shards.takes_ranges,
             now=0.0,
-            account=shards.state.open("test"),
-            large=shards.large.open("test"),
+            abilities=shards.abilities,
+            accounts=shards.accounts("test"),
         )
         self.received: list[push_pb2.SubscriberFrame] = []
         self.connection = Connection(session, shards, self._drain)

@@ -28,9 +28,8 @@ from subscriber_sdk.calls.epoch import Ending, Epoch, LoopLeft
 from subscriber_sdk.calls.failure_report import headline, logged_error
 from subscriber_sdk.calls.gate import Gate
 from subscriber_sdk.calls.handlers import Handlers
-from subscriber_sdk.calls.retry import Retry
 from subscriber_sdk.options.subscriber_options import Options
-from subscriber_sdk.stream.counts import Counts, windows_in
+from subscriber_sdk.stream.counts import windows_in
 from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.stream.flow_port import FlowPort, Held
 from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, SchemaChange, ShardNotice
@@ -39,7 +38,7 @@ from subscriber_sdk.work.acks import BatchItem, FlowLog, Item, LossItem, MarkerI
 from subscriber_sdk.work.backfill_calls import BackfillCalls
 from subscriber_sdk.work.parallel import ParallelFailure, run_parallel
 from subscriber_sdk.work.parking import Parking
-from subscriber_sdk.work.recovery import Recovery
+from subscriber_sdk.work.recovery import KeptOverEpochs, Recovery
 from subscriber_sdk.work.schemas import TABLE_BYTES, FlowSchemas
 from subscriber_sdk.work.tracing import tracing
 from wormhole.model.errors import EpochRefused, ProtocolError, TransactionRolledBack
@@ -62,8 +61,7 @@ class FlowWorker:
     """The callbacks of one epoch of one flow. :meth:`feed` and :meth:`end` are called from the loop that :meth:`start`
     was called on.
 
-    ``retry``, ``counts``: the shard's, over all its epochs. ``rested``: called when the flow comes to rest.
-    ``failing``: called before the first failure of a callback is logged.
+    ``kept``: the shard's, over all its epochs.
     """
 
     def __init__(
@@ -72,14 +70,11 @@ class FlowWorker:
         options: Options,
         port: FlowPort,
         assigned: Assigned,
+        kept: KeptOverEpochs,
         *,
         credit: int,
-        retry: Retry,
-        counts: Counts,
-        rested: Callable[[], None] = lambda: None,
-        failing: Callable[[], None] = lambda: None,
     ) -> None:
-        self.epoch = Epoch(assigned.shard, assigned.epoch, assigned.marker, rested)
+        self.epoch = Epoch(assigned.shard, assigned.epoch, assigned.marker, kept.rested)
         self.credit = credit
         self.updates = 0
         """Updates whose callback returned, repeats included."""
@@ -87,17 +82,17 @@ class FlowWorker:
         self._port = port
         self._concurrency = options.concurrency
         self._assigned = assigned
-        self._counts = counts
-        self._retry = retry
+        self._counts = counts = kept.counts
+        self._retry = kept.retry
         # A publisher sends a datamarker every 4 MiB, so twice the default credit holds all that lies between two.
         self._log = FlowLog(2 * credit)
         gate = Gate(assigned.skip, assigned.parked, parks=assigned.park)
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
         self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside, lasting=options.lasting)
-        self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, counts, port, retry, failing)
+        self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, port, kept)
         self._verifying: Verifying | None = None
         if assigned.verify is not VerifyMode.NONE:
-            self._verifying = Verifying(self.epoch, assigned, handlers, self._callbacks, gate, port, retry)
+            self._verifying = Verifying(self.epoch, assigned, handlers, self._callbacks, gate, port, kept.retry)
         self._backfill = self._verifying or BackfillCalls(
             self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation
         )

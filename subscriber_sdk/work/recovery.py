@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from subscriber_sdk.calls.callbacks import Callbacks
 from subscriber_sdk.calls.epoch import Epoch, LoopLeft
@@ -26,13 +26,27 @@ from wormhole.ports.dead_letters import place_of
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Recovery"]
+__all__ = ["KeptOverEpochs", "Recovery"]
 
 log = logging.getLogger("subscriber_sdk")
 
 
+@dataclass(frozen=True, slots=True)
+class KeptOverEpochs:
+    """What the epochs of one shard share.
+
+    ``retry``: how often it failed. ``rested``: called when a flow comes to rest. ``failing``: called before a first
+    failure is logged.
+    """
+
+    retry: Retry
+    counts: Counts = field(default_factory=Counts)
+    rested: Callable[[], None] = lambda: None
+    failing: Callable[[], None] = lambda: None
+
+
 class Recovery:
-    """One epoch's. ``retry``: the shard's count of failures. ``failing``: called before a first failure is logged."""
+    """One epoch's."""
 
     def __init__(
         self,
@@ -40,19 +54,17 @@ class Recovery:
         callbacks: Callbacks,
         parking: Parking,
         flow_log: FlowLog,
-        counts: Counts,
         port: FlowPort,
-        retry: Retry,
-        failing: Callable[[], None],
+        kept: KeptOverEpochs,
     ) -> None:
         self._epoch = epoch
         self._callbacks = callbacks
         self._parking = parking
         self._log = flow_log
-        self._counts = counts
+        self._counts = kept.counts
         self._port = port
-        self._retry = retry
-        self._failing = failing
+        self._retry = kept.retry
+        self._failing = kept.failing
 
     def singly(self, first: Update) -> bool:
         """Whether the updates from ``first`` on are delivered one by one, also where several are taken at once:

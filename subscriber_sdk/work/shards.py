@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -14,13 +14,14 @@ from subscriber_sdk.calls.epoch import Ending
 from subscriber_sdk.calls.handlers import Handlers
 from subscriber_sdk.calls.retry import Retry
 from subscriber_sdk.options.subscriber_options import Options, RetryPolicy
-from subscriber_sdk.stream.budget import large_budget, state_budget
-from subscriber_sdk.stream.counts import Counts
+from subscriber_sdk.stream.budget import Accounts, large_budget, state_budget
 from subscriber_sdk.stream.events import Assigned
-from subscriber_sdk.stream.flow_port import FlowPort, Held, Peer
+from subscriber_sdk.stream.flow_port import Abilities, FlowPort, Held, Peer
 from subscriber_sdk.subscriber import Subscriber
 from subscriber_sdk.work.flow_worker import FlowWorker
+from subscriber_sdk.work.recovery import KeptOverEpochs
 from wormhole.host.log_batch import BatchedLog
+from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Shards"]
@@ -35,8 +36,7 @@ _SHOWN: Final = 100
 
 @dataclass(slots=True)
 class _Shard:
-    retry: Retry
-    counts: Counts = field(default_factory=Counts)
+    kept: KeptOverEpochs
     epoch: int = 0  # the highest so far
     holder: Peer | None = None  # the publisher that assigned it
     worker: FlowWorker | None = None
@@ -84,14 +84,13 @@ class Shards:
         self._said = BatchedLog(lambda line: log.info("%s", line))
 
     @property
-    def verifies(self) -> bool:
-        """Whether the application can say which rows it holds, and what is in them."""
-        return self._handlers.verifies
+    def abilities(self) -> Abilities:
+        """What the application can do."""
+        return Abilities(self._handlers.verifies, "on_range" in self._handlers.overridden)
 
-    @property
-    def takes_ranges(self) -> bool:
-        """Whether the application removes rows that a range was sent without."""
-        return "on_range" in self._handlers.overridden
+    def accounts(self, owner: str, end: Callable[[ProtocolError], None] = lambda error: None) -> Accounts:
+        """What a stream of ``owner`` makes this process keep (:meth:`~subscriber_sdk.stream.budget.Budget.open`)."""
+        return Accounts(self.state.open(owner, end), self.large.open(owner, end))
 
     def workers(self) -> tuple[FlowWorker, ...]:
         """The flows at work, and those that are ending."""
@@ -102,7 +101,9 @@ class Shards:
         options = self._options
         shard = self._shards.get(assigned.shard)
         if shard is None:
-            shard = _Shard(Retry(options.retry or RetryPolicy(), self._chance))
+            retry = Retry(options.retry or RetryPolicy(), self._chance)
+            # Who serves a shard is logged before what fails there.
+            shard = _Shard(KeptOverEpochs(retry, rested=self._rested, failing=self._said.flush))
         else:
             del self._shards[assigned.shard]
         self._shards[assigned.shard] = shard  # the one that was assigned last at the end
@@ -131,18 +132,8 @@ class Shards:
                 message = f"shard {assigned.shard} was taken by publisher {peer.name} in epoch {assigned.epoch}"
                 log.error("publisher %s loses its flow: %s", former.name, message)
                 held_by.fail(push_pb2.Failed.STALE_EPOCH, "", message, Held(assigned.epoch, peer.name, True))
-        shard.counts.assigned(assigned.epoch)
-        worker = FlowWorker(
-            self._handlers,
-            options,
-            port,
-            assigned,
-            credit=self._credit(),
-            retry=shard.retry,
-            counts=shard.counts,
-            rested=self._rested,
-            failing=self._said.flush,  # who serves a shard is logged before what fails there
-        )
+        shard.kept.counts.assigned(assigned.epoch)
+        worker = FlowWorker(self._handlers, options, port, assigned, shard.kept, credit=self._credit())
         self._granted += worker.credit
         shard.worker, shard.port = worker, port
         task = worker.start(before)

@@ -96,6 +96,7 @@ from spark_replay.tables.updates import UpdatesFile
 from subscriber_sdk.arrow import BatchInfo, RecordBatches
 from subscriber_sdk.options.admission import Admission
 from subscriber_sdk.stream.events import Assigned
+from subscriber_sdk.stream.flow_port import Abilities
 from subscriber_sdk.stream.session import Session
 from tests.support.archives import CUSTOMERS, Change, gone, put, row, segments, tx, write_archive
 from tests.support.clocks import ScriptedClock
@@ -1153,8 +1154,7 @@ class Stream:
             max_frame_bytes=1 << 20,
             max_body_bytes=1 << 20,
             now=0.0,
-            verifies=True,
-            takes_ranges=True,
+            abilities=Abilities(verifies=True, takes_ranges=True),
         )
         self.sent: dict[str, list[str]] = {"publisher": [], "subscriber": []}
         self.events: list[Any] = []

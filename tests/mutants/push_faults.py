@@ -36,7 +36,7 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="publishers-are-not-bound-to-datasets",
         file="subscriber_sdk/stream/session.py",
-        old="        refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)\n",
+        old="        refusal = refusal or self._admission.refuses_dataset(self.peer.names, hello.dataset)\n",
         new="",
         tests=(f"{_HOSTILE}::test_a_publisher_of_another_dataset_takes_no_flow_over",),
         promise="the publisher of a dataset cannot take over the flows of another",

@@ -131,28 +131,28 @@ def test_an_end_comes_amid_no_transaction(frame: Frame, parts: bool) -> None:
 
 def test_ends_that_wait_are_counted_until_a_datamarker_behind_them_is_acknowledged() -> None:
     session = opened()
-    before = session._account.held
+    before = session._accounts.state.held
     for _ in range(10):
         tell(session, end(), frames.scan_end(1, 5, "users", 2))
     tell(session, frames.datamarker(1, 5, marker_at(1)))
-    waiting = session._account.held - before
+    waiting = session._accounts.state.held - before
     assert waiting > 20 * 128
     session.ack(1, marker_at(1))
-    assert session._account.held == before
+    assert session._accounts.state.held == before
 
 
 def test_of_datamarkers_at_one_place_only_the_acknowledged_one_is_given_back() -> None:
     """A backfill's progress changes the marker, not its place."""
     session = opened()
-    before = session._account.held
+    before = session._accounts.state.held
     first, second = (replace(marker_at(1), backfill=bytes([number]) * 1000) for number in (1, 2))
     tell(session, frames.datamarker(1, 5, first))
-    one = session._account.held - before
+    one = session._accounts.state.held - before
     tell(session, frames.datamarker(1, 5, second))
     session.ack(1, first)
-    assert session._account.held - before == one
+    assert session._accounts.state.held - before == one
     session.ack(1, second)
-    assert session._account.held == before
+    assert session._accounts.state.held == before
 
 
 def ranged(frame: Frame, schema: Schema = SCHEMA, **fields: Any) -> KeyRange | None:

@@ -6,6 +6,7 @@ import pytest
 
 from subscriber_sdk.options.admission import Admission
 from subscriber_sdk.stream.events import Assigned
+from subscriber_sdk.stream.flow_port import Abilities
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import frames, marker_at
 from tests.unit.subscriber_sdk.stream.test_session import said, tell
@@ -14,7 +15,8 @@ from wormhole.wire.v1 import push_pb2
 
 
 def greeted(*, verifies: bool = True, version: int = 3) -> tuple[Session, push_pb2.Welcome]:
-    session = Session(Admission("app", "one"), max_frame_bytes=10_000, max_body_bytes=1000, now=0.0, verifies=verifies)
+    able = Abilities(verifies=verifies)
+    session = Session(Admission("app", "one"), max_frame_bytes=10_000, max_body_bytes=1000, now=0.0, abilities=able)
     tell(session, frames.hello("app", "one", max_version=version))
     (frame,) = said(session)
     return session, frame.welcome

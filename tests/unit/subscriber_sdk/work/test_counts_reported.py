@@ -18,6 +18,7 @@ from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.testing import body_of, marker_at, update
 from subscriber_sdk.work.acks import BatchItem, MarkerItem
 from subscriber_sdk.work.flow_worker import FlowWorker
+from subscriber_sdk.work.recovery import KeptOverEpochs
 from tests.support.eventually import eventually
 from wormhole.wire.tally import update_hash
 
@@ -84,9 +85,8 @@ def new_worker(subscriber: Subscriber, port: Port, counts: Counts, *skip: str, c
         Options(application="app", listen="127.0.0.1:1", concurrency=concurrency),
         port,  # type: ignore[arg-type]  # what it is asked for here
         Assigned(1, 1, "db1", marker_at(0), False, skip),
+        KeptOverEpochs(Retry(RetryPolicy(first_wait=0.001), lambda: 0.0), counts),
         credit=1 << 20,
-        retry=Retry(RetryPolicy(first_wait=0.001), lambda: 0.0),
-        counts=counts,
     )
 
 
