@@ -26,11 +26,11 @@ from monitor.state import LogKey, Phase
 
 __all__ = [
     "Act",
-    "Plan",
+    "LiveRun",
+    "PlannedStep",
     "Policy",
-    "Run",
-    "Slot",
-    "Step",
+    "PublisherSlot",
+    "StepsToTake",
     "after_asked",
     "after_end",
     "after_no_start",
@@ -57,7 +57,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LiveRun:
     """A live process: its configuration, when it began, whether it serves, and when it was asked to end.
 
     ``again``: an operator asked for a retry before it served. It may fail for a reason that was corrected meanwhile.
@@ -73,13 +73,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class PublisherSlot:
     """The state of one log's publisher. ``failed``: the digest that the other fields are about.
 
     ``failures``: consecutive ends by itself; ``crashes``: the times of those that count towards giving up.
     """
 
-    run: Run | None = None
+    run: LiveRun | None = None
     failed: str = ""
     failures: int = 0
     crashes: tuple[float, ...] = ()
@@ -96,7 +96,7 @@ class Act(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedStep:
     """One action to take now, and why."""
 
     act: Act
@@ -105,64 +105,69 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepsToTake:
     """Steps to take now, and when to plan again although nothing happens (infinity: never)."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     next_at: float
 
 
 def plan(
-    desired: Mapping[LogKey, str], slots: Mapping[LogKey, Slot], now: float, policy: Policy, *, may_start: bool = True
-) -> Plan:
+    desired: Mapping[LogKey, str],
+    slots: Mapping[LogKey, PublisherSlot],
+    now: float,
+    policy: Policy,
+    *,
+    may_start: bool = True,
+) -> StepsToTake:
     """The next steps. ``desired``: log to digest.
 
     ``may_start``: false while another monitor may act for this host.
     """
-    steps: list[Step] = []
+    steps: list[PlannedStep] = []
     next_at = math.inf
     for key in sorted({*desired, *slots}):
-        slot, digest = slots.get(key, Slot()), desired.get(key)
+        slot, digest = slots.get(key, PublisherSlot()), desired.get(key)
         run = slot.run
         if run is None:
             if digest is None or not may_start:
                 continue
             if slot.failed != digest:
-                steps.append(Step(Act.START, key, "configured for this host"))
+                steps.append(PlannedStep(Act.START, key, "configured for this host"))
             elif slot.given_up:
                 continue
             elif now >= slot.start_at:
-                steps.append(Step(Act.START, key, "after its end"))
+                steps.append(PlannedStep(Act.START, key, "after its end"))
             else:
                 next_at = min(next_at, slot.start_at)
         elif run.stop_asked is None:
             if digest is None:
-                steps.append(Step(Act.STOP, key, "no longer configured for this host"))
+                steps.append(PlannedStep(Act.STOP, key, "no longer configured for this host"))
             elif digest != run.digest:
-                steps.append(Step(Act.STOP, key, "for another configuration"))
+                steps.append(PlannedStep(Act.STOP, key, "for another configuration"))
         elif not run.killed:
             deadline = run.stop_asked + policy.stop_timeout
             if now >= deadline:
-                steps.append(Step(Act.KILL, key, f"it did not end within {policy.stop_timeout:g} s"))
+                steps.append(PlannedStep(Act.KILL, key, f"it did not end within {policy.stop_timeout:g} s"))
             else:
                 next_at = min(next_at, deadline)
-    return Plan(tuple(steps), next_at)
+    return StepsToTake(tuple(steps), next_at)
 
 
-def after_start(slot: Slot, pid: int, digest: str, now: float) -> Slot:
+def after_start(slot: PublisherSlot, pid: int, digest: str, now: float) -> PublisherSlot:
     """The slot after its process was started."""
-    before = slot if slot.failed == digest else Slot()
-    return replace(before, run=Run(pid, digest, now), given_up=False)
+    before = slot if slot.failed == digest else PublisherSlot()
+    return replace(before, run=LiveRun(pid, digest, now), given_up=False)
 
 
-def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slot:
+def after_end(slot: PublisherSlot, status: int | None, now: float, policy: Policy) -> PublisherSlot:
     """The slot after its process ended with ``status`` (negative: of a signal; ``None``: unknown, it was adopted)."""
     run = slot.run
     assert run is not None
     if run.stop_asked is not None or run.again:
-        return Slot()
+        return PublisherSlot()
     lasted = now - run.began >= policy.within
-    waiting = _waiting(Slot() if lasted else slot, run.digest, now, policy)
+    waiting = _waiting(PublisherSlot() if lasted else slot, run.digest, now, policy)
     if status == _UNREACHABLE:
         return waiting
     crashes = (*(at for at in waiting.crashes if now - at < policy.within), now)
@@ -170,27 +175,27 @@ def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slo
     return replace(waiting, crashes=crashes, given_up=given_up)
 
 
-def after_asked(slot: Slot) -> Slot:
+def after_asked(slot: PublisherSlot) -> PublisherSlot:
     """The slot after an operator asked for a retry: a publisher that waits, was given up or is about to fail starts at
     once.
     """
     run = slot.run
     if run is None:
-        return Slot()
+        return PublisherSlot()
     return slot if run.ready else replace(slot, run=replace(run, again=True))
 
 
-def after_no_start(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
+def after_no_start(slot: PublisherSlot, digest: str, now: float, policy: Policy) -> PublisherSlot:
     """The slot after a start that made no process, as on a full disk: retried for ever."""
-    return _waiting(slot if slot.failed == digest else Slot(), digest, now, policy)
+    return _waiting(slot if slot.failed == digest else PublisherSlot(), digest, now, policy)
 
 
-def _waiting(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
+def _waiting(slot: PublisherSlot, digest: str, now: float, policy: Policy) -> PublisherSlot:
     wait = min(policy.longest_wait, policy.first_wait * 2 ** min(slot.failures, _MOST_DOUBLINGS))
-    return Slot(None, digest, slot.failures + 1, slot.crashes, now + wait)
+    return PublisherSlot(None, digest, slot.failures + 1, slot.crashes, now + wait)
 
 
-def phase_of(slot: Slot, digest: str | None, *, drained: bool) -> Phase | None:
+def phase_of(slot: PublisherSlot, digest: str | None, *, drained: bool) -> Phase | None:
     """The phase of the slot; ``None`` if it is neither desired nor running.
 
     ``digest``: of the desired configuration, drained or not.

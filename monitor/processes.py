@@ -18,7 +18,7 @@ from typing import Final
 from monitor.state import LogKey
 from wormhole.host.ready_file import process_started
 
-__all__ = ["Found", "Process", "adopt", "command", "find", "run_file", "start"]
+__all__ = ["FoundProcess", "Process", "adopt", "command", "find", "run_file", "start"]
 
 _PROC: Final = Path("/proc")
 
@@ -34,7 +34,7 @@ def command(file: Path, key: LogKey) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProcess:
     """A live publisher of a monitor that has ended."""
 
     key: LogKey
@@ -43,7 +43,7 @@ class Found:
     started: int
 
 
-def find(folder: Path) -> list[Found]:
+def find(folder: Path) -> list[FoundProcess]:
     """Every live publisher of ours whose configuration file is in ``folder``, oldest first. Blocks.
 
     Every user of this host can run a process with such a command line, so processes of other users are ignored.
@@ -63,7 +63,7 @@ def find(folder: Path) -> list[Found]:
     return sorted(found, key=lambda one: one.started)
 
 
-def _read(arguments: Sequence[str], folder: Path, pid: int) -> Found | None:
+def _read(arguments: Sequence[str], folder: Path, pid: int) -> FoundProcess | None:
     if "-c" not in arguments[:-1] or "--log" not in arguments[:-1]:
         return None
     file, log = Path(arguments[arguments.index("-c") + 1]), arguments[arguments.index("--log") + 1]
@@ -74,7 +74,7 @@ def _read(arguments: Sequence[str], folder: Path, pid: int) -> Found | None:
     started = process_started(pid)
     if file != run_file(folder, key, digest) or started is None:
         return None
-    return Found(key, digest, pid, started)
+    return FoundProcess(key, digest, pid, started)
 
 
 class Process:
@@ -147,7 +147,7 @@ def start(arguments: list[str], output: Path, environment: Mapping[str, str]) ->
         raise
 
 
-def adopt(found: Found) -> Process | None:
+def adopt(found: FoundProcess) -> Process | None:
     """Hold a process that another monitor started; ``None`` if it has ended. Blocks for a moment."""
     try:
         handle = os.pidfd_open(found.pid)

@@ -16,10 +16,10 @@ from monitor import log_files
 from monitor.desired_logs import DesiredLog
 from monitor.plan import (
     Act,
+    LiveRun,
+    PlannedStep,
     Policy,
-    Run,
-    Slot,
-    Step,
+    PublisherSlot,
     after_asked,
     after_end,
     after_no_start,
@@ -27,7 +27,7 @@ from monitor.plan import (
     phase_of,
     plan,
 )
-from monitor.processes import Found, Process, adopt, command, find, run_file, start
+from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, start
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole.config import load, to_json_file
 from wormhole.coordination.change_signal import Signal
@@ -79,7 +79,7 @@ class Supervisor:
         self._desired: Mapping[LogKey, DesiredLog] | None = None
         self._drained = False
         self._may_start = self._ending = False
-        self._slots: dict[LogKey, Slot] = {}
+        self._slots: dict[LogKey, PublisherSlot] = {}
         self._live: dict[LogKey, _Live] = {}
         self._restarts: dict[LogKey, int] = {}
         self._problems: dict[LogKey, str] = {}
@@ -118,8 +118,8 @@ class Supervisor:
                 if process is None:
                     continue
                 ready = await asyncio.to_thread(_ready_of, file, found.key)
-                run = Run(process.pid, found.digest, self._clock.monotonic())
-                self._slots[found.key] = Slot(run)
+                run = LiveRun(process.pid, found.digest, self._clock.monotonic())
+                self._slots[found.key] = PublisherSlot(run)
                 self._keep(found.key, _Live(process, file, ready))
                 self._report("adopted", found.key, f"process {process.pid} keeps running")
         except OSError as error:
@@ -203,7 +203,7 @@ class Supervisor:
             return float("inf")
         return _SOON_S if self._clock.monotonic() - max(began) < _SOON_FOR_S else _LATER_S
 
-    async def _carry_out(self, step: Step) -> None:
+    async def _carry_out(self, step: PlannedStep) -> None:
         if step.act is Act.START:
             await self._start(step)
             return
@@ -222,10 +222,10 @@ class Supervisor:
             self._report("stop", step.key, f"process {slot.run.pid} is killed: {step.why}", logging.ERROR)
             live.process.signal(signal.SIGKILL)
 
-    async def _start(self, step: Step) -> None:
+    async def _start(self, step: PlannedStep) -> None:
         assert self._desired is not None
         key, desired = step.key, self._desired[step.key]
-        slot = self._slots.get(key, Slot())
+        slot = self._slots.get(key, PublisherSlot())
         file, output = run_file(self._running, key, desired.digest), log_files.log_file(self._logs, str(key))
         try:
             await asyncio.to_thread(self._prepare, desired, file, output)
@@ -250,7 +250,7 @@ class Supervisor:
         log_files.rotate(output)
         to_json_file(desired.config, file)
 
-    def _find(self) -> list[Found]:
+    def _find(self) -> list[FoundProcess]:
         self._running.mkdir(parents=True, exist_ok=True)
         found = find(self._running)
         of_processes = {run_file(self._running, one.key, one.digest) for one in found}
@@ -324,7 +324,7 @@ class Supervisor:
         publishers, changed = self._state.publishers, False
         desired = self._desired or {}
         for key in sorted({*desired, *self._slots}):
-            slot, one = self._slots.get(key, Slot()), desired.get(key)
+            slot, one = self._slots.get(key, PublisherSlot()), desired.get(key)
             phase = phase_of(slot, None if one is None else one.digest, drained=self._drained)
             if phase is None:
                 changed |= publishers.pop(key, None) is not None

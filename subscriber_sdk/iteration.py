@@ -16,7 +16,7 @@ from subscriber_sdk.subscriber import NoticeKind, ShardNotice, Subscriber
 from wormhole.model.position import Datamarker
 from wormhole.wire.update import Update
 
-__all__ = ["Transactions", "transactions", "updates"]
+__all__ = ["WaitingTransactions", "transactions", "updates"]
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -46,7 +46,7 @@ async def transactions(*, application: str, **options: Unpack[SubscriberOptions]
     """
     given = {name: value for name, value in options.items() if name != "coordinator"}
     settings = read_options({"application": application, **given}, shared=True)
-    over = Transactions(settings.credit, settings.buffer)
+    over = WaitingTransactions(settings.credit, settings.buffer)
     options["concurrency"] = 1
     async with serve(over, application=application, **options), aclosing(over.items()) as items:
         async for transaction in items:
@@ -105,7 +105,7 @@ class _Gathered:
     size: int = 0
 
 
-class Transactions(_HandOver[list[Update]]):
+class WaitingTransactions(_HandOver[list[Update]]):
     """Gathers the updates of each shard's transaction, up to ``part`` bytes of one and ``total`` of all.
 
     A callback returns as soon as its update is gathered, so that the flow's credit does not bound a transaction.

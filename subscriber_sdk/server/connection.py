@@ -22,10 +22,10 @@ from subscriber_sdk.stream.events import (
     MarkerArrived,
     NoticeArrived,
     ParkAnswered,
+    PublisherWelcomed,
     RangeArrived,
     Revoked,
     ScanEnded,
-    Welcomed,
 )
 from subscriber_sdk.stream.flow_port import Held
 from subscriber_sdk.stream.session import Session
@@ -39,7 +39,7 @@ from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import Parcel, UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Connection"]
+__all__ = ["PublisherConnection"]
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -50,7 +50,7 @@ _LOSS = {
 }
 
 
-class Connection:
+class PublisherConnection:
     """Feeds a session's events to flows and their answers to the session.
 
     ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has
@@ -138,7 +138,7 @@ class Connection:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Welcomed():
+            case PublisherWelcomed():
                 if self._publishers is not None:
                     self._publishers.connected(self.session.peer)
             case Assigned():
@@ -232,7 +232,7 @@ class _Port:
 
     __slots__ = ("_connection", "_epoch", "_flow", "_session", "hold", "peer", "schema")
 
-    def __init__(self, connection: Connection, flow: int, epoch: int) -> None:
+    def __init__(self, connection: PublisherConnection, flow: int, epoch: int) -> None:
         self._connection = connection
         self._session = session = connection.session
         self._flow = flow

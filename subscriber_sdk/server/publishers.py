@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from subscriber_sdk.options.subscriber_options import SHARED, Options
-from subscriber_sdk.stream.flow_port import Peer
+from subscriber_sdk.stream.flow_port import PushingPeer
 from wormhole.model.problem import Problem
 
 __all__ = ["Publishers"]
@@ -28,7 +28,7 @@ class Publishers:
     def __init__(self, options: Options, serves: Callable[[], bool]) -> None:
         self._options = options
         self._serves = serves
-        self._connected: set[Peer] = set()
+        self._connected: set[PushingPeer] = set()
         self._refused: dict[str, None] = {}  # what was logged, the oldest first
         self._address = ""
         self._since = 0.0
@@ -43,7 +43,7 @@ class Publishers:
         log.info("subscriber %s listens at %s, %s", self._subscriber, address, where)
         self._wait()
 
-    def connected(self, peer: Peer) -> None:
+    def connected(self, peer: PushingPeer) -> None:
         """A publisher's stream was accepted."""
         log.info("publisher %s connected", peer.name)
         self._connected.add(peer)
@@ -58,7 +58,7 @@ class Publishers:
             del self._refused[next(iter(self._refused))]
         log.warning("refused %s: %s", who, why)
 
-    def disconnected(self, peer: Peer) -> None:
+    def disconnected(self, peer: PushingPeer) -> None:
         """A stream is over; one that was not accepted does not count."""
         if peer in self._connected:
             self._connected.discard(peer)

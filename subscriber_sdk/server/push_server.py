@@ -14,10 +14,10 @@ import grpc.aio
 
 from subscriber_sdk.options.admission import Admission
 from subscriber_sdk.options.subscriber_options import Options
-from subscriber_sdk.server.connection import Connection
+from subscriber_sdk.server.connection import PublisherConnection
 from subscriber_sdk.server.epoch_records import AskEpochs
 from subscriber_sdk.server.publishers import Publishers
-from subscriber_sdk.stream.flow_port import Peer
+from subscriber_sdk.stream.flow_port import PushingPeer
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
 from wormhole.host.listening import add_port
@@ -202,12 +202,12 @@ class _Stream:
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             now=loop.time(),
-            peer=Peer(label, names=names),
+            peer=PushingPeer(label, names=names),
             abilities=shards.abilities,
             # Without TLS publishers cannot be distinguished: each stream counts for itself.
             accounts=shards.accounts(owner, self._end),
         )
-        self.connection = Connection(session, shards, self._due.set, epochs, publishers, self._speak_soon)
+        self.connection = PublisherConnection(session, shards, self._due.set, epochs, publishers, self._speak_soon)
 
     def _speak_soon(self) -> None:
         """At once after a pause; else so late that a message answers several."""

@@ -21,10 +21,10 @@ __all__ = [
     "MarkerArrived",
     "NoticeArrived",
     "ParkAnswered",
+    "PublisherWelcomed",
     "RangeArrived",
     "Revoked",
     "ScanEnded",
-    "Welcomed",
 ]
 
 
@@ -121,7 +121,7 @@ class ParkAnswered:
 
 
 @dataclass(slots=True)
-class Welcomed:
+class PublisherWelcomed:
     """The publisher was accepted; flows may come."""
 
 
@@ -141,4 +141,4 @@ FlowEvent = (
 )
 """An event of a flow that was assigned."""
 
-Event = Welcomed | Assigned | FlowEvent | Closed
+Event = PublisherWelcomed | Assigned | FlowEvent | Closed

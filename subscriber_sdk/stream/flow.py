@@ -20,14 +20,14 @@ from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["FlowPhase", "SubscriberFlow"]
+__all__ = ["SubscriberFlow", "SubscriberFlowPhase"]
 
 _LEAST_BODY: Final = 64  # bytes of a body with one update are more
 _LEAST_IN_FLIGHT: Final = 1024
 _OWED: Final = 4  # a quarter of the credit
 
 
-class FlowPhase(Enum):
+class SubscriberFlowPhase(Enum):
     """The state of an epoch of a flow."""
 
     ASSIGNED = "assigned"
@@ -78,7 +78,7 @@ class SubscriberFlow:
         self.shard = shard
         self.generation = generation
         """The generation of the flow's last backfill; 0: none was requested."""
-        self.phase = FlowPhase.ASSIGNED
+        self.phase = SubscriberFlowPhase.ASSIGNED
         self.credit = 0
         self._max_body = max_body_bytes
         self._last = 0  # number of the newest batch that began
@@ -204,7 +204,7 @@ class SubscriberFlow:
         self._counts_at = report.at
         return report
 
-    def close(self, phase: FlowPhase) -> None:
+    def close(self, phase: SubscriberFlowPhase) -> None:
         """No further data is accepted: forget a batch of which only a part arrived."""
         self.phase = phase
         self._parts = None
@@ -227,7 +227,7 @@ class SubscriberFlow:
         self._sizes.append((number, size))
 
     def _opened(self, kind: str) -> None:
-        if self.phase is FlowPhase.ASSIGNED:
+        if self.phase is SubscriberFlowPhase.ASSIGNED:
             raise self._broken(kind, "flow", "came before Accepted was sent")
 
     def _broken(self, kind: str, field: str, what: str) -> ProtocolError:

@@ -13,7 +13,7 @@ from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import Parcel, UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["NO_ABILITIES", "Abilities", "FlowPort", "Held", "Peer"]
+__all__ = ["NO_ABILITIES", "Abilities", "FlowPort", "Held", "PushingPeer"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,7 +44,7 @@ class Held:
 
 
 @dataclass(slots=True, eq=False)
-class Peer:
+class PushingPeer:
     """The publisher at the other end of a stream. What remembers it keeps nothing else of the stream.
 
     ``name``: as it named itself; ``owner``: the lock under which it serves (``Hello.owner``), empty where that is not
@@ -56,7 +56,7 @@ class Peer:
     names: Collection[str] = ()
     connected: bool = True
 
-    def differs(self, other: Peer) -> bool:
+    def differs(self, other: PushingPeer) -> bool:
         """Whether these are two publishers; false if one of them did not name its lock."""
         return bool(self.owner and other.owner) and self.owner != other.owner
 
@@ -65,7 +65,7 @@ class FlowPort(Protocol):
     """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more."""
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> PushingPeer:
         """The publisher that assigned the flow."""
         ...
 

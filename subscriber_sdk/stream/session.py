@@ -32,13 +32,13 @@ from subscriber_sdk.stream.events import (
     MarkerArrived,
     NoticeArrived,
     ParkAnswered,
+    PublisherWelcomed,
     RangeArrived,
     Revoked,
     ScanEnded,
-    Welcomed,
 )
-from subscriber_sdk.stream.flow import FlowPhase, SubscriberFlow
-from subscriber_sdk.stream.flow_port import NO_ABILITIES, Abilities, Held, Peer
+from subscriber_sdk.stream.flow import SubscriberFlow, SubscriberFlowPhase
+from subscriber_sdk.stream.flow_port import NO_ABILITIES, Abilities, Held, PushingPeer
 from subscriber_sdk.stream.outbox import Outbox
 from wormhole.audit.window_counts import processed_to_messages
 from wormhole.model.errors import ProtocolError
@@ -93,7 +93,7 @@ class Session:
         max_frame_bytes: int,
         max_body_bytes: int,
         now: float,
-        peer: Peer | None = None,
+        peer: PushingPeer | None = None,
         abilities: Abilities = NO_ABILITIES,
         accounts: Accounts | None = None,
     ) -> None:
@@ -112,7 +112,7 @@ class Session:
         self._heard = self._spoke = now
         self._version = 0
         self._report_at: float | None = None  # none of version 1
-        self.peer = peer or Peer()
+        self.peer = peer or PushingPeer()
         """Who dialled."""
         self.dropped = 0
         """Frames that came too late to matter."""
@@ -241,7 +241,7 @@ class Session:
             self._keep(flow, given.marker.ByteSize(), marker)
             events.append(MarkerArrived(number, marker))
         elif kind == "revoke":
-            flow.close(FlowPhase.REVOKED)
+            flow.close(SubscriberFlowPhase.REVOKED)
             events.append(Revoked(number, _shown(given.cause)))
         elif kind == "notice":
             flow.between(kind)
@@ -292,7 +292,7 @@ class Session:
             takes_ranges=self._abilities.takes_ranges and version >= 3,
         )
         self._out.add(welcome=welcome)
-        events.append(Welcomed())
+        events.append(PublisherWelcomed())
 
     def _learn(self, frame: push_pb2.SchemaFrame) -> None:
         if frame.id in self._schemas:
@@ -371,7 +371,7 @@ class Session:
     def _forget_failed(self, shard: str) -> None:
         """A flow that failed is assigned again under another number, and the former one is never revoked."""
         flow = self._of_shard.get(shard)
-        if flow is not None and flow.phase is FlowPhase.FAILED:
+        if flow is not None and flow.phase is SubscriberFlowPhase.FAILED:
             self.forget(flow.number)
 
     def _data_loss(self, flow: SubscriberFlow, loss: push_pb2.DataLoss, events: list[Event]) -> None:
@@ -425,8 +425,8 @@ class Session:
         if (
             flow is None
             or epoch < newest
-            or flow.phase is FlowPhase.REVOKED
-            or (flow.phase is FlowPhase.FAILED and kind != "revoke")
+            or flow.phase is SubscriberFlowPhase.REVOKED
+            or (flow.phase is SubscriberFlowPhase.FAILED and kind != "revoke")
         ):
             self.dropped += 1
             return None
@@ -440,9 +440,9 @@ class Session:
         ``counts``: reported from here on; everything in them is from before this epoch.
         """
         flow = self._flows[number]
-        if flow.phase is not FlowPhase.ASSIGNED:
+        if flow.phase is not SubscriberFlowPhase.ASSIGNED:
             return
-        flow.phase = FlowPhase.OPEN
+        flow.phase = SubscriberFlowPhase.OPEN
         flow.credit = credit
         before = self._out.begin(flow, counts)
         accepted = push_pb2.Accepted(
@@ -499,8 +499,8 @@ class Session:
         if held is not None:
             failed.held_epoch, failed.held_by, failed.contested = held.epoch, held.by, held.contested
         self._out.add(failed=failed)
-        if flow.phase is not FlowPhase.REVOKED:
-            flow.close(FlowPhase.FAILED)
+        if flow.phase is not SubscriberFlowPhase.REVOKED:
+            flow.close(SubscriberFlowPhase.FAILED)
 
     def park(self, number: int, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
         """Have an update stored; :class:`ParkAnswered` answers."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from subscriber_sdk.options.admission import Admission
 from subscriber_sdk.options.subscriber_options import Options
-from subscriber_sdk.server.connection import Connection
+from subscriber_sdk.server.connection import PublisherConnection
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -161,7 +161,7 @@ class ScriptedPublisher:
             accounts=shards.accounts("test"),
         )
         self.received: list[push_pb2.SubscriberFrame] = []
-        self.connection = Connection(session, shards, self._drain)
+        self.connection = PublisherConnection(session, shards, self._drain)
         self._known: set[int] = set()
 
     @property

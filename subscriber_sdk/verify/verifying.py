@@ -42,7 +42,7 @@ from wormhole.wire.rows import values_of
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Verifying"]
+__all__ = ["FlowVerifying"]
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -55,7 +55,7 @@ _KEYS: Final = 1000  # keys that on_verify_keys yields within one callback's tim
 _NEXT: Final = "verify the table again"
 
 
-class Verifying:
+class FlowVerifying:
     """See the module. ``retry``: how failures of ``on_verify`` and ``on_verify_keys`` are tried again."""
 
     def __init__(

@@ -33,7 +33,7 @@ from subscriber_sdk.stream.counts import windows_in
 from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.stream.flow_port import FlowPort, Held
 from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, SchemaChange, ShardNotice
-from subscriber_sdk.verify.verifying import Verifying
+from subscriber_sdk.verify.verifying import FlowVerifying
 from subscriber_sdk.work.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem, RangeItem, ScanEndItem
 from subscriber_sdk.work.backfill_calls import BackfillCalls
 from subscriber_sdk.work.parallel import ParallelFailure, run_parallel
@@ -90,9 +90,9 @@ class FlowWorker:
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
         self._parking = Parking(self.epoch, self._callbacks, port, gate, counts.set_aside, lasting=options.lasting)
         self._recovery = Recovery(self.epoch, self._callbacks, self._parking, self._log, port, kept)
-        self._verifying: Verifying | None = None
+        self._verifying: FlowVerifying | None = None
         if assigned.verify is not VerifyMode.NONE:
-            self._verifying = Verifying(self.epoch, assigned, handlers, self._callbacks, gate, port, kept.retry)
+            self._verifying = FlowVerifying(self.epoch, assigned, handlers, self._callbacks, gate, port, kept.retry)
         self._backfill = self._verifying or BackfillCalls(
             self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation
         )

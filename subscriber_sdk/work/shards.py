@@ -16,7 +16,7 @@ from subscriber_sdk.calls.retry import Retry
 from subscriber_sdk.options.subscriber_options import Options, RetryPolicy
 from subscriber_sdk.stream.budget import Accounts, large_budget, state_budget
 from subscriber_sdk.stream.events import Assigned
-from subscriber_sdk.stream.flow_port import Abilities, FlowPort, Held, Peer
+from subscriber_sdk.stream.flow_port import Abilities, FlowPort, Held, PushingPeer
 from subscriber_sdk.subscriber import Subscriber
 from subscriber_sdk.work.flow_worker import FlowWorker
 from subscriber_sdk.work.recovery import KeptOverEpochs
@@ -38,11 +38,11 @@ _SHOWN: Final = 100
 class _Shard:
     kept: KeptOverEpochs
     epoch: int = 0  # the highest so far
-    holder: Peer | None = None  # the publisher that assigned it
+    holder: PushingPeer | None = None  # the publisher that assigned it
     worker: FlowWorker | None = None
     port: FlowPort | None = None  # the worker's port
 
-    def refusal(self, peer: Peer, assigned: Assigned) -> Held | None:
+    def refusal(self, peer: PushingPeer, assigned: Assigned) -> Held | None:
         """Why ``peer`` may not have the shard; ``None``: it may.
 
         The higher epoch wins. Of two publishers in the same epoch the first one keeps the shard, and so it does against

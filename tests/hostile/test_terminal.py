@@ -234,7 +234,7 @@ def test_progress() -> None:
 
 
 def test_top() -> None:
-    seen = top.Seen()
+    seen = top.LastAnswers()
     seen.learn([Answer("h:7" + HOSTILE, _status()), Answer("h", None, HOSTILE)], 1.0)
     console = Console(file=_Output(terminal=True), force_terminal=True, width=4000, highlight=False)
     console.print(top.draw(seen, 2.0, 50, console.width))

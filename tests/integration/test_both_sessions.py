@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from subscriber_sdk.options.admission import Admission
-from subscriber_sdk.stream.events import Assigned, BatchArrived, MarkerArrived, Revoked
+from subscriber_sdk.stream.events import Assigned, BatchArrived, MarkerArrived, PublisherWelcomed, Revoked
 from subscriber_sdk.stream.events import Event as SubscriberEvent
-from subscriber_sdk.stream.events import Welcomed as Accepted
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import body_of, marker_at, update
 from wormhole.push.session import Acked, Opened, Progressed, PushSession, Released, Welcomed
@@ -50,7 +49,7 @@ class Pair:
 def test_a_flow_from_hello_to_released() -> None:
     pair = Pair()
     publisher, subscriber = pair.publisher, pair.subscriber
-    assert pair.push(publisher.start()) == [Accepted()]
+    assert pair.push(publisher.start()) == [PublisherWelcomed()]
     assert [type(event) for event in pair.answer()] == [Welcomed]
 
     flow, assign = publisher.assign("app", "s", 3, marker_at(0), None, 0.0)

@@ -16,8 +16,8 @@ MONITOR_FAULTS: list[Fault] = [
     Fault(
         name="second-process-before-the-first-ended",
         file="monitor/plan.py",
-        old="            elif digest != run.digest:\n                steps.append(Step(Act.STOP, key,",
-        new="            elif digest != run.digest:\n                steps.append(Step(Act.START, key,",
+        old="            elif digest != run.digest:\n                steps.append(PlannedStep(Act.STOP, key,",
+        new="            elif digest != run.digest:\n                steps.append(PlannedStep(Act.START, key,",
         tests=("tests/unit/monitor/test_plan.py",),
         promise="never two processes for one log",
     ),
@@ -32,8 +32,8 @@ MONITOR_FAULTS: list[Fault] = [
     Fault(
         name="left-and-forgotten",
         file="monitor/supervisor.py",
-        old="                self._slots[found.key] = Slot(run)\n",
-        new="                self._slots[found.key] = Slot()\n",
+        old="                self._slots[found.key] = PublisherSlot(run)\n",
+        new="                self._slots[found.key] = PublisherSlot()\n",
         tests=("tests/unit/monitor/test_supervisor.py",),
         promise="the next monitor takes over what the one before left running",
     ),

@@ -22,7 +22,7 @@ from publisher.stores.markers.memory import MemoryMarkerStore
 from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
 from subscriber_sdk.options.admission import Admission
 from subscriber_sdk.options.subscriber_options import Options
-from subscriber_sdk.server.connection import Connection
+from subscriber_sdk.server.connection import PublisherConnection
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
 from tests.support.markers import CACHE, marker
@@ -76,13 +76,13 @@ class Process:
         retry = RetryPolicy(attempts=1000, first_wait=0.0)
         self.options = Options("cache", id=name, listen="127.0.0.1:1", retry=retry, concurrency=concurrency)
         self.shards = Shards(self.application, self.options, lambda: 0.0)
-        self.connection: Connection | None = None
+        self.connection: PublisherConnection | None = None
         self.said: list[bytes] = []
 
     def connect(self) -> None:
         session = Session(Admission("cache", self.options.id), max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0)
         self.said = []
-        self.connection = Connection(session, self.shards, lambda: None)
+        self.connection = PublisherConnection(session, self.shards, lambda: None)
 
     def speak(self) -> None:
         """Write what is to be said."""

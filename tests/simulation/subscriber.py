@@ -11,7 +11,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from subscriber_sdk.stream.events import Assigned
-from subscriber_sdk.stream.flow_port import Held, Peer
+from subscriber_sdk.stream.flow_port import Held, PushingPeer
 from subscriber_sdk.work.shards import _Shard
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
@@ -139,7 +139,7 @@ class _Work:
 class _Line:
     """The stream of one publisher. ``epochs``: of the flows that it has here, by number."""
 
-    def __init__(self, subscriber: Subscriber, end: End, peer: Peer) -> None:
+    def __init__(self, subscriber: Subscriber, end: End, peer: PushingPeer) -> None:
         self.end, self.peer = end, peer
         self.epochs: dict[int, int] = {}
         self.works: dict[int, _Work] = {}
@@ -240,7 +240,7 @@ class Subscriber:
     # -- its lines
 
     def accepted(self, end: End, hello: Any) -> _Line:
-        line = _Line(self, end, Peer(*hello))
+        line = _Line(self, end, PushingPeer(*hello))
         self._lines[line] = None
         end.send("welcome", 0)
         return line

@@ -15,8 +15,8 @@ from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.confirm import confirm
 from wormholectl.shared.options import Where, parsed
 from wormholectl.show.backfills import (
-    FlowBackfill,
-    Progress,
+    ProgressLine,
+    ReportedBackfill,
     is_complete,
     show_backfills,
     show_changed,
@@ -68,7 +68,7 @@ def start_each(
     return list(chosen)
 
 
-def _check_readable(planned: Sequence[FlowBackfill]) -> None:
+def _check_readable(planned: Sequence[ReportedBackfill]) -> None:
     """Raises :class:`~wormhole.model.errors.UsageError` where no flow has a table whose rows can be read."""
     statuses = [one.status for one in planned if one.status is not None]
     refused = [table for status in statuses for table in refused_tables(status)]
@@ -96,19 +96,19 @@ def change_each(
     return done
 
 
-def after_of(change: Change) -> FlowBackfill:
+def after_of(change: Change) -> ReportedBackfill:
     """The flow's backfill after the change."""
     status = change.after.backfill if change.after.HasField("backfill") else None
-    return FlowBackfill(publisher_name(change.publisher), change.flow, status)
+    return ReportedBackfill(publisher_name(change.publisher), change.flow, status)
 
 
-def before_and_after(changes: Sequence[Change]) -> list[tuple[FlowBackfill, FlowBackfill]]:
+def before_and_after(changes: Sequence[Change]) -> list[tuple[ReportedBackfill, ReportedBackfill]]:
     """The backfill of each flow before and after its change."""
     found = []
     for change in changes:
         after = after_of(change)
         status = change.before.backfill if change.before.HasField("backfill") else None
-        found.append((FlowBackfill(after.publisher, after.flow, status), after))
+        found.append((ReportedBackfill(after.publisher, after.flow, status), after))
     return found
 
 
@@ -122,7 +122,7 @@ def watch(where: Where, application: str, as_json: bool, flows: Collection[str] 
 
     Returns 1 where a table was not sent as a whole, or where a verification left a difference.
     """
-    progress = Progress(application, as_json=as_json)
+    progress = ProgressLine(application, as_json=as_json)
     ended = wait_until_ended(lambda: admin_service.ask(where), application, progress.show, flows=flows)
     progress.close()
     show_backfills(ended, (), as_json)

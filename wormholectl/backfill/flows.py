@@ -11,7 +11,7 @@ from wormhole.admin.admin_service import Answer, check_application, nearest, own
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Fatal, Retryable, StreamBroken, UsageError
 from wormhole.wire.backfills import has_ended
-from wormholectl.show.backfills import FlowBackfill
+from wormholectl.show.backfills import ReportedBackfill
 from wormholectl.show.printer import counted
 
 __all__ = ["backfills_of", "flows_named", "flows_of", "running_of", "tables_of", "wait_until_ended"]
@@ -24,7 +24,7 @@ _NAMED_AFTER_S: Final = {"unassigned": 10.0}
 """By state: a flow that changes hands, as each backfill and verification lets it, is not named before that."""
 
 
-def backfills_of(answers: Sequence[Answer], application: str = "") -> list[FlowBackfill]:
+def backfills_of(answers: Sequence[Answer], application: str = "") -> list[ReportedBackfill]:
     """The flows of an application (empty: of all that have a backfill) by name, each with its backfill.
 
     Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of it.
@@ -32,7 +32,7 @@ def backfills_of(answers: Sequence[Answer], application: str = "") -> list[FlowB
     if application:
         check_application(answers, application)
     found = [
-        FlowBackfill(publisher_name(answer.status), flow.flow, flow.backfill if flow.HasField("backfill") else None)
+        ReportedBackfill(publisher_name(answer.status), flow.flow, flow.backfill if flow.HasField("backfill") else None)
         for answer in answers
         if answer.status is not None
         for flow in answer.status.flows
@@ -80,7 +80,7 @@ def running_of(answers: Sequence[Answer], application: str) -> list[str]:
     return flows
 
 
-def tables_of(names: Sequence[str], planned: Sequence[FlowBackfill]) -> dict[str, tuple[str, ...]]:
+def tables_of(names: Sequence[str], planned: Sequence[ReportedBackfill]) -> dict[str, tuple[str, ...]]:
     """For each flow the tables that ``names`` mean, patterns of a shell included; flows without any are left out.
 
     ``planned``: the backfill that each flow would have of all its tables. Raises
@@ -114,11 +114,11 @@ def tables_of(names: Sequence[str], planned: Sequence[FlowBackfill]) -> dict[str
 def wait_until_ended(
     ask: Callable[[], Sequence[Answer]],
     application: str,
-    show: Callable[[Sequence[FlowBackfill], Sequence[str]], None],
+    show: Callable[[Sequence[ReportedBackfill], Sequence[str]], None],
     clock: Clock = SYSTEM_CLOCK,
     *,
     flows: Collection[str] = (),
-) -> list[FlowBackfill]:
+) -> list[ReportedBackfill]:
     """Ask every second until every backfill of the application has ended; returns these. ``flows``: only theirs.
 
     ``show``: is given each round's backfills, and the problems of publishers that do not answer. A publisher that does

@@ -28,7 +28,7 @@ from wormholectl.publishers.log_moves import refusal
 from wormholectl.shared.certificates import TlsReport
 from wormholectl.show.printer import size, span
 
-__all__ = ["Clock", "Contended", "Disk", "Seen", "judge"]
+__all__ = ["ClockReading", "Contended", "DiskRoom", "Survey", "judge"]
 
 _CLOCK_S: Final = 2.0
 """Clocks are compared by a header in whole seconds."""
@@ -39,7 +39,7 @@ _FEWER: Final = "{} owns the log, and fewer could take it over"
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskRoom:
     """``free`` of ``total`` bytes on the file system of ``path``."""
 
     path: str
@@ -48,7 +48,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockReading:
     """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` says
     why."""
 
@@ -75,7 +75,7 @@ class Contended:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Survey:
     """``subject``: what was asked about.
 
     ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
@@ -91,8 +91,8 @@ class Seen:
     answers: tuple[Answer, ...] = ()
     hosts: tuple[Host, ...] = ()
     logs: tuple[str, ...] = ()
-    disks: tuple[Disk, ...] = ()
-    clocks: tuple[Clock, ...] = ()
+    disks: tuple[DiskRoom, ...] = ()
+    clocks: tuple[ClockReading, ...] = ()
     damaged: tuple[str, ...] = ()
     certificates: Mapping[str, str] = field(default_factory=dict)
     """Address of a publisher with TLS to the name in its certificate."""
@@ -114,7 +114,7 @@ class Seen:
         return bool(self.problem) or (bool(self.answers) and not self.statuses)
 
 
-def judge(seen: Seen) -> Report:
+def judge(seen: Survey) -> Report:
     """Everything that was looked at, with what follows from it and the next step."""
     report = Report(seen.subject)
     report.facts["this command"] = seen.version
@@ -148,7 +148,7 @@ def judge(seen: Seen) -> Report:
     return report
 
 
-def _sources(report: Report, seen: Seen) -> None:
+def _sources(report: Report, seen: Survey) -> None:
     if seen.whole_sources:
         what = f"the coordinator holds the whole source of {few(list(seen.whole_sources))}"
         because = (
@@ -162,7 +162,7 @@ def _sources(report: Report, seen: Seen) -> None:
         report.add("sources", Severity.WARN, what, because, step)
 
 
-def _monitors(report: Report, seen: Seen) -> None:
+def _monitors(report: Report, seen: Survey) -> None:
     for host in seen.hosts:
         if host.monitor is not None:
             bad = {
@@ -185,7 +185,7 @@ def _monitors(report: Report, seen: Seen) -> None:
             report.add("monitors", Severity.PROBLEM, f"none runs on {host.name}", because, step)
 
 
-def _of_given_up(seen: Seen, log: str, host: str) -> str:
+def _of_given_up(seen: Survey, log: str, host: str) -> str:
     """What follows where ``host`` runs no publisher of the log."""
     for one in seen.contended:
         if log in one.logs and one.owners.owner is not None and one.owners.owner.host != host:
@@ -199,7 +199,7 @@ def _drained(report: Report, host: Host) -> None:
     report.add("monitors", Severity.WARN, what, "its publishers stay stopped", step)
 
 
-def _publishers(report: Report, seen: Seen) -> None:
+def _publishers(report: Report, seen: Survey) -> None:
     for answer in seen.answers:
         if answer.status is None:
             step = _step_of_silent(seen, answer.address)
@@ -234,7 +234,7 @@ def _publishers(report: Report, seen: Seen) -> None:
             report.add("publishers", Severity.OK, f"{name} answers")
 
 
-def _step_of_silent(seen: Seen, address: str) -> str:
+def _step_of_silent(seen: Survey, address: str) -> str:
     """The next step for a publisher that does not answer."""
     for one in seen.contended:
         owner, standbys = one.owners.owner, one.owners.candidates
@@ -246,7 +246,7 @@ def _step_of_silent(seen: Seen, address: str) -> str:
     return "look at its host; its monitor starts it again"
 
 
-def _unserved(report: Report, seen: Seen) -> None:
+def _unserved(report: Report, seen: Survey) -> None:
     """The logs that nobody serves: each once, however many copies of it take turns."""
     names = {publisher_name(status) for status in seen.statuses}
     used = {log for host in seen.hosts if not host.request.drained for log in host.logs}
@@ -277,7 +277,7 @@ def _unserved(report: Report, seen: Seen) -> None:
             report.add("publishers", Severity.PROBLEM, what, because, step, code="no-publisher")
 
 
-def _standbys(report: Report, seen: Seen, one: Contended) -> None:
+def _standbys(report: Report, seen: Survey, one: Contended) -> None:
     """Whether the log would be taken over."""
     owner = one.owner
     if not owner:
@@ -380,7 +380,7 @@ def _by_cause(conditions: Mapping[str, Condition]) -> Iterator[tuple[Condition, 
         yield replace(first, cause=cause, next_step=step_of_all([conditions[name].next_step for name in names])), names
 
 
-def _pushing(report: Report, seen: Seen) -> None:
+def _pushing(report: Report, seen: Survey) -> None:
     """The option that subscribers need with TLS, by dataset."""
     for dataset in sorted({status.dataset for status in seen.statuses}):
         of_dataset = [one for one in seen.answers if one.status is not None and one.status.dataset == dataset]
@@ -411,7 +411,7 @@ def _certificates(report: Report, tls: TlsReport | None) -> None:
         report.add("certificates", Severity.PROBLEM, fault, "peers are refused, or refuse this host", step)
 
 
-def _versions(report: Report, seen: Seen) -> None:
+def _versions(report: Report, seen: Survey) -> None:
     others = sorted({status.version for status in seen.statuses} - {seen.version})
     if others:
         what = f"publishers run {', '.join(others)}, this command is {seen.version}"
@@ -420,7 +420,7 @@ def _versions(report: Report, seen: Seen) -> None:
         report.add("versions", Severity.OK, f"all are {seen.version}")
 
 
-def _clocks(report: Report, clocks: Iterable[Clock]) -> None:
+def _clocks(report: Report, clocks: Iterable[ClockReading]) -> None:
     for clock in clocks:
         if clock.ahead_s is None:
             report.add("clock", Severity.WARN, f"that of {clock.name} could not be asked: {clock.problem}")
@@ -433,7 +433,7 @@ def _clocks(report: Report, clocks: Iterable[Clock]) -> None:
             report.add("clock", Severity.OK, f"that of {clock.name} agrees")
 
 
-def _disks(report: Report, disks: Iterable[Disk]) -> None:
+def _disks(report: Report, disks: Iterable[DiskRoom]) -> None:
     for disk in disks:
         what = f"{size(disk.free)} of {size(disk.total)} free for {disk.path}"
         severity = (

@@ -20,12 +20,11 @@ from wormhole.admin.discovery import configured, group_of, state_dir, with_coord
 from wormhole.config import Config, DatasetConfig, unlisted
 from wormhole.coordination.port import Coordinator, LogGroup, LogOwners
 from wormhole.coordination.static import StaticCoordinator
-from wormhole.host.clock import SYSTEM_CLOCK
-from wormhole.host.clock import Clock as SystemClock
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.tls import is_loopback
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.problem import Problem
-from wormholectl.doctor.installation import Clock, Contended, Disk, Seen
+from wormholectl.doctor.installation import ClockReading, Contended, DiskRoom, Survey
 from wormholectl.hosts.status import Host, hosts_of
 from wormholectl.publishers.log_moves import expected_candidates
 from wormholectl.shared.certificates import named, report_on
@@ -36,7 +35,7 @@ __all__ = ["clock_of", "look"]
 _TIMEOUT_S: Final = 3.0
 
 
-def look(where: Where) -> Seen:
+def look(where: Where) -> Survey:
     """Survey everything that can be reached from here.
 
     Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look.
@@ -63,7 +62,7 @@ def look(where: Where) -> Seen:
                 problem = error.message
     with ThreadPoolExecutor(8) as pool:
         clocks = tuple(pool.map(clock_of, _told(answers)))
-    return Seen(
+    return Survey(
         subject,
         __version__,
         problem,
@@ -85,7 +84,7 @@ def look(where: Where) -> Seen:
 class _Stored:
     """``logs``: those that are configured; ``damaged``: what is stored and cannot be read; ``whole``: logs whose source
     itself is stored; ``unsafe``: what is not safe there; ``contended``: see
-    :class:`~wormholectl.doctor.installation.Seen`.
+    :class:`~wormholectl.doctor.installation.Survey`.
     """
 
     logs: tuple[str, ...] = ()
@@ -131,7 +130,7 @@ def _told(answers: Iterable[Answer]) -> list[Answer]:
     return list(found.values())
 
 
-def clock_of(answer: Answer, clock: SystemClock = SYSTEM_CLOCK) -> Clock:
+def clock_of(answer: Answer, clock: Clock = SYSTEM_CLOCK) -> ClockReading:
     """The clock of a publisher, by the date header of its HTTP endpoint, in whole seconds."""
     assert answer.status is not None
     status, address = answer.status, answer.status.http_address
@@ -154,15 +153,15 @@ def clock_of(answer: Answer, clock: SystemClock = SYSTEM_CLOCK) -> Clock:
         after = clock.wall()
         seconds = parsedate_to_datetime(date).timestamp()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Clock(name, None, str(error) or type(error).__name__)
+        return ClockReading(name, None, str(error) or type(error).__name__)
     finally:
         connection.close()
     # The header is of any moment of that second, and was written between the request and its answer.
     ahead = seconds - after if seconds > after else min(seconds + 1 - before, 0.0)
-    return Clock(name, ahead)
+    return ClockReading(name, ahead)
 
 
-def _disks(where: Where, config: Config | None) -> Iterable[Disk]:
+def _disks(where: Where, config: Config | None) -> Iterable[DiskRoom]:
     folders = {state_dir(where, config)} | (set() if config is None else {config.monitor_state_dir})
     seen: set[tuple[int, int]] = set()
     for folder in sorted(folders):
@@ -172,4 +171,4 @@ def _disks(where: Where, config: Config | None) -> Iterable[Disk]:
             continue
         if (device, used.total) not in seen:
             seen.add((device, used.total))
-            yield Disk(str(folder), used.free, used.total)
+            yield DiskRoom(str(folder), used.free, used.total)

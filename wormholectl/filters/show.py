@@ -9,7 +9,7 @@ from wormhole.filters import Filter, explain
 from wormhole.filters.capabilities import needs_of
 from wormhole.filters.tree import Expr, leaves, write
 from wormholectl.filters.effect import Effect, TableEffect
-from wormholectl.show.columns import FIGURE, Column, Table
+from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable
 from wormholectl.show.printer import print_text, size
 
 __all__ = ["effect_object", "show_effect"]
@@ -25,16 +25,16 @@ def _saved(one: TableEffect) -> str:
     return f"{size(saved)} ({100 * saved / one.bytes:.0f}%)" if one.bytes else f"{size(saved)} (-)"
 
 
-TABLES: Final = Table[TableEffect](
-    Column("TABLE", "table", lambda one: one.table),
-    Column("UPDATES", "updates", lambda one: one.updates, FIGURE),
-    Column("KEPT", "kept", lambda one: one.kept, FIGURE),
-    Column("KEY ONLY", "key_only", lambda one: one.key_only, FIGURE),
-    Column("DROPPED", "dropped", lambda one: one.updates - one.kept, FIGURE),
-    Column("BYTES", "bytes", lambda one: one.bytes, size),
-    Column("SENT", "sent_bytes", lambda one: one.sent_bytes, size),
-    Column("SAVED", None, _saved),
-    Column("BAD VALUES", "bad_values", lambda one: one.bad_values, FIGURE),
+TABLES: Final = ShownTable[TableEffect](
+    ShownColumn("TABLE", "table", lambda one: one.table),
+    ShownColumn("UPDATES", "updates", lambda one: one.updates, FIGURE),
+    ShownColumn("KEPT", "kept", lambda one: one.kept, FIGURE),
+    ShownColumn("KEY ONLY", "key_only", lambda one: one.key_only, FIGURE),
+    ShownColumn("DROPPED", "dropped", lambda one: one.updates - one.kept, FIGURE),
+    ShownColumn("BYTES", "bytes", lambda one: one.bytes, size),
+    ShownColumn("SENT", "sent_bytes", lambda one: one.sent_bytes, size),
+    ShownColumn("SAVED", None, _saved),
+    ShownColumn("BAD VALUES", "bad_values", lambda one: one.bad_values, FIGURE),
 )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, Final
 
 from wormholectl.hosts.status import Host
-from wormholectl.show.columns import Column, Table
+from wormholectl.show.columns import ShownColumn, ShownTable
 from wormholectl.show.printer import local, utc
 
 __all__ = ["HOSTS"]
@@ -29,17 +29,19 @@ def _cause(host: Host) -> str:
     return f"{', '.join(host.logs)} not run: start `wormholectl monitor run` there" if idle else ""
 
 
-HOSTS: Final = Table[Host](
-    Column("HOST", "host", lambda host: host.name),
-    Column("MONITOR", None, lambda host: (host.monitor.address or "yes") if host.monitor else "none"),
-    Column(None, "monitor", _monitor),
-    Column("UP SINCE", None, lambda host: host.monitor.started if host.monitor else None, local),
-    Column("PUBLISHERS", "publishers", lambda host: dict(host.monitor.publishers) if host.monitor else {}, _phases),
-    Column(None, "logs", lambda host: list(host.logs)),
-    Column("DRAINED", None, lambda host: f"by {host.request.by or 'somebody'}" if host.request.drained else "no"),
-    Column(None, "drained", lambda host: host.request.drained),
-    Column(None, "said_by", lambda host: host.request.by or None),
-    Column(None, "said_at", lambda host: utc(host.request.at) if host.request.at else None),
-    Column("CAUSE", None, _cause),
+HOSTS: Final = ShownTable[Host](
+    ShownColumn("HOST", "host", lambda host: host.name),
+    ShownColumn("MONITOR", None, lambda host: (host.monitor.address or "yes") if host.monitor else "none"),
+    ShownColumn(None, "monitor", _monitor),
+    ShownColumn("UP SINCE", None, lambda host: host.monitor.started if host.monitor else None, local),
+    ShownColumn(
+        "PUBLISHERS", "publishers", lambda host: dict(host.monitor.publishers) if host.monitor else {}, _phases
+    ),
+    ShownColumn(None, "logs", lambda host: list(host.logs)),
+    ShownColumn("DRAINED", None, lambda host: f"by {host.request.by or 'somebody'}" if host.request.drained else "no"),
+    ShownColumn(None, "drained", lambda host: host.request.drained),
+    ShownColumn(None, "said_by", lambda host: host.request.by or None),
+    ShownColumn(None, "said_at", lambda host: utc(host.request.at) if host.request.at else None),
+    ShownColumn("CAUSE", None, _cause),
 )
 """A host for programs is a ``host`` of docs/cli-schema.json."""

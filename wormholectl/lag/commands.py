@@ -32,13 +32,13 @@ def lag(
     """Say on one line whether an application's flows are in time: a probe for cron and Nagios."""
     from wormhole.admin import admin_service
     from wormholectl.lag.show import show_verdict
-    from wormholectl.lag.verdict import Verdict, judge
+    from wormholectl.lag.verdict import LagVerdict, judge
 
     most_s = duration("--max", most)
     try:
         verdict = judge(application, most_s, admin_service.ask(where))
     except Retryable as error:
-        verdict = Verdict(application, most_s, (), (str(error),))
+        verdict = LagVerdict(application, most_s, (), (str(error),))
     show_verdict(verdict, as_json)
     raise typer.Exit(verdict.exit_code)
 

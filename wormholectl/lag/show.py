@@ -9,8 +9,8 @@ from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.exit_codes import BROKEN, UNREACHABLE
-from wormholectl.lag.verdict import Verdict
-from wormholectl.lag.why import Diagnosis, Stage
+from wormholectl.lag.verdict import LagVerdict
+from wormholectl.lag.why import Diagnosis, LagStage
 from wormholectl.show.backfills import BACKFILL
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import condition_object
@@ -22,7 +22,7 @@ __all__ = ["show_diagnosis", "show_verdict"]
 _VERDICTS: Final = {0: "ok", BROKEN: "late", UNREACHABLE: "unreachable"}
 
 
-def show_verdict(verdict: Verdict, as_json: bool) -> None:
+def show_verdict(verdict: LagVerdict, as_json: bool) -> None:
     """The verdict on one line."""
     if not as_json:
         print_text(" ".join(verdict.line().split()))
@@ -70,7 +70,7 @@ def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis,
             }
         )
         return
-    name = f"{found.stage.value}: " if found.stage is not Stage.NONE else ""
+    name = f"{found.stage.value}: " if found.stage is not LagStage.NONE else ""
     print_line([(f"{flow.flow}  ", "bold"), (f"{lag_text(lag_of(status, flow))} behind", "")])
     code = f" [{found.code}]" if found.code else ""
     print_line([(name, "bold yellow"), (f"{found.what}{code}", "")])

@@ -30,13 +30,13 @@ from wormhole.model.visible import visible
 from wormhole.wire.backfills import backfill_text
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.lag.why import Stage, diagnose
+from wormholectl.lag.why import LagStage, diagnose
 from wormholectl.shared.options import Where
 from wormholectl.show.flows import lag_text
 from wormholectl.show.places import Status, shown_place
 from wormholectl.show.printer import counted, size, span
 
-__all__ = ["Seen", "draw", "watch"]
+__all__ = ["LastAnswers", "draw", "watch"]
 
 _LOOK_S: Final = 0.2
 _FIND_S: Final = 15.0
@@ -50,7 +50,7 @@ _GAP: Final = 1
 
 
 @dataclass(slots=True)
-class Seen:
+class LastAnswers:
     """Each publisher's last answer by name, with the monotonic time of it, and the problems of the last round.
 
     ``asked_at``: the time of the last round; a publisher that did not answer in it is away. ``drained``: a sentence
@@ -76,7 +76,7 @@ class Seen:
         self.problems, self.asked_at = (problem,), now
 
 
-def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
+def draw(seen: LastAnswers, now: float, height: int, width: int) -> RenderableType:
     """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind
     first. A column of figures that does not fit into ``width`` is left out: a figure is never cut.
     """
@@ -110,7 +110,7 @@ def draw(seen: Seen, now: float, height: int, width: int) -> RenderableType:
     rows: list[tuple[str, dict[str, str]]] = []
     for flow, status in flows[:room]:
         found = diagnose(status, flow)
-        waits = backfill_text(flow) if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
+        waits = backfill_text(flow) if found.stage is LagStage.NONE else f"{found.stage.value}: {found.what}"
         style = (
             "red" if flow.state in {"held", "needs_replay"} or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
         )
@@ -171,7 +171,7 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("top needs a terminal", hint="`wormholectl flows --json` is for programs")
-    seen, stopping = Seen(), threading.Event()
+    seen, stopping = LastAnswers(), threading.Event()
     wrong: list[UsageError] = []
 
     def ask() -> None:

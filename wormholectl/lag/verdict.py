@@ -12,7 +12,7 @@ from wormholectl.exit_codes import BROKEN, UNREACHABLE
 from wormholectl.show.flows import lag_text
 from wormholectl.show.printer import counted, span
 
-__all__ = ["FlowLag", "Verdict", "judge"]
+__all__ = ["FlowLag", "LagVerdict", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class FlowLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LagVerdict:
     """``flows`` of the application, the one furthest behind first. ``silent``: why publishers did not answer, or do not
     know the end of their log or the age of a flow's backlog. Then the lag is a lower bound.
     """
@@ -67,7 +67,7 @@ class Verdict:
         return f"OK {self.application}: {number}, at most {lag_text(last.lag)} behind ({limit})"
 
 
-def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict:
+def judge(application: str, most_s: float, answers: Sequence[Answer]) -> LagVerdict:
     """What the answers say of an application.
 
     Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of it.
@@ -83,7 +83,7 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
     ageless = (f"{one}: {one.lag.unknown}" for one in flows if one.lag.seconds is None)
     flows.sort(key=lambda one: one.lag.order, reverse=True)
     unknown = (_unknown(one) for one in answers if one.status is not None or one.may_have(application))
-    return Verdict(application, most_s, tuple(flows), (*filter(None, unknown), *ageless))
+    return LagVerdict(application, most_s, tuple(flows), (*filter(None, unknown), *ageless))
 
 
 def _unknown(answer: Answer) -> str:

@@ -25,7 +25,7 @@ from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.show.printer import size, span
 
-__all__ = ["Diagnosis", "Stage", "diagnose"]
+__all__ = ["Diagnosis", "LagStage", "diagnose"]
 
 _SLOW_CALLBACK_S: Final = 1.0
 _NOTHING_MOVES_S: Final = 5.0
@@ -33,7 +33,7 @@ _NOTHING_MOVES_S: Final = 5.0
 _AT_ITS_CAP: Final = 0.8
 
 
-class Stage(Enum):
+class LagStage(Enum):
     """See the module."""
 
     NONE = "none"
@@ -54,7 +54,7 @@ class Diagnosis:
     took longest lately, ``slowest_s`` seconds; empty: not known.
     """
 
-    stage: Stage
+    stage: LagStage
     what: str
     because: tuple[str, ...] = ()
     next_step: str = ""
@@ -77,7 +77,7 @@ def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
 def _relay(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, found: Diagnosis) -> tuple[str, ...]:
     """Whether it reads the relay, and what is wrong with that; nothing of a flow that is not behind."""
     relay = status.relay
-    if found.stage is Stage.NONE or not status.HasField("relay"):
+    if found.stage is LagStage.NONE or not status.HasField("relay"):
         return ()
     facts = ["it reads from the relay, not from the datastore"] if flow.reads_relay else []
     if relay.HasField("problem"):
@@ -91,19 +91,19 @@ def _relay(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, found:
 
 
 _STAGES: Final = {
-    State.PAUSED: Stage.CONTROL,
-    State.REPLAYING: Stage.CONTROL,
-    State.HELD: Stage.CONTROL,
-    State.STANDS_BY: Stage.CONTROL,
-    State.HANDLER_FAILED: Stage.HANDLER,
-    State.NO_SUBSCRIBER: Stage.NETWORK,
-    State.SUBSCRIBER_AWAY: Stage.NETWORK,
-    State.NO_COORDINATOR: Stage.NETWORK,
-    State.NEEDS_REPLAY: Stage.LOG,
-    State.LOG_LOST: Stage.LOG,
-    State.LOG_UNREADABLE: Stage.LOG,
-    State.LOG_UNREAD: Stage.LOG,
-    State.UNOWNED: Stage.LOG,
+    State.PAUSED: LagStage.CONTROL,
+    State.REPLAYING: LagStage.CONTROL,
+    State.HELD: LagStage.CONTROL,
+    State.STANDS_BY: LagStage.CONTROL,
+    State.HANDLER_FAILED: LagStage.HANDLER,
+    State.NO_SUBSCRIBER: LagStage.NETWORK,
+    State.SUBSCRIBER_AWAY: LagStage.NETWORK,
+    State.NO_COORDINATOR: LagStage.NETWORK,
+    State.NEEDS_REPLAY: LagStage.LOG,
+    State.LOG_LOST: LagStage.LOG,
+    State.LOG_UNREADABLE: LagStage.LOG,
+    State.LOG_UNREAD: LagStage.LOG,
+    State.UNOWNED: LagStage.LOG,
 }
 
 
@@ -125,7 +125,7 @@ def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
     behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0 or flow.lag_bytes > 0
     # A backfill always has some rows on their way. They are no backlog of the log.
     rows = flow.HasField("backfill") and not has_ended(flow.backfill)
-    return None if behind or (flow.in_flight and not rows) else Diagnosis(Stage.NONE, "it is not behind")
+    return None if behind or (flow.in_flight and not rows) else Diagnosis(LagStage.NONE, "it is not behind")
 
 
 def _delivery(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
@@ -136,15 +136,15 @@ def _delivery(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
     calls = _calls(report)
     if report.running_update and report.running_s >= _SLOW_CALLBACK_S:
         what = f"its callback works on update {report.running_update} for {span(report.running_s)}"
-        return Diagnosis(Stage.HANDLER, what, (sent, *calls), _HANDLER_STEP)
+        return Diagnosis(LagStage.HANDLER, what, (sent, *calls), _HANDLER_STEP)
     if report.queued_bytes * 2 >= flow.in_flight:
         waiting = f"{size(report.queued_bytes)} wait at the subscriber for a callback"
         return Diagnosis(
-            Stage.HANDLER, "its callbacks take longer than updates arrive", (waiting, *calls), _HANDLER_STEP
+            LagStage.HANDLER, "its callbacks take longer than updates arrive", (waiting, *calls), _HANDLER_STEP
         )
     if flow.progress_s >= _NOTHING_MOVES_S:
         return Diagnosis(
-            Stage.NETWORK,
+            LagStage.NETWORK,
             f"nothing was processed for {span(flow.progress_s)}, and the subscriber has no work",
             (sent,),
             f"check the connection to {flow.subscriber}: bandwidth, loss, a firewall that drops",
@@ -152,14 +152,14 @@ def _delivery(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
     if used_up and flow.HasField("handler"):
         waited = f"credit used up for {span(flow.credit_waited_s)}" if flow.credit_waited_s else "credit is used up"
         return Diagnosis(
-            Stage.CREDIT,
+            LagStage.CREDIT,
             "the subscriber permits too little at one time",
             (waited, sent, *calls),
             "raise the subscriber's `credit`: it should hold what is handled within a few round trips",
         )
     if used_up:
         return Diagnosis(
-            Stage.HANDLER,
+            LagStage.HANDLER,
             "the subscriber does not process as fast as it is sent to",
             (sent, "it tells nothing of its callbacks"),
             _HANDLER_STEP,
@@ -176,7 +176,7 @@ def _filter(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Di
         return None
     waiting = f"caravan {caravan.number} is ahead of it with {size(caravan.buffered_bytes)} in its change buffer"
     return Diagnosis(
-        Stage.FILTER,
+        LagStage.FILTER,
         "what was read waits for its filter",
         (waiting, f"filter: {flow.filter}"),
         "test cheap things first (op, table, key), or choose tables instead of values; wormholectl filters explain",
@@ -187,14 +187,14 @@ def _reading(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
     caravan, limits = _caravan(status, flow), status.limits
     if caravan is None:
         return Diagnosis(
-            Stage.LOG,
+            LagStage.LOG,
             "no caravan reads at its place",
             (*_cause(flow), f"{len(status.caravans)} of {limits.caravans} caravans run"),
             "raise `max` under [datasets.NAME.caravans], or wait until another one is through",
         )
     reads = f"caravan {caravan.number} reads {size(caravan.bytes_per_s)}/s"
     if status.HasField("log_end") and _order(caravan.place) >= _order(status.log_end):
-        return Diagnosis(Stage.NONE, "it is at the end of the log: what is missing is on its way")
+        return Diagnosis(LagStage.NONE, "it is at the end of the log: what is missing is on its way")
     left = (f"{size(flow.lag_bytes)} are left",) if flow.HasField("lag_bytes") else ()
     together = sum(one.bytes_per_s for one in status.caravans)
     for cap, rate, name in (
@@ -204,19 +204,19 @@ def _reading(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
         if cap and rate >= cap * _AT_ITS_CAP:
             allowed = f"at most {size(cap)}/s are allowed now"
             step = f"raise {name} under [datasets.NAME.caravans], if the database can bear it"
-            return Diagnosis(Stage.LOG, "it may not read faster", (reads, allowed, *left), step)
+            return Diagnosis(LagStage.LOG, "it may not read faster", (reads, allowed, *left), step)
     if not caravan.bytes_per_s:
         where, step = "the log", "look into the publisher's log; wormholectl doctor URL examines the database"
         if flow.reads_relay:
             where, step = "the relay", "look into the publisher's log; wormholectl relay verify reads its files"
-        return Diagnosis(Stage.LOG, f"nothing arrives from {where}", (reads, *left), step)
+        return Diagnosis(LagStage.LOG, f"nothing arrives from {where}", (reads, *left), step)
     grows = (f"the log grows {size(status.log_bytes_per_s)}/s",) if status.HasField("log_bytes_per_s") else ()
     step = (
         "give the publisher a faster or less busy processor, or split the log"
         if status.compiled
         else ("its decoders run interpreted: install a C compiler and build again")
     )
-    return Diagnosis(Stage.DECODE, "it reads as fast as this publisher can", (reads, *grows, *left), step)
+    return Diagnosis(LagStage.DECODE, "it reads as fast as this publisher can", (reads, *grows, *left), step)
 
 
 def _caravan(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> admin_pb2.CaravanStatus | None:

@@ -13,7 +13,7 @@ from wormholectl.show.printer import print_json, print_notes, print_text, print_
 
 if TYPE_CHECKING:
     from wormhole.coordination.port import Coordinator, HistoryEntry, LogOwners, MoveRequest
-    from wormholectl.publishers.log_moves import Planned
+    from wormholectl.publishers.log_moves import PlannedMove
 
 __all__ = ["app", "publishers_app"]
 
@@ -95,7 +95,7 @@ def move(
 
     timeout_s = duration("--timeout", timeout)
 
-    async def look(coordinator: "Coordinator") -> "Planned":
+    async def look(coordinator: "Coordinator") -> "PlannedMove":
         datasets = (await coordinator.configuration()).datasets
         return planned_move(log, to, await coordinator.log_owners(), datasets)
 
@@ -126,7 +126,7 @@ def move(
 
 
 async def _move(
-    coordinator: "Coordinator", planned: "Planned", request: "MoveRequest", entry: "HistoryEntry", timeout_s: float
+    coordinator: "Coordinator", planned: "PlannedMove", request: "MoveRequest", entry: "HistoryEntry", timeout_s: float
 ) -> "tuple[LogOwners, float, list[str]]":
     """Request the move and wait for it: who owns the log then, after how many seconds, and notes.
 

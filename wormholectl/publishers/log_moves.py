@@ -15,13 +15,13 @@ from wormhole.coordination.standbys import owner_name
 from wormhole.model.errors import Fatal, UsageError
 from wormhole.model.problem import Problem
 
-__all__ = ["Planned", "expected_candidates", "planned_move", "refusal"]
+__all__ = ["PlannedMove", "expected_candidates", "planned_move", "refusal"]
 
 _LISTED: Final = "wormholectl publishers"
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedMove:
     """``candidate`` is to own the log. ``warnings``: what that would cost."""
 
     group: LogGroup
@@ -32,7 +32,7 @@ class Planned:
 
 def planned_move(
     log: str, to: str, known: Mapping[LogGroup, LogOwners], datasets: Mapping[str, DatasetConfig]
-) -> Planned:
+) -> PlannedMove:
     """What ``wormholectl publishers move LOG --to TO`` means.
 
     ``log``: ``DATASET/LOG``, or ``DATASET/COPY/LOG`` where several copies have a log of this name. ``to``:
@@ -50,12 +50,12 @@ def planned_move(
             code="copy-not-ready",
         )
     if not candidate.lacking:
-        return Planned(group, owners, candidate)
+        return PlannedMove(group, owners, candidate)
     lacks = (
         f"{candidate.name} lacks {candidate.lacking}, which was delivered: the flows of {group} stop there as "
         "diverged, and their applications decide whether they go on"
     )
-    return Planned(group, owners, candidate, (lacks,))
+    return PlannedMove(group, owners, candidate, (lacks,))
 
 
 def refusal(candidate: CandidateInfo, owners: LogOwners) -> Problem:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from wormhole.admin.admin_service import publisher_name
 from wormhole.wire.lag import lag_of
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.show.columns import Column, Table, given
+from wormholectl.show.columns import ShownColumn, ShownTable, given
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import PUBLISHER, Listing, rate
 from wormholectl.show.places import Status, native_place, place_text, shown_place
@@ -47,34 +47,34 @@ def _caravan_notes(status: Status) -> Iterable[str]:
 
 CARAVANS: Final = Listing(
     "caravans",
-    Table[_Caravan](
-        Column("CARAVAN", None, lambda one: one.name),
-        Column(None, "caravan", lambda one: one.reported.number),
-        Column(None, "lead", lambda one: one.reported.lead),
-        Column("PLACE", None, lambda one: shown_place(one.status, one.reported.place)),
-        Column(None, "place", lambda one: place_text(one.reported.place)),
-        Column(None, "native_place", lambda one: native_place(one.status, one.reported.place)),
-        Column("READS", "bytes_per_s", lambda one: one.reported.bytes_per_s, rate),
-        Column("TARGET", "target_bytes_per_s", lambda one: one.reported.target_bytes_per_s or None, rate),
-        Column("READ", "read_bytes", lambda one: one.reported.read_bytes, size),
-        Column("BUFFER", "buffered_bytes", lambda one: one.reported.buffered_bytes, size),
-        Column("FLOWS", "flows", lambda one: list(one.reported.flows), lambda flows: ", ".join(flows) or "-"),
-        Column("CAUSE", "cause", lambda one: one.reported.cause),
-        Column(None, "events", _events),
+    ShownTable[_Caravan](
+        ShownColumn("CARAVAN", None, lambda one: one.name),
+        ShownColumn(None, "caravan", lambda one: one.reported.number),
+        ShownColumn(None, "lead", lambda one: one.reported.lead),
+        ShownColumn("PLACE", None, lambda one: shown_place(one.status, one.reported.place)),
+        ShownColumn(None, "place", lambda one: place_text(one.reported.place)),
+        ShownColumn(None, "native_place", lambda one: native_place(one.status, one.reported.place)),
+        ShownColumn("READS", "bytes_per_s", lambda one: one.reported.bytes_per_s, rate),
+        ShownColumn("TARGET", "target_bytes_per_s", lambda one: one.reported.target_bytes_per_s or None, rate),
+        ShownColumn("READ", "read_bytes", lambda one: one.reported.read_bytes, size),
+        ShownColumn("BUFFER", "buffered_bytes", lambda one: one.reported.buffered_bytes, size),
+        ShownColumn("FLOWS", "flows", lambda one: list(one.reported.flows), lambda flows: ", ".join(flows) or "-"),
+        ShownColumn("CAUSE", "cause", lambda one: one.reported.cause),
+        ShownColumn(None, "events", _events),
     ),
     lambda status: (_Caravan(status, one) for one in status.caravans),
     _caravan_notes,
 )
 SUBSCRIBERS: Final = Listing(
     "subscribers",
-    Table[admin_pb2.SubscriberStatus](
-        Column("SUBSCRIBER", None, lambda one: f"{one.application}/{one.subscriber}"),
-        Column(None, "application", lambda one: one.application),
-        Column(None, "subscriber", lambda one: one.subscriber),
-        Column("ADDRESS", "address", lambda one: one.address),
-        Column("STATE", "state", lambda one: one.state),
-        Column("FLOWS", "flows", lambda one: one.flows),
-        Column("CAUSE", "cause", lambda one: one.cause),
+    ShownTable[admin_pb2.SubscriberStatus](
+        ShownColumn("SUBSCRIBER", None, lambda one: f"{one.application}/{one.subscriber}"),
+        ShownColumn(None, "application", lambda one: one.application),
+        ShownColumn(None, "subscriber", lambda one: one.subscriber),
+        ShownColumn("ADDRESS", "address", lambda one: one.address),
+        ShownColumn("STATE", "state", lambda one: one.state),
+        ShownColumn("FLOWS", "flows", lambda one: one.flows),
+        ShownColumn("CAUSE", "cause", lambda one: one.cause),
     ),
     lambda status: status.subscribers,
 )
@@ -111,18 +111,20 @@ def _applications(shard: _Shard) -> str:
 
 SHARDS: Final = Listing(
     "shards",
-    Table[_Shard](
-        Column("SHARD", "shard", lambda one: one.name),
-        Column("OWNER", None, lambda one: publisher_name(one.status)),
-        Column("FLOWS", "flows", lambda one: sorted(flow.flow for flow in one.flows), lambda flows: str(len(flows))),
-        Column("LAG", None, lambda one: lag_of(one.status, one.last), lag_text),
-        Column(None, "lag_s", lambda one: max(flow.lag_s for flow in one.flows)),
-        Column(
+    ShownTable[_Shard](
+        ShownColumn("SHARD", "shard", lambda one: one.name),
+        ShownColumn("OWNER", None, lambda one: publisher_name(one.status)),
+        ShownColumn(
+            "FLOWS", "flows", lambda one: sorted(flow.flow for flow in one.flows), lambda flows: str(len(flows))
+        ),
+        ShownColumn("LAG", None, lambda one: lag_of(one.status, one.last), lag_text),
+        ShownColumn(None, "lag_s", lambda one: max(flow.lag_s for flow in one.flows)),
+        ShownColumn(
             None,
             "lag_bytes",
             lambda one: max((lag for flow in one.flows if (lag := given(flow, "lag_bytes")) is not None), default=None),
         ),
-        Column("APPLICATIONS", None, _applications),
+        ShownColumn("APPLICATIONS", None, _applications),
     ),
     _shards,
 )

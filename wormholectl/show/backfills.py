@@ -14,7 +14,7 @@ from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.problems import problem_from
 from wormhole.wire.v1 import admin_pb2
 from wormhole.wire.verification_status import is_settled, verifies
-from wormholectl.show.columns import FIGURE, Column, Table, given
+from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable, given
 from wormholectl.show.lists import problem_object, unreachable_objects
 from wormholectl.show.printer import (
     counted,
@@ -32,8 +32,8 @@ from wormholectl.show.verifications import VERIFIED, mode_of, show_verified
 
 __all__ = [
     "BACKFILL",
-    "FlowBackfill",
-    "Progress",
+    "ProgressLine",
+    "ReportedBackfill",
     "is_complete",
     "next_steps",
     "progress_line",
@@ -48,7 +48,7 @@ _LINE_EVERY_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class FlowBackfill:
+class ReportedBackfill:
     """The backfill of one flow, as its publisher reports it; ``None``: none was ever asked for."""
 
     publisher: str
@@ -68,7 +68,7 @@ def share_of(statuses: Iterable[admin_pb2.BackfillStatus]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
-def progress_line(backfills: Sequence[FlowBackfill]) -> str:
+def progress_line(backfills: Sequence[ReportedBackfill]) -> str:
     """One line: how far, how many rows, how fast, for how long still, and why it waits."""
     known = [one.status for one in backfills if one.status is not None]
     share = share_of(known)
@@ -88,7 +88,7 @@ def progress_line(backfills: Sequence[FlowBackfill]) -> str:
     return "  ".join(parts)
 
 
-class Progress:
+class ProgressLine:
     """The line above on standard error while backfills run: anew in a terminal, now and then elsewhere; objects on
     standard output for programs.
     """
@@ -100,7 +100,7 @@ class Progress:
         self._line_at = 0.0
         self._problems: Sequence[str] = ()
 
-    def show(self, backfills: Sequence[FlowBackfill], problems: Sequence[str]) -> None:
+    def show(self, backfills: Sequence[ReportedBackfill], problems: Sequence[str]) -> None:
         """How far they are. ``problems``: of publishers that do not answer; each is shown once."""
         if problems != self._problems:
             self._problems = problems
@@ -122,7 +122,7 @@ class Progress:
         print_progress("")
 
 
-def show_backfills(backfills: Sequence[FlowBackfill], silent: Sequence[Answer], as_json: bool) -> None:
+def show_backfills(backfills: Sequence[ReportedBackfill], silent: Sequence[Answer], as_json: bool) -> None:
     """Each flow, each of its tables, and the next steps. ``silent``: publishers that do not answer."""
     if as_json:
         print_json({"flows": list(map(_flow_object, backfills)), "unreachable": unreachable_objects(silent)})
@@ -161,7 +161,7 @@ def _problem_lines(found: dict[Problem, dict[str, None]]) -> Iterator[str]:
             yield from (f"  {line}" for line in next_step_lines(problem.hint))
 
 
-def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Sequence[str], as_json: bool) -> None:
+def show_planned(application: str, planned: Sequence[ReportedBackfill], notes: Sequence[str], as_json: bool) -> None:
     """What a start would do: the tables of each log, with the server's estimate of their rows, and the flows."""
     compared = any(one.status is not None and verifies(one.status) for one in planned)
     if as_json:
@@ -194,7 +194,7 @@ def show_planned(application: str, planned: Sequence[FlowBackfill], notes: Seque
 def show_changed(
     application: str,
     what: str,
-    changed: Sequence[tuple[FlowBackfill, FlowBackfill]],
+    changed: Sequence[tuple[ReportedBackfill, ReportedBackfill]],
     notes: Sequence[str],
     *,
     made: bool,
@@ -210,15 +210,15 @@ def show_changed(
     print_notes(notes)
 
 
-_ESTIMATE: Final[Column[admin_pb2.BackfillTable]] = Column(
+_ESTIMATE: Final[ShownColumn[admin_pb2.BackfillTable]] = ShownColumn(
     "TABLE HOLDS", "rows_estimate", lambda one: given(one, "rows_estimate"), FIGURE
 )
-_PROGRESS: Final = Table[admin_pb2.BackfillTable](
-    Column("TABLE", "table", lambda one: one.table),
-    Column("STATE", "state", lambda one: one.state),
-    Column("ROWS SENT", "rows", lambda one: one.rows, FIGURE),
+_PROGRESS: Final = ShownTable[admin_pb2.BackfillTable](
+    ShownColumn("TABLE", "table", lambda one: one.table),
+    ShownColumn("STATE", "state", lambda one: one.state),
+    ShownColumn("ROWS SENT", "rows", lambda one: one.rows, FIGURE),
     _ESTIMATE,
-    Column(None, "refused", lambda one: problem_object(one.refused) if one.state == "refused" else None),
+    ShownColumn(None, "refused", lambda one: problem_object(one.refused) if one.state == "refused" else None),
 )
 
 
@@ -227,44 +227,44 @@ def _waits(status: admin_pb2.BackfillStatus) -> str:
     return "" if has_ended(status) else waits
 
 
-BACKFILL: Final = Table[admin_pb2.BackfillStatus](
-    Column("GENERATION", "generation", lambda one: one.generation),
-    Column("STATE", None, lambda one: f"{one.state} ({mode})" if (mode := mode_of(one)) else one.state),
-    Column(None, "state", lambda one: one.state),
-    Column("ASKED BY", "who", lambda one: one.who),
-    Column(None, "started_s", lambda one: one.started_s),
-    Column(None, "tables", lambda one: list(one.tables)),
-    Column(None, "where", lambda one: one.where or None),
-    Column(None, "rate", lambda one: one.rate or None),
-    Column(None, "paused", lambda one: one.paused or None),
-    Column("WAITS FOR", None, _waits),
-    Column(None, "waits", lambda one: problem_object(one.waits) if one.waits.text else None),
-    Column(None, "table", lambda one: one.table or None),
-    Column(None, "lost", lambda one: one.lost or None),
-    Column("ROWS SENT", "rows", lambda one: one.rows, FIGURE),
-    Column(None, "rows_estimate", lambda one: given(one, "rows_estimate")),
-    Column("SHARE", "share", lambda one: given(one, "share"), "{:.0%}".format),
-    Column("ROWS/S", None, lambda one: None if has_ended(one) else one.rows_per_s, "{:,.0f}".format),
-    Column(None, "rows_per_s", lambda one: one.rows_per_s),
-    Column(None, "bytes_per_s", lambda one: one.bytes_per_s),
-    Column("TIME LEFT", None, lambda one: None if has_ended(one) else given(one, "left_s"), span),
-    Column(None, "left_s", lambda one: given(one, "left_s")),
-    Column(None, "progress", lambda one: _PROGRESS.objects(one.progress)),
-    Column(None, "verify", mode_of),
-    Column(None, "equal", lambda one: is_settled(one) if verifies(one) else None),
-    Column(None, "verified", lambda one: VERIFIED.objects(one.verified)),
+BACKFILL: Final = ShownTable[admin_pb2.BackfillStatus](
+    ShownColumn("GENERATION", "generation", lambda one: one.generation),
+    ShownColumn("STATE", None, lambda one: f"{one.state} ({mode})" if (mode := mode_of(one)) else one.state),
+    ShownColumn(None, "state", lambda one: one.state),
+    ShownColumn("ASKED BY", "who", lambda one: one.who),
+    ShownColumn(None, "started_s", lambda one: one.started_s),
+    ShownColumn(None, "tables", lambda one: list(one.tables)),
+    ShownColumn(None, "where", lambda one: one.where or None),
+    ShownColumn(None, "rate", lambda one: one.rate or None),
+    ShownColumn(None, "paused", lambda one: one.paused or None),
+    ShownColumn("WAITS FOR", None, _waits),
+    ShownColumn(None, "waits", lambda one: problem_object(one.waits) if one.waits.text else None),
+    ShownColumn(None, "table", lambda one: one.table or None),
+    ShownColumn(None, "lost", lambda one: one.lost or None),
+    ShownColumn("ROWS SENT", "rows", lambda one: one.rows, FIGURE),
+    ShownColumn(None, "rows_estimate", lambda one: given(one, "rows_estimate")),
+    ShownColumn("SHARE", "share", lambda one: given(one, "share"), "{:.0%}".format),
+    ShownColumn("ROWS/S", None, lambda one: None if has_ended(one) else one.rows_per_s, "{:,.0f}".format),
+    ShownColumn(None, "rows_per_s", lambda one: one.rows_per_s),
+    ShownColumn(None, "bytes_per_s", lambda one: one.bytes_per_s),
+    ShownColumn("TIME LEFT", None, lambda one: None if has_ended(one) else given(one, "left_s"), span),
+    ShownColumn(None, "left_s", lambda one: given(one, "left_s")),
+    ShownColumn(None, "progress", lambda one: _PROGRESS.objects(one.progress)),
+    ShownColumn(None, "verify", mode_of),
+    ShownColumn(None, "equal", lambda one: is_settled(one) if verifies(one) else None),
+    ShownColumn(None, "verified", lambda one: VERIFIED.objects(one.verified)),
     titles=("GENERATION", "STATE", "ROWS SENT", "SHARE", "ROWS/S", "TIME LEFT", "ASKED BY", "WAITS FOR"),
 )
 """A backfill for programs is a ``flow-backfill`` of docs/cli-schema.json."""
 
 
-def _flow_object(one: FlowBackfill) -> dict[str, Any]:
+def _flow_object(one: ReportedBackfill) -> dict[str, Any]:
     backfill = None if one.status is None else BACKFILL.object(one.status)
     return {"publisher": one.publisher, "flow": one.flow, "backfill": backfill}
 
 
 def _print_changed(
-    application: str, what: str, after: Sequence[FlowBackfill], notes: Sequence[str], made: bool
+    application: str, what: str, after: Sequence[ReportedBackfill], notes: Sequence[str], made: bool
 ) -> None:
     print_json(
         {
@@ -286,7 +286,7 @@ def _together(one: admin_pb2.BackfillTable, other: admin_pb2.BackfillTable) -> a
     return both
 
 
-def _state(one: FlowBackfill) -> str:
+def _state(one: ReportedBackfill) -> str:
     status = one.status
     if status is None or not status.generation:
         return "none"

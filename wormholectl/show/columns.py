@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from wormholectl.show.printer import print_table
 
-__all__ = ["FIGURE", "Column", "Table", "given"]
+__all__ = ["FIGURE", "ShownColumn", "ShownTable", "given"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def given(message: Message, field: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class ShownColumn(Generic[T]):
     """``title`` above the column of a table; ``None``: programs only. ``name`` of the field in an object; ``None``:
     people only.
 
@@ -42,13 +42,13 @@ class Column(Generic[T]):
         return "-" if value is None else self.shown(value)
 
 
-class Table(Generic[T]):
+class ShownTable(Generic[T]):
     """``columns`` in the order of the fields; of two with one title the last counts.
 
     ``titles``: the columns for people in their order. ``names``: the fields. Both are everything by default.
     """
 
-    def __init__(self, *columns: Column[T], titles: Sequence[str] = (), names: Collection[str] = ()) -> None:
+    def __init__(self, *columns: ShownColumn[T], titles: Sequence[str] = (), names: Collection[str] = ()) -> None:
         known = {one.title: one for one in columns if one.title is not None}
         self.titles = tuple(titles or known)
         self._cells = [known[title] for title in self.titles]

@@ -14,7 +14,7 @@ from wormhole.wire.lag import Lag, lag_of
 from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.show.backfills import BACKFILL
-from wormholectl.show.columns import FIGURE, Column, Table, given
+from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable, given
 from wormholectl.show.lists import Listing, condition_object
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import size, span
@@ -186,48 +186,52 @@ def _shown_marker(one: ReportedFlow) -> str | None:
     return None if one.marker is None else shown_place(one.status, one.marker)
 
 
-_COLUMNS: Final[tuple[Column[ReportedFlow], ...]] = (
-    Column("FLOW", "flow", lambda one: one.flow.flow),
-    Column("STATE", "state", lambda one: one.flow.state),
-    Column("SUBSCRIBER", "subscriber", lambda one: one.flow.subscriber or None),
-    Column("EPOCH", "epoch", lambda one: one.flow.epoch),
-    Column("PLACE", None, lambda one: shown_place(one.status, one.flow.place)),
-    Column(None, "place", lambda one: place_text(one.flow.place)),
-    Column(None, "native_place", lambda one: native_place(one.status, one.flow.place)),
-    Column("MARKER", None, _shown_marker),
-    Column(None, "marker", lambda one: None if one.marker is None else place_text(one.marker)),
-    Column(None, "native_marker", lambda one: None if one.marker is None else native_place(one.status, one.marker)),
-    Column("DELIVERED", "delivered", lambda one: one.flow.marker.delivered, lambda delivered: delivered or "-"),
-    Column("LAG", None, lambda one: one.lag, lag_text),
-    Column(None, "lag_s", lambda one: one.flow.lag_s),
-    Column(None, "lag_unknown", lambda one: one.lag.unknown or None),
-    Column(None, "lag_bytes", lambda one: one.lag.bytes),
-    Column(None, "lag_transactions", lambda one: one.lag.transactions),
-    Column("HEADROOM", "headroom_s", lambda one: given(one.flow, "headroom_s"), span),
-    Column(None, "headroom_unknown", lambda one: one.flow.headroom_unknown or None),
-    Column("CREDIT USED", None, _credit_used),
-    Column(None, "credit", lambda one: one.flow.credit),
-    Column(None, "in_flight", lambda one: one.flow.in_flight),
-    Column("UPDATES", "updates", lambda one: one.flow.updates, FIGURE),
-    Column(None, "bytes", lambda one: one.flow.bytes),
-    Column(None, "bad_values", lambda one: one.flow.bad_values),
-    Column("CARAVAN", None, _caravan),
-    Column(None, "caravan", lambda one: one.flow.caravan or None),
-    Column(None, "reads_relay", lambda one: one.flow.reads_relay),
-    Column(None, "filter", lambda one: one.flow.filter),
-    Column("CAUSE", None, _remarks),
-    Column(None, "cause", lambda one: one.flow.cause),
-    Column(None, "condition", lambda one: condition_object(flow_condition(one.status, one.flow))),
-    Column(None, "paused", lambda one: one.flow.paused or None),
-    Column(None, "skip", lambda one: list(one.flow.skip)),
-    Column(None, "dead_letters", lambda one: one.flow.dead_letters),
-    Column(None, "halted_at", lambda one: one.flow.halted_at or None),
-    Column(None, "loss_pending", lambda one: one.flow.loss_pending),
-    Column(None, "credit_waited_s", lambda one: one.flow.credit_waited_s),
-    Column(None, "progress_s", lambda one: one.flow.progress_s),
-    Column(None, "handler", lambda one: _handler(one.flow) if one.flow.HasField("handler") else None),
-    Column(None, "replay", lambda one: _replay(one.flow) if one.flow.HasField("replay") else None),
-    Column(None, "backfill", lambda one: BACKFILL.object(one.flow.backfill) if one.flow.HasField("backfill") else None),
+_COLUMNS: Final[tuple[ShownColumn[ReportedFlow], ...]] = (
+    ShownColumn("FLOW", "flow", lambda one: one.flow.flow),
+    ShownColumn("STATE", "state", lambda one: one.flow.state),
+    ShownColumn("SUBSCRIBER", "subscriber", lambda one: one.flow.subscriber or None),
+    ShownColumn("EPOCH", "epoch", lambda one: one.flow.epoch),
+    ShownColumn("PLACE", None, lambda one: shown_place(one.status, one.flow.place)),
+    ShownColumn(None, "place", lambda one: place_text(one.flow.place)),
+    ShownColumn(None, "native_place", lambda one: native_place(one.status, one.flow.place)),
+    ShownColumn("MARKER", None, _shown_marker),
+    ShownColumn(None, "marker", lambda one: None if one.marker is None else place_text(one.marker)),
+    ShownColumn(
+        None, "native_marker", lambda one: None if one.marker is None else native_place(one.status, one.marker)
+    ),
+    ShownColumn("DELIVERED", "delivered", lambda one: one.flow.marker.delivered, lambda delivered: delivered or "-"),
+    ShownColumn("LAG", None, lambda one: one.lag, lag_text),
+    ShownColumn(None, "lag_s", lambda one: one.flow.lag_s),
+    ShownColumn(None, "lag_unknown", lambda one: one.lag.unknown or None),
+    ShownColumn(None, "lag_bytes", lambda one: one.lag.bytes),
+    ShownColumn(None, "lag_transactions", lambda one: one.lag.transactions),
+    ShownColumn("HEADROOM", "headroom_s", lambda one: given(one.flow, "headroom_s"), span),
+    ShownColumn(None, "headroom_unknown", lambda one: one.flow.headroom_unknown or None),
+    ShownColumn("CREDIT USED", None, _credit_used),
+    ShownColumn(None, "credit", lambda one: one.flow.credit),
+    ShownColumn(None, "in_flight", lambda one: one.flow.in_flight),
+    ShownColumn("UPDATES", "updates", lambda one: one.flow.updates, FIGURE),
+    ShownColumn(None, "bytes", lambda one: one.flow.bytes),
+    ShownColumn(None, "bad_values", lambda one: one.flow.bad_values),
+    ShownColumn("CARAVAN", None, _caravan),
+    ShownColumn(None, "caravan", lambda one: one.flow.caravan or None),
+    ShownColumn(None, "reads_relay", lambda one: one.flow.reads_relay),
+    ShownColumn(None, "filter", lambda one: one.flow.filter),
+    ShownColumn("CAUSE", None, _remarks),
+    ShownColumn(None, "cause", lambda one: one.flow.cause),
+    ShownColumn(None, "condition", lambda one: condition_object(flow_condition(one.status, one.flow))),
+    ShownColumn(None, "paused", lambda one: one.flow.paused or None),
+    ShownColumn(None, "skip", lambda one: list(one.flow.skip)),
+    ShownColumn(None, "dead_letters", lambda one: one.flow.dead_letters),
+    ShownColumn(None, "halted_at", lambda one: one.flow.halted_at or None),
+    ShownColumn(None, "loss_pending", lambda one: one.flow.loss_pending),
+    ShownColumn(None, "credit_waited_s", lambda one: one.flow.credit_waited_s),
+    ShownColumn(None, "progress_s", lambda one: one.flow.progress_s),
+    ShownColumn(None, "handler", lambda one: _handler(one.flow) if one.flow.HasField("handler") else None),
+    ShownColumn(None, "replay", lambda one: _replay(one.flow) if one.flow.HasField("replay") else None),
+    ShownColumn(
+        None, "backfill", lambda one: BACKFILL.object(one.flow.backfill) if one.flow.HasField("backfill") else None
+    ),
 )
 
 
@@ -237,9 +241,9 @@ def _flows(status: Status) -> Iterable[ReportedFlow]:
 
 FLOWS: Final = Listing(
     "flows",
-    Table(
+    ShownTable(
         *_COLUMNS,
-        Column("MARKER", None, lambda one: _shown_marker(one) or ""),
+        ShownColumn("MARKER", None, lambda one: _shown_marker(one) or ""),
         titles=(
             *("FLOW", "STATE", "SUBSCRIBER", "EPOCH", "PLACE", "MARKER", "LAG", "CREDIT USED", "CARAVAN", "HEADROOM"),
             *("UPDATES", "CAUSE"),
@@ -251,7 +255,7 @@ FLOWS: Final = Listing(
 )
 MARKERS: Final = Listing(
     "markers",
-    Table(
+    ShownTable(
         *_COLUMNS,
         titles=("FLOW", "MARKER", "DELIVERED", "LAG", "HEADROOM", "CAUSE"),
         names=(

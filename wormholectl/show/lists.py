@@ -12,7 +12,7 @@ from wormhole.model.problem import Problem
 from wormhole.wire.conditions import Condition, State, log_condition, other_warnings
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.exit_codes import UNREACHABLE
-from wormholectl.show.columns import Column, Table, given
+from wormholectl.show.columns import ShownColumn, ShownTable, given
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import print_json, print_table, print_text, print_warnings, size, span
 from wormholectl.show.relays import relay_object
@@ -42,7 +42,7 @@ class Listing(Generic[T]):
     """
 
     name: str
-    table: Table[T]
+    table: ShownTable[T]
     items: Callable[[Status], Iterable[T]]
     notes: Callable[[Status], Iterable[str]] = lambda status: ()
     spare: tuple[str, ...] = ()
@@ -179,32 +179,34 @@ def _cause(status: Status) -> str:
     return "" if condition.state is State.NO_SHARD else str(condition)
 
 
-PUBLISHER: Final = Table[Status](
-    Column("PUBLISHER", None, publisher_name),
-    Column(None, "http_address", lambda status: status.http_address or None),
-    Column("HOST", "host", lambda status: status.host or None),
-    Column("PID", "pid", lambda status: status.pid or None),
-    Column("VERSION", "version", lambda status: status.version),
-    Column(None, "compiled", lambda status: list(status.compiled)),
-    Column("UP", "uptime_s", lambda status: status.uptime_s, span),
-    Column("COORDINATION", "coordination", lambda status: status.coordination),
-    Column(None, "log_end", lambda status: place_text(status.log_end) if status.HasField("log_end") else None),
-    Column(None, "native_log_end", lambda status: native_place(status, status.log_end)),
-    Column("LOG END", None, lambda status: shown_place(status, status.log_end) if status.HasField("log_end") else None),
-    Column("LOG GROWS", "log_bytes_per_s", lambda status: given(status, "log_bytes_per_s"), rate),
-    Column(None, "condition", lambda status: condition_object(log_condition(status))),
-    Column(None, "stuck_s", lambda status: given(status, "stuck_s")),
-    Column("TERM", "term", lambda status: status.term or None),
-    Column(None, "candidate", lambda status: status.candidate or None),
-    Column(None, "standby", lambda status: _standby(status) if status.HasField("standby") else None),
-    Column(None, "problems", lambda status: list(status.problems)),
-    Column(None, "end_unknown", lambda status: status.end_unknown or None),
-    Column(None, "relay", relay_object),
-    Column("FLOWS", "flows", lambda status: len(status.flows)),
-    Column("CARAVANS", "caravans", lambda status: len(status.caravans)),
-    Column("SUBSCRIBERS", "subscribers", lambda status: len(status.subscribers)),
-    Column(None, "limits", _limits),
-    Column("CAUSE", None, _cause),
+PUBLISHER: Final = ShownTable[Status](
+    ShownColumn("PUBLISHER", None, publisher_name),
+    ShownColumn(None, "http_address", lambda status: status.http_address or None),
+    ShownColumn("HOST", "host", lambda status: status.host or None),
+    ShownColumn("PID", "pid", lambda status: status.pid or None),
+    ShownColumn("VERSION", "version", lambda status: status.version),
+    ShownColumn(None, "compiled", lambda status: list(status.compiled)),
+    ShownColumn("UP", "uptime_s", lambda status: status.uptime_s, span),
+    ShownColumn("COORDINATION", "coordination", lambda status: status.coordination),
+    ShownColumn(None, "log_end", lambda status: place_text(status.log_end) if status.HasField("log_end") else None),
+    ShownColumn(None, "native_log_end", lambda status: native_place(status, status.log_end)),
+    ShownColumn(
+        "LOG END", None, lambda status: shown_place(status, status.log_end) if status.HasField("log_end") else None
+    ),
+    ShownColumn("LOG GROWS", "log_bytes_per_s", lambda status: given(status, "log_bytes_per_s"), rate),
+    ShownColumn(None, "condition", lambda status: condition_object(log_condition(status))),
+    ShownColumn(None, "stuck_s", lambda status: given(status, "stuck_s")),
+    ShownColumn("TERM", "term", lambda status: status.term or None),
+    ShownColumn(None, "candidate", lambda status: status.candidate or None),
+    ShownColumn(None, "standby", lambda status: _standby(status) if status.HasField("standby") else None),
+    ShownColumn(None, "problems", lambda status: list(status.problems)),
+    ShownColumn(None, "end_unknown", lambda status: status.end_unknown or None),
+    ShownColumn(None, "relay", relay_object),
+    ShownColumn("FLOWS", "flows", lambda status: len(status.flows)),
+    ShownColumn("CARAVANS", "caravans", lambda status: len(status.caravans)),
+    ShownColumn("SUBSCRIBERS", "subscribers", lambda status: len(status.subscribers)),
+    ShownColumn(None, "limits", _limits),
+    ShownColumn("CAUSE", None, _cause),
     titles=(
         *("PUBLISHER", "HOST", "PID", "VERSION", "UP", "COORDINATION", "LOG END", "LOG GROWS", "FLOWS", "CARAVANS"),
         *("SUBSCRIBERS", "TERM", "CAUSE"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.show.columns import FIGURE, Column, Table
+from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable
 from wormholectl.show.places import Status, native_place, place_text, shown_place
 from wormholectl.show.printer import counted, size, span
 
@@ -94,15 +94,15 @@ def _result(file: FileState) -> str:
     return f"DAMAGED: {file.error}" if file.error else unfinished
 
 
-RELAY_FILES: Final = Table["FileState"](
-    Column("FILE", "file", lambda file: file.path.name),
-    Column("SIZE", "bytes", lambda file: file.bytes, size),
-    Column("RECORDS", "records", lambda file: file.records, FIGURE),
-    Column(None, "log_bytes", lambda file: file.log_bytes),
-    Column("FROM", "begin", lambda file: None if file.begin is None else str(file.begin.order)),
-    Column("TO", "end", lambda file: None if file.end is None else str(file.end)),
-    Column(None, "unfinished_bytes", lambda file: file.unfinished),
-    Column(None, "error", lambda file: file.error or None),
-    Column("RESULT", None, _result),
+RELAY_FILES: Final = ShownTable["FileState"](
+    ShownColumn("FILE", "file", lambda file: file.path.name),
+    ShownColumn("SIZE", "bytes", lambda file: file.bytes, size),
+    ShownColumn("RECORDS", "records", lambda file: file.records, FIGURE),
+    ShownColumn(None, "log_bytes", lambda file: file.log_bytes),
+    ShownColumn("FROM", "begin", lambda file: None if file.begin is None else str(file.begin.order)),
+    ShownColumn("TO", "end", lambda file: None if file.end is None else str(file.end)),
+    ShownColumn(None, "unfinished_bytes", lambda file: file.unfinished),
+    ShownColumn(None, "error", lambda file: file.error or None),
+    ShownColumn("RESULT", None, _result),
     titles=("FILE", "RECORDS", "SIZE", "FROM", "TO", "RESULT"),
 )

@@ -9,7 +9,7 @@ from wormhole.model.visible import few
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormhole.wire.verification_status import is_settled, remaining, together, verifies
-from wormholectl.show.columns import FIGURE, Column, Table
+from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable
 from wormholectl.show.lists import problem_object
 from wormholectl.show.printer import counted, next_step_lines, print_table, print_text
 
@@ -28,18 +28,18 @@ def _differences(one: admin_pb2.TableVerification) -> list[dict[str, Any]]:
     return [{"kind": found.kind, "key": found.key, "columns": list(found.columns)} for found in one.differences]
 
 
-VERIFIED: Final = Table[admin_pb2.TableVerification](
-    Column("TABLE", "table", lambda one: one.table),
-    Column("COMPARED", "compared", lambda one: one.compared, FIGURE),
-    Column("NOT COMPARED", "not_compared", lambda one: one.not_compared, FIGURE),
-    Column("DIFFERS", "differs", lambda one: one.differs, FIGURE),
-    Column("MISSING", "missing", lambda one: one.missing, FIGURE),
-    Column("EXTRA", "extra", lambda one: one.extra, FIGURE),
-    Column("REPAIRED", "repaired", lambda one: one.repaired, FIGURE),
-    Column("REMOVED", "removed", lambda one: one.removed, FIGURE),
-    Column("", "ended", lambda one: one.ended, lambda ended: "" if ended else "not ended"),
-    Column(None, "trouble", lambda one: problem_object(one.trouble) if one.trouble.text else None),
-    Column(None, "differences", _differences),
+VERIFIED: Final = ShownTable[admin_pb2.TableVerification](
+    ShownColumn("TABLE", "table", lambda one: one.table),
+    ShownColumn("COMPARED", "compared", lambda one: one.compared, FIGURE),
+    ShownColumn("NOT COMPARED", "not_compared", lambda one: one.not_compared, FIGURE),
+    ShownColumn("DIFFERS", "differs", lambda one: one.differs, FIGURE),
+    ShownColumn("MISSING", "missing", lambda one: one.missing, FIGURE),
+    ShownColumn("EXTRA", "extra", lambda one: one.extra, FIGURE),
+    ShownColumn("REPAIRED", "repaired", lambda one: one.repaired, FIGURE),
+    ShownColumn("REMOVED", "removed", lambda one: one.removed, FIGURE),
+    ShownColumn("", "ended", lambda one: one.ended, lambda ended: "" if ended else "not ended"),
+    ShownColumn(None, "trouble", lambda one: problem_object(one.trouble) if one.trouble.text else None),
+    ShownColumn(None, "differences", _differences),
     titles=("TABLE", "COMPARED", "DIFFERS", "MISSING", "EXTRA", "NOT COMPARED", "REPAIRED", "REMOVED", ""),
 )
 """What was found in a table, for programs a ``table-verification`` of docs/cli-schema.json."""

@@ -71,14 +71,14 @@ def tail(
     from wormholectl.logs.sources import datastore_at, split_database, tables_within
     from wormholectl.show.printer import print_json, print_line, print_text, print_warnings
     from wormholectl.tail import show as updates
-    from wormholectl.tail.log_tail import Places, TailEvents, TailOptions
+    from wormholectl.tail.log_tail import ShownPlaces, TailEvents, TailOptions
     from wormholectl.tail.log_tail import tail as run_tail
 
     log, database = split_database(url)
     if log_name:
         log = datastore_at(log).url_of_log(log, log_name.rpartition("/")[2])
     wanted = Filter.parse(where, tables_within(database, tables or ()), formats_of(formats or ()))
-    places = Places()
+    places = ShownPlaces()
     left_out: set[str] = set()
     lost: list[LogGap] = []
 

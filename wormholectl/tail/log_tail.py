@@ -27,7 +27,7 @@ from wormholectl.logs.opened import open_log
 from wormholectl.logs.segment_stream import SILENCE_S, End, read_segments
 from wormholectl.logs.sources import datastore_at, login_of
 
-__all__ = ["Places", "Selected", "TailEvents", "TailOptions", "tail", "tail_source"]
+__all__ = ["Selected", "ShownPlaces", "TailEvents", "TailOptions", "tail", "tail_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TailEvents:
 
 
 @dataclass(slots=True)
-class Places:
+class ShownPlaces:
     """Places of a log for people. ``base``: what its ``datastore`` calls the files of the log, once it is open."""
 
     datastore: Datastore | None = None
@@ -83,12 +83,12 @@ def tail(
     options: TailOptions,
     events: TailEvents,
     password_file: Path | None = None,
-    places: Places | None = None,
+    places: ShownPlaces | None = None,
 ) -> int:
     """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
     found = datastore_at(url)
     options.filter.check(found.capabilities)
-    places = places or Places()
+    places = places or ShownPlaces()
     login = login_of(url, password_file)
     with suppress(WormholeError):  # what is wrong with the account or the server, the tail itself reports
         for examine in (lacking_columns.no_table, lacking_columns.of_log):
@@ -103,7 +103,7 @@ def tail_source(
     source: LogSource,
     options: TailOptions,
     events: TailEvents,
-    places: Places | None = None,
+    places: ShownPlaces | None = None,
 ) -> int:
     """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
 
@@ -111,7 +111,7 @@ def tail_source(
     an error on the way names the place to go on from.
     """
 
-    places = places or Places()
+    places = places or ShownPlaces()
 
     def silent(place: LogPosition, to: LogPosition | None) -> None:
         until = "" if to is None else f", and the log goes on to {places.shown(to)}"
@@ -157,7 +157,7 @@ def tail_source(
         reader = _opened_again(source, marker, events, places)
 
 
-def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents, places: Places) -> LogReader:
+def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents, places: ShownPlaces) -> LogReader:
     """A reader at ``marker``, once the source answers.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached.
@@ -171,7 +171,7 @@ def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents, pla
             raise _unfinished(error, marker, places) from error
 
 
-def _unfinished(error: WormholeError, marker: Datamarker, places: Places) -> WormholeError:
+def _unfinished(error: WormholeError, marker: Datamarker, places: ShownPlaces) -> WormholeError:
     """The error, with the place to go on from."""
     place = marker.order
     if isinstance(error, SourceUnavailable):

@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from monitor.plan import (
     Act,
-    Plan,
+    LiveRun,
+    PlannedStep,
     Policy,
-    Run,
-    Slot,
-    Step,
+    PublisherSlot,
+    StepsToTake,
     after_asked,
     after_end,
     after_no_start,
@@ -28,33 +28,35 @@ from monitor.plan import (
 from monitor.state import LogKey, Phase
 
 KEY = LogKey("shop", "main", "db1")
-NEW = Slot()
+NEW = PublisherSlot()
 POLICY = Policy(first_wait=1.0, longest_wait=8.0, crashes=3, within=60.0, stop_timeout=10.0)
 
 
-def step(slot: Slot, digest: str | None, now: float = 0.0, *, may_start: bool = True) -> tuple[Act | None, float]:
+def step(
+    slot: PublisherSlot, digest: str | None, now: float = 0.0, *, may_start: bool = True
+) -> tuple[Act | None, float]:
     found = plan({} if digest is None else {KEY: digest}, {KEY: slot}, now, POLICY, may_start=may_start)
     assert len(found.steps) <= 1
     return (found.steps[0].act if found.steps else None), found.next_at
 
 
-def running(digest: str = "a", began: float = 0.0, *, ready: bool = True, slot: Slot = NEW) -> Slot:
-    return replace(slot, run=Run(7, digest, began, ready))
+def running(digest: str = "a", began: float = 0.0, *, ready: bool = True, slot: PublisherSlot = NEW) -> PublisherSlot:
+    return replace(slot, run=LiveRun(7, digest, began, ready))
 
 
 # --- single decisions
 
 
 def test_what_is_wanted_is_started_and_what_runs_rightly_is_left() -> None:
-    assert step(Slot(), "a") == (Act.START, math.inf)
+    assert step(PublisherSlot(), "a") == (Act.START, math.inf)
     assert step(running("a"), "a") == (None, math.inf)
-    assert step(Slot(), None) == (None, math.inf)
+    assert step(PublisherSlot(), None) == (None, math.inf)
 
 
 def test_another_configuration_is_a_stop_and_then_a_start() -> None:
     slot = running("a")
     assert step(slot, "b")[0] is Act.STOP
-    stopping = replace(slot, run=Run(7, "a", 0.0, True, stop_asked=5.0))
+    stopping = replace(slot, run=LiveRun(7, "a", 0.0, True, stop_asked=5.0))
     assert step(stopping, "b", 5.0) == (None, 15.0)
     # Also when the old one is wanted again meanwhile: it was told to go.
     assert step(stopping, "a", 5.0) == (None, 15.0)
@@ -62,21 +64,23 @@ def test_another_configuration_is_a_stop_and_then_a_start() -> None:
 
 
 def test_what_is_not_wanted_is_stopped_and_killed_when_it_does_not_end() -> None:
-    assert plan({}, {KEY: running()}, 0.0, POLICY).steps == (Step(Act.STOP, KEY, "no longer configured for this host"),)
-    stopping = Slot(Run(7, "a", 0.0, True, stop_asked=5.0))
+    assert plan({}, {KEY: running()}, 0.0, POLICY).steps == (
+        PlannedStep(Act.STOP, KEY, "no longer configured for this host"),
+    )
+    stopping = PublisherSlot(LiveRun(7, "a", 0.0, True, stop_asked=5.0))
     assert step(stopping, None, 14.9) == (None, 15.0)
     assert step(stopping, None, 15.0)[0] is Act.KILL
-    killed = Slot(Run(7, "a", 0.0, True, stop_asked=5.0, killed=True))
+    killed = PublisherSlot(LiveRun(7, "a", 0.0, True, stop_asked=5.0, killed=True))
     assert step(killed, None, 99.0) == (None, math.inf)
 
 
 def test_nothing_is_started_while_another_monitor_may_act_here_but_what_runs_is_kept_in_order() -> None:
-    assert step(Slot(), "a", may_start=False) == (None, math.inf)
+    assert step(PublisherSlot(), "a", may_start=False) == (None, math.inf)
     assert step(running("a"), None, may_start=False)[0] is Act.STOP
 
 
 def test_the_waits_double_up_to_the_longest() -> None:
-    slot, now, waits = Slot(), 0.0, []
+    slot, now, waits = PublisherSlot(), 0.0, []
     for _ in range(6):
         slot = after_end(running(slot=slot, began=now), 3, now, POLICY)
         waits.append(slot.start_at - now)
@@ -94,7 +98,7 @@ def test_a_run_that_lasted_forgets_the_crashes_before() -> None:
 
 
 def test_a_crash_loop_is_given_up_until_the_configuration_changes() -> None:
-    slot = Slot()
+    slot = PublisherSlot()
     for number in range(POLICY.crashes):
         assert not slot.given_up, number
         slot = after_end(running(slot=slot, began=float(number)), -9, float(number), POLICY)
@@ -113,7 +117,7 @@ def test_a_wrong_request_is_given_up_at_once_unless_it_served_before(ready: bool
 @pytest.mark.parametrize("status", [1, 2, 3, -9])
 def test_who_asks_to_try_again_is_heard_by_what_is_just_failing(status: int) -> None:
     # It may fail at what was mended since: what it was refused for is no reason to give up.
-    before = Slot(None, "a", 2, (1.0, 2.0), 9.0)
+    before = PublisherSlot(None, "a", 2, (1.0, 2.0), 9.0)
     slot = after_asked(running(began=3.0, ready=False, slot=before))
     ended = after_end(slot, status, 4.0, POLICY)
     assert not ended.given_up
@@ -124,12 +128,12 @@ def test_who_asks_to_try_again_is_heard_by_what_is_just_failing(status: int) -> 
 
 
 def test_what_is_away_is_waited_for_for_ever() -> None:
-    slot, now = Slot(), 0.0
+    slot, now = PublisherSlot(), 0.0
     for _ in range(100):
         slot = after_end(running(slot=slot, began=now), 3, now + 0.1, POLICY)
         assert not slot.given_up
         now = slot.start_at
-    slot = Slot()
+    slot = PublisherSlot()
     for _ in range(100):
         slot = after_no_start(slot, "a", now, POLICY)
         assert not slot.given_up
@@ -139,25 +143,27 @@ def test_what_is_away_is_waited_for_for_ever() -> None:
 @pytest.mark.parametrize(
     ("slot", "digest", "drained", "phase"),
     [
-        (Slot(), None, False, None),
-        (Slot(), "a", False, Phase.STARTING),
-        (Slot(), "a", True, Phase.DRAINED),
-        (Slot(Run(1, "a", 0.0)), "a", False, Phase.STARTING),
-        (Slot(Run(1, "a", 0.0, True)), "a", False, Phase.RUNNING),
-        (Slot(Run(1, "a", 0.0, True, 1.0)), "a", True, Phase.STOPPING),
-        (Slot(Run(1, "a", 0.0, True)), None, False, Phase.RUNNING),
-        (Slot(None, "a", 1, (0.0,), 5.0), "a", False, Phase.BACKING_OFF),
-        (Slot(None, "a", 1, (0.0,), 5.0, True), "a", False, Phase.GIVEN_UP),
-        (Slot(None, "a", 1, (0.0,), 5.0, True), "b", False, Phase.STARTING),
+        (PublisherSlot(), None, False, None),
+        (PublisherSlot(), "a", False, Phase.STARTING),
+        (PublisherSlot(), "a", True, Phase.DRAINED),
+        (PublisherSlot(LiveRun(1, "a", 0.0)), "a", False, Phase.STARTING),
+        (PublisherSlot(LiveRun(1, "a", 0.0, True)), "a", False, Phase.RUNNING),
+        (PublisherSlot(LiveRun(1, "a", 0.0, True, 1.0)), "a", True, Phase.STOPPING),
+        (PublisherSlot(LiveRun(1, "a", 0.0, True)), None, False, Phase.RUNNING),
+        (PublisherSlot(None, "a", 1, (0.0,), 5.0), "a", False, Phase.BACKING_OFF),
+        (PublisherSlot(None, "a", 1, (0.0,), 5.0, True), "a", False, Phase.GIVEN_UP),
+        (PublisherSlot(None, "a", 1, (0.0,), 5.0, True), "b", False, Phase.STARTING),
     ],
 )
-def test_what_is_reported_of_a_slot(slot: Slot, digest: str | None, drained: bool, phase: Phase | None) -> None:
+def test_what_is_reported_of_a_slot(
+    slot: PublisherSlot, digest: str | None, drained: bool, phase: Phase | None
+) -> None:
     assert phase_of(slot, digest, drained=drained) is phase
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, -9, None]), st.floats(0, 200)), max_size=30))
 def test_in_any_time_as_long_as_the_window_so_many_starts_at_most(ends: list[tuple[int | None, float]]) -> None:
-    slot, now, starts = Slot(), 0.0, []
+    slot, now, starts = PublisherSlot(), 0.0, []
     for status, lasts in ends:
         now = max(now, slot.start_at)
         if step(slot, "a", now)[0] is not Act.START:
@@ -180,16 +186,16 @@ class Host(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.wanted: dict[LogKey, str] = {}
-        self.slots: dict[LogKey, Slot] = {}
-        self.alive: dict[LogKey, list[Run]] = {}
+        self.slots: dict[LogKey, PublisherSlot] = {}
+        self.alive: dict[LogKey, list[LiveRun]] = {}
         self.touched_rightly = True
 
     keys = st.sampled_from([LogKey("shop", "main", name) for name in "ab"])
 
-    def carry_out(self) -> Plan:
+    def carry_out(self) -> StepsToTake:
         found = plan(self.wanted, self.slots, self.now, POLICY)
         for one in found.steps:
-            slot = self.slots.get(one.key, Slot())
+            slot = self.slots.get(one.key, PublisherSlot())
             run = slot.run
             if one.act is Act.START:
                 assert not self.alive.get(one.key), "a second process for one log"
@@ -230,7 +236,7 @@ class Host(RuleBasedStateMachine):
 
     @rule(key=keys)
     def is_ready(self, key: LogKey) -> None:
-        slot = self.slots.get(key, Slot())
+        slot = self.slots.get(key, PublisherSlot())
         if slot.run is not None:
             self.slots[key] = replace(slot, run=replace(slot.run, ready=True))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.processes import Found, Process, adopt, command, find, run_file, start
+from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, start
 from monitor.state import LogKey
 from tests.support.eventually import eventually, patience
 from wormhole.host.ready_file import process_started
@@ -39,7 +39,7 @@ async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path, monkeypa
     try:
         # The kernel lets the parent go on a moment before the new command line can be read.
         await eventually(lambda: find(tmp_path), "it is found")
-        assert find(tmp_path) == [Found(KEY, "abc", process.pid, process_started(process.pid) or 0)]
+        assert find(tmp_path) == [FoundProcess(KEY, "abc", process.pid, process_started(process.pid) or 0)]
         assert find(tmp_path / "elsewhere") == []
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert find(tmp_path) == [], "another user's process is no publisher of ours"
@@ -96,7 +96,7 @@ async def test_another_parents_child_is_adopted_and_its_end_seen(tmp_path: Path)
     code = f"import subprocess; print(subprocess.Popen({child!r}, stdout=subprocess.DEVNULL).pid)"
     between = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     pid = int((await between.communicate())[0])
-    process = adopt(Found(KEY, "abc", pid, process_started(pid) or 0))
+    process = adopt(FoundProcess(KEY, "abc", pid, process_started(pid) or 0))
     assert isinstance(process, Process)
     waiting = asyncio.create_task(process.wait())
     await asyncio.sleep(0)
@@ -108,10 +108,10 @@ async def test_another_parents_child_is_adopted_and_its_end_seen(tmp_path: Path)
 
 def test_who_is_gone_or_another_is_not_adopted() -> None:
     me = os.getpid()
-    assert adopt(Found(KEY, "abc", me, (process_started(me) or 0) + 1)) is None
+    assert adopt(FoundProcess(KEY, "abc", me, (process_started(me) or 0) + 1)) is None
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert adopt(Found(KEY, "abc", ended.pid, 1)) is None
+    assert adopt(FoundProcess(KEY, "abc", ended.pid, 1)) is None
 
 
 async def test_waiting_can_be_given_up_and_leaves_the_process_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import HandlerFailed, Update, UsageError, iteration, transactions
-from subscriber_sdk.iteration import Transactions
+from subscriber_sdk.iteration import WaitingTransactions
 from subscriber_sdk.testing import Kit, KitFlow, body_of, frames, marker_at, update
 from tests.support.flows import NewWorld, kinds
 from wormhole.wire.body import parse_body
@@ -25,7 +25,7 @@ class Loop:
     """Takes what is handed over. While ``held`` it does not ask for the next one."""
 
     def __init__(self, kit: Kit, *, part: int = MIB, total: int = MIB) -> None:
-        self.over = Transactions(part, total)
+        self.over = WaitingTransactions(part, total)
         self.taken: list[list[int]] = []
         self.ends: list[bool] = []
         self.free = asyncio.Event()
@@ -124,7 +124,7 @@ def test_after_a_failure_the_transaction_comes_again_whole(wormhole_kit: Kit) ->
 
 @pytest.mark.parametrize("lost", ["revoked", "connection"])
 async def test_what_was_gathered_goes_with_its_epoch(new_world: NewWorld, lost: str) -> None:
-    world, publisher = new_world(over := Transactions(MIB, MIB))
+    world, publisher = new_world(over := WaitingTransactions(MIB, MIB))
     await world.open(publisher)
     changes = [change(1), change(2)]
     publisher.teach(one.schema for one in changes)
@@ -163,7 +163,7 @@ def unended(number: int, *keys: int) -> list[Update]:
 
 
 async def test_without_its_last_update_it_ends_where_the_next_one_begins() -> None:
-    over = Transactions(MIB, MIB)
+    over = WaitingTransactions(MIB, MIB)
     for one in unended(1, 1, 2):
         await over.on_update(one)
     (following,) = unended(2, 3)
@@ -177,7 +177,7 @@ async def test_without_its_last_update_it_ends_where_the_next_one_begins() -> No
 
 
 async def test_a_rollback_forgets_what_was_gathered() -> None:
-    over = Transactions(MIB, MIB)
+    over = WaitingTransactions(MIB, MIB)
     for one in unended(1, 1, 2):
         await over.on_update(one)
     await over.on_rollback(replace(marker_at(0), shard="other"), ValueError())
@@ -212,7 +212,7 @@ def test_nobody_waits_for_a_loop_that_was_left_and_it_is_no_failure(
 async def test_a_shard_that_goes_with_the_loop_hands_over_nothing_and_logs_no_failure(
     new_world: NewWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, publisher = new_world(over := Transactions(MIB, MIB))
+    world, publisher = new_world(over := WaitingTransactions(MIB, MIB))
     await world.open(publisher)
     (one,) = changes = [change(1)]
     publisher.teach([one.schema])

@@ -10,7 +10,7 @@ import pytest
 
 from subscriber_sdk.options.subscriber_options import SHARED, Options
 from subscriber_sdk.server.publishers import Publishers
-from subscriber_sdk.stream.flow_port import Peer
+from subscriber_sdk.stream.flow_port import PushingPeer
 from subscriber_sdk.testing.clock import FakeTimeLoop
 from wormhole.model.problem import Problem
 
@@ -79,7 +79,7 @@ def test_the_next_step_fits_the_coordinator(scene: Scene, coordinator: str, show
 
 
 def test_a_publisher_that_connects_is_named_and_ends_the_wait(scene: Scene) -> None:
-    publishers, peer = scene.listens(), Peer("shop/main/db1@h:1")
+    publishers, peer = scene.listens(), PushingPeer("shop/main/db1@h:1")
     scene.serves = True
     scene.after(5)
     scene.loop.call_soon(publishers.connected, peer)
@@ -87,7 +87,7 @@ def test_a_publisher_that_connects_is_named_and_ends_the_wait(scene: Scene) -> N
 
 
 def test_after_the_last_publisher_has_gone_the_wait_begins_anew(scene: Scene) -> None:
-    publishers, first, second = scene.listens(), Peer("one"), Peer("two")
+    publishers, first, second = scene.listens(), PushingPeer("one"), PushingPeer("two")
     scene.serves = True
     for peer in (first, second):
         scene.loop.call_soon(publishers.connected, peer)
@@ -102,14 +102,14 @@ def test_after_the_last_publisher_has_gone_the_wait_begins_anew(scene: Scene) ->
 def test_a_stream_that_was_refused_changes_nothing(scene: Scene) -> None:
     publishers = scene.listens()
     scene.after(100)
-    scene.loop.call_soon(publishers.disconnected, Peer("a stranger"))
+    scene.loop.call_soon(publishers.disconnected, PushingPeer("a stranger"))
     assert scene.after(200) == []
 
 
 def test_a_publisher_that_gives_no_shard_is_named_once(scene: Scene) -> None:
     publishers = scene.listens()
     scene.after(1)
-    scene.loop.call_soon(publishers.connected, Peer("one"))
+    scene.loop.call_soon(publishers.connected, PushingPeer("one"))
     _, (level, text) = scene.after(1000)
     assert (level, text.partition(":")[0]) == (
         logging.INFO,
@@ -122,7 +122,7 @@ def test_nothing_is_logged_after_the_end(scene: Scene) -> None:
     publishers = scene.listens()
     scene.after(1)
     publishers.close()
-    publishers.disconnected(Peer("one"))
+    publishers.disconnected(PushingPeer("one"))
     assert scene.after(1000) == []
 
 

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from subscriber_sdk.stream.flow import FlowPhase, SubscriberFlow
+from subscriber_sdk.stream.flow import SubscriberFlow, SubscriberFlowPhase
 from subscriber_sdk.testing import frames
 from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
@@ -14,7 +14,7 @@ from wormhole.wire.v1 import push_pb2
 
 def opened(credit: int = 100, max_body: int = 1000) -> SubscriberFlow:
     flow = SubscriberFlow(1, 1, "s", max_body)
-    flow.phase, flow.credit = FlowPhase.OPEN, credit
+    flow.phase, flow.credit = SubscriberFlowPhase.OPEN, credit
     return flow
 
 
@@ -128,5 +128,5 @@ def test_nothing_comes_between_the_parts_of_a_batch(flow: SubscriberFlow, kind: 
 
 def test_closing_forgets_a_half_received_batch(flow: SubscriberFlow) -> None:
     flow.part(parts(1, bytes(30), 10)[0])
-    flow.close(FlowPhase.FAILED)
-    assert flow.phase is FlowPhase.FAILED
+    flow.close(SubscriberFlowPhase.FAILED)
+    assert flow.phase is SubscriberFlowPhase.FAILED

@@ -21,8 +21,8 @@ from subscriber_sdk.stream.events import (
     MarkerArrived,
     NoticeArrived,
     ParkAnswered,
+    PublisherWelcomed,
     Revoked,
-    Welcomed,
 )
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import frames, marker_at
@@ -82,7 +82,7 @@ def refusal(session: Session) -> push_pb2.Goodbye:
 @pytest.mark.parametrize("theirs", [3, 7])
 def test_hello_is_answered_with_welcome(theirs: int) -> None:
     session = new()
-    assert tell(session, frames.hello("app", "one", min_version=1, max_version=theirs)) == [Welcomed()]
+    assert tell(session, frames.hello("app", "one", min_version=1, max_version=theirs)) == [PublisherWelcomed()]
     (frame,) = said(session)
     assert frame.welcome == push_pb2.Welcome(version=3, application="app", subscriber="one", max_frame_bytes=10_000)
 

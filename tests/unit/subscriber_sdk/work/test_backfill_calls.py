@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import HandlerFailed, KeyRange, Op, Router, ScanEnd, Subscriber, Update, UsageError
-from subscriber_sdk.iteration import Transactions
+from subscriber_sdk.iteration import WaitingTransactions
 from subscriber_sdk.stream.counts import windows_in
 from subscriber_sdk.testing import Kit, KitFlow, body_of, frames, read, update
 from wormhole.model.reads import is_read_transaction, read_order, read_source
@@ -333,7 +333,7 @@ def test_only_rows_that_read_built_are_existing_rows(wormhole_kit: Kit) -> None:
 
 def test_a_chunk_is_a_transaction_for_a_loop(wormhole_kit: Kit) -> None:
     taken: list[list[str]] = []
-    over = Transactions(1 << 20, 1 << 20)
+    over = WaitingTransactions(1 << 20, 1 << 20)
 
     async def take() -> None:
         async for updates in over.items():

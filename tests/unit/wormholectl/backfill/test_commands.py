@@ -13,7 +13,7 @@ from wormhole.host.clock import Clock
 from wormhole.model.errors import Fatal
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.backfill.flows import wait_until_ended
-from wormholectl.show.backfills import FlowBackfill, progress_line
+from wormholectl.show.backfills import ReportedBackfill, progress_line
 
 AT = ("-p", "h:7")
 
@@ -67,12 +67,12 @@ def test_shards_have_parts_of_a_table_and_share_what_is_read(admin: FakeAdmin) -
     assert "2 flows of cache would receive about 2,400,000 rows, by the server's estimate, of 1 table" in out
     for flow in told.flows:
         flow.backfill.CopyFrom(running())
-    line = progress_line([FlowBackfill("shop/main/db1", flow.flow, flow.backfill) for flow in told.flows])
+    line = progress_line([ReportedBackfill("shop/main/db1", flow.flow, flow.backfill) for flow in told.flows])
     assert line == (
         "[############............]  50%  1,200,000 rows  16,000/s  4.0 MiB/s  about 1m 15s left  0 of 2 flows ended"
     )
     told.flows[0].backfill.waits.text = "no credit"
-    assert progress_line([FlowBackfill("p", "f", told.flows[0].backfill)]).endswith(
+    assert progress_line([ReportedBackfill("p", "f", told.flows[0].backfill)]).endswith(
         "0 of 1 flow ended  waits: no credit"
     )
 

@@ -157,7 +157,7 @@ class TestVerify:
 
         flow.backfill.CopyFrom(ended(verified(), state="running"))
         monkeypatch.setattr("wormholectl.backfill.flows.wait_until_ended", interrupted)
-        monkeypatch.setattr("wormholectl.show.backfills.Progress.show", interrupted)
+        monkeypatch.setattr("wormholectl.show.backfills.ProgressLine.show", interrupted)
         code, _, err = run("verify", "cache", "--yes", *AT)
         assert code == 130
         assert "it goes on: `wormholectl backfill show cache --watch` looks again" in err

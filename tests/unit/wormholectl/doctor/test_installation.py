@@ -8,7 +8,7 @@ from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
 from wormhole.coordination.port import CandidateInfo, HostRequest, LogGroup, LogOwners, MonitorInfo, PublisherInfo
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.doctor.installation import Clock, Contended, Disk, Seen, judge
+from wormholectl.doctor.installation import ClockReading, Contended, DiskRoom, Survey, judge
 from wormholectl.hosts.status import Host
 
 GIB = 1 << 30
@@ -25,28 +25,28 @@ def monitor(phase: str = "running") -> MonitorInfo:
 
 
 IN_USE = admin_pb2.Problem(text="an id is in use", hint="server_ids")
-GOOD = Seen(
+GOOD = Survey(
     "shop.toml",
     "0.1.0",
     answers=(Answer("h:7", well()),),
     hosts=(Host("alpha", monitor(), HostRequest(), ("shop/main/db1",)),),
     logs=("shop/main/db1",),
-    disks=(Disk("/state", 50 * GIB, 100 * GIB),),
-    clocks=(Clock("db-host", 0.0),),
+    disks=(DiskRoom("/state", 50 * GIB, 100 * GIB),),
+    clocks=(ClockReading("db-host", 0.0),),
 )
 
 
-def found(seen: Seen) -> list[tuple[str, str, str]]:
+def found(seen: Survey) -> list[tuple[str, str, str]]:
     return [(one.check, one.severity.value, one.what) for one in judge(seen).findings if one.severity.value != "ok"]
 
 
-def with_publisher(**fields: object) -> Seen:
+def with_publisher(**fields: object) -> Survey:
     one = well()
     one.MergeFrom(admin_pb2.PublisherStatus(**fields))  # type: ignore[arg-type]
     return replace(GOOD, answers=(Answer("h:7", one),))
 
 
-def with_flow(**fields: object) -> Seen:
+def with_flow(**fields: object) -> Survey:
     one = well()
     one.flows[0].MergeFrom(admin_pb2.FlowStatus(**fields))  # type: ignore[arg-type]
     return replace(GOOD, answers=(Answer("h:7", one),))
@@ -114,14 +114,19 @@ def test_where_all_is_well_every_check_says_so() -> None:
         (with_flow(state="held", paused="ann"), "flows", "warn", "paused: cache/db1"),
         (with_flow(state="unassigned"), "flows", "warn", "without a subscriber: cache/db1"),
         (replace(GOOD, version="0.2.0"), "versions", "warn", "publishers run 0.1.0, this command is 0.2.0"),
-        (replace(GOOD, clocks=(Clock("db-host", -90.0),)), "clock", "warn", "1m 30s behind"),
-        (replace(GOOD, clocks=(Clock("db-host", 2.5),)), "clock", "warn", "2.5s ahead"),
-        (replace(GOOD, clocks=(Clock("db-host", None, "refused"),)), "clock", "warn", "could not be asked: refused"),
-        (replace(GOOD, disks=(Disk("/state", GIB // 2, 100 * GIB),)), "disk", "warn", "512 MiB of 100 GiB"),
-        (replace(GOOD, disks=(Disk("/state", 1000, 100 * GIB),)), "disk", "problem", "free for /state"),
+        (replace(GOOD, clocks=(ClockReading("db-host", -90.0),)), "clock", "warn", "1m 30s behind"),
+        (replace(GOOD, clocks=(ClockReading("db-host", 2.5),)), "clock", "warn", "2.5s ahead"),
+        (
+            replace(GOOD, clocks=(ClockReading("db-host", None, "refused"),)),
+            "clock",
+            "warn",
+            "could not be asked: refused",
+        ),
+        (replace(GOOD, disks=(DiskRoom("/state", GIB // 2, 100 * GIB),)), "disk", "warn", "512 MiB of 100 GiB"),
+        (replace(GOOD, disks=(DiskRoom("/state", 1000, 100 * GIB),)), "disk", "problem", "free for /state"),
     ],
 )
-def test_each_thing_that_can_be_wrong(seen: Seen, check: str, severity: str, says: str) -> None:
+def test_each_thing_that_can_be_wrong(seen: Survey, check: str, severity: str, says: str) -> None:
     ((named, worst, what),) = found(seen)
     assert (named, worst) == (check, severity)
     assert says in what
@@ -224,7 +229,7 @@ GAMMA = CandidateInfo("west", "gamma", 3, "gamma:7000", 1.0, 2, lacking="U:5-9")
 OWNER = PublisherInfo("shop", "main", "db1", "alpha", 1, "alpha:7000", 1.0)
 
 
-def with_owners(owner: PublisherInfo | None, *candidates: CandidateInfo, answers: tuple[Answer, ...] = ()) -> Seen:
+def with_owners(owner: PublisherInfo | None, *candidates: CandidateInfo, answers: tuple[Answer, ...] = ()) -> Survey:
     logs = ("shop/main/db1", "shop/west/db1")
     one = Contended(SHOP, logs, ("main@alpha", "main@beta", "west@gamma"), LogOwners(owner, candidates, (), None))
     return replace(GOOD, logs=logs, contended=(one,), answers=answers or GOOD.answers)

@@ -13,13 +13,13 @@ from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
 from wormhole.admin.discovery import Drained
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.lag.top import Seen, draw
+from wormholectl.lag.top import LastAnswers, draw
 
 TOLD = [Answer("h:7", status("db1"))]
 ROOT = Path(__file__).parents[4]
 
 
-def screen(seen: Seen, now: float, height: int = 40, width: int = 160) -> str:
+def screen(seen: LastAnswers, now: float, height: int = 40, width: int = 160) -> str:
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(draw(seen, now, height, width))
@@ -27,7 +27,7 @@ def screen(seen: Seen, now: float, height: int = 40, width: int = 160) -> str:
 
 
 def test_the_latest_flow_comes_first() -> None:
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn(TOLD, 10.0)
     lines = screen(seen, 10.5).splitlines()
     assert lines[0].startswith("shop/main/db1  h:7  0.1.0  up 2.5s  connected  1 caravan  2 flows  log at 1/2/30")
@@ -43,7 +43,7 @@ def test_a_publisher_shows_its_term_or_for_whom_it_stands_by() -> None:
     owner.term = 4
     other = status("db2")
     other.standby.text = "stands by: main@alpha owns the log"
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn([Answer("h:7", owner), Answer("h:8", other)], 10.0)
     lines = screen(seen, 10.5, width=200).splitlines()
     assert "  term 4" in next(line for line in lines if line.startswith("shop/main/db1"))
@@ -56,13 +56,13 @@ def test_a_backfill_is_shown_where_nothing_else_is() -> None:
     flow.ClearField("lag_transactions")
     flow.lag_s = flow.lag_bytes = 0
     flow.backfill.MergeFrom(admin_pb2.BackfillStatus(state="running", rows=1_200, share=0.25))
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn([Answer("h:7", idle)], 10.0)
     assert "backfill running 25%, 1,200 rows sent" in screen(seen, 10.5)
 
 
 def test_which_flow_it_is_can_be_read_in_a_narrow_terminal() -> None:
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn(TOLD, 10.0)
     for flow in TOLD[0].status.flows if TOLD[0].status is not None else ():
         assert f"\n{flow.flow} " in screen(seen, 10.5, width=60)
@@ -71,7 +71,7 @@ def test_which_flow_it_is_can_be_read_in_a_narrow_terminal() -> None:
 def test_no_width_of_the_terminal_cuts_a_figure() -> None:
     many = status("db1")
     many.flows[0].updates = 1_202_001_234
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn([Answer("h:7", many)], 10.0)
     for width in range(60, 160):
         row = next(line for line in screen(seen, 10.5, width=width).splitlines() if line.startswith("cache/db1"))
@@ -84,7 +84,7 @@ def test_no_width_of_the_terminal_cuts_a_figure() -> None:
 
 
 def test_what_went_away_is_shown_with_its_last_status() -> None:
-    seen = Seen()
+    seen = LastAnswers()
     assert "asking" in screen(seen, 0.0)
     seen.learn(TOLD, 10.0)
     seen.failed("no publisher is registered", 21.0)
@@ -100,14 +100,14 @@ def test_what_went_away_is_shown_with_its_last_status() -> None:
 
 def test_a_drained_host_is_shown_and_nobody_is_looked_for() -> None:
     drained = Drained("db-7", "ann", ("shop/main/db2",), frozenset())
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn([*TOLD, Answer("", None, str(drained), drained=drained)], 10.0)
     assert str(drained) in screen(seen, 10.5)
     assert seen.problems == ()
 
 
 def test_a_publisher_that_comes_back_at_another_address_is_the_same_one() -> None:
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn(TOLD, 10.0)
     seen.learn([Answer("h:8", status("db1"))], 11.0)
     shown = screen(seen, 11.0)
@@ -120,7 +120,7 @@ def test_a_low_screen_hides_who_is_less_behind() -> None:
     many = status("db1")
     for shard in range(20):
         many.flows.add(flow=f"cache/t{shard}", lag_s=100 + shard, state="live")
-    seen = Seen()
+    seen = LastAnswers()
     seen.learn([Answer("h:7", many)], 0.0)
     shown = screen(seen, 0.0, height=15)
     assert "cache/t19" in shown

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.lag.show import show_diagnosis
-from wormholectl.lag.why import Diagnosis, Stage, diagnose
+from wormholectl.lag.why import Diagnosis, LagStage, diagnose
 
 MIB = 1 << 20
 PAUSED = "ann@ops at 12:00"
@@ -68,60 +68,66 @@ def replay(**fields: Any) -> admin_pb2.ReplayStatus:
     return admin_pb2.ReplayStatus(**usual | fields)
 
 
-CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
-    ("not behind", {}, {"lag_transactions": 0, "in_flight": 0}, Stage.NONE, "not behind"),
-    ("at the end", {"log_end": at(500)}, {}, Stage.NONE, "on its way"),
-    ("paused", {}, {"paused": PAUSED, "halted_at": "x"}, Stage.CONTROL, PAUSED),
-    ("held", {}, {"state": "held", "cause": "its marker is missing"}, Stage.CONTROL, "its marker is missing"),
-    ("loss", {}, {"loss_pending": True, "state": "held"}, Stage.LOG, "no longer holds what it needs"),
-    ("replayed", {}, {"replay": replay(), "lag_transactions": 0}, Stage.CONTROL, "replay r1 by ann has it"),
-    ("needs replay", {}, {"replay": replay(state="needs_replay")}, Stage.LOG, "its replay was given up"),
-    ("stuck", {"stuck_s": 40.0}, {"lag_transactions": 0, "in_flight": 0}, Stage.LOG, "for 40 s"),
-    ("no caravan", {"caravans": []}, {"caravan": 0, "cause": "behind every caravan"}, Stage.LOG, "no caravan reads"),
-    ("own cap", {"caravans": [caravan(target_bytes_per_s=10.0 * MIB)]}, {}, Stage.LOG, "may not read faster"),
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], LagStage, str]] = [
+    ("not behind", {}, {"lag_transactions": 0, "in_flight": 0}, LagStage.NONE, "not behind"),
+    ("at the end", {"log_end": at(500)}, {}, LagStage.NONE, "on its way"),
+    ("paused", {}, {"paused": PAUSED, "halted_at": "x"}, LagStage.CONTROL, PAUSED),
+    ("held", {}, {"state": "held", "cause": "its marker is missing"}, LagStage.CONTROL, "its marker is missing"),
+    ("loss", {}, {"loss_pending": True, "state": "held"}, LagStage.LOG, "no longer holds what it needs"),
+    ("replayed", {}, {"replay": replay(), "lag_transactions": 0}, LagStage.CONTROL, "replay r1 by ann has it"),
+    ("needs replay", {}, {"replay": replay(state="needs_replay")}, LagStage.LOG, "its replay was given up"),
+    ("stuck", {"stuck_s": 40.0}, {"lag_transactions": 0, "in_flight": 0}, LagStage.LOG, "for 40 s"),
+    ("no caravan", {"caravans": []}, {"caravan": 0, "cause": "behind every caravan"}, LagStage.LOG, "no caravan reads"),
+    ("own cap", {"caravans": [caravan(target_bytes_per_s=10.0 * MIB)]}, {}, LagStage.LOG, "may not read faster"),
     (
         "cap of all",
         {"limits": admin_pb2.CaravanLimits(caravans=4, total_read_rate=10.0 * MIB)},
         {},
-        Stage.LOG,
+        LagStage.LOG,
         "may not read faster",
     ),
-    ("silent log", {"caravans": [caravan(bytes_per_s=0.0)]}, {}, Stage.LOG, "nothing arrives"),
-    ("processor", {"log_bytes_per_s": 9.5 * MIB}, {}, Stage.DECODE, "as fast as this publisher can"),
-    ("interpreted", {"compiled": []}, {}, Stage.DECODE, "as fast as this publisher can"),
-    ("filter", {"caravans": [caravan(place=at(800), buffered_bytes=MIB)]}, {}, Stage.FILTER, "waits for its filter"),
-    ("window", {}, {"credit": 0, "credit_waited_s": 0.3}, Stage.CREDIT, "permits too little"),
-    ("nobody", {"subscribers": []}, {"subscriber": "", "state": "unassigned"}, Stage.NETWORK, "no subscriber"),
+    ("silent log", {"caravans": [caravan(bytes_per_s=0.0)]}, {}, LagStage.LOG, "nothing arrives"),
+    ("processor", {"log_bytes_per_s": 9.5 * MIB}, {}, LagStage.DECODE, "as fast as this publisher can"),
+    ("interpreted", {"compiled": []}, {}, LagStage.DECODE, "as fast as this publisher can"),
+    ("filter", {"caravans": [caravan(place=at(800), buffered_bytes=MIB)]}, {}, LagStage.FILTER, "waits for its filter"),
+    ("window", {}, {"credit": 0, "credit_waited_s": 0.3}, LagStage.CREDIT, "permits too little"),
+    ("nobody", {"subscribers": []}, {"subscriber": "", "state": "unassigned"}, LagStage.NETWORK, "no subscriber"),
     (
         "processor, and no time at the datamarker",
         {},
         {"lag_s": 0.0, "lag_transactions": None, "in_flight": 0},
-        Stage.DECODE,
+        LagStage.DECODE,
         "as fast as this publisher can",
     ),
     (
         "no ZooKeeper",
         {"coordination": "lost"},
         {"subscriber": "", "state": "unassigned"},
-        Stage.NETWORK,
+        LagStage.NETWORK,
         "ZooKeeper does not answer",
     ),
-    ("cut off", {"subscribers": [subscriber(state="unreachable", cause="refused")]}, {}, Stage.NETWORK, "unreachable"),
-    ("stalled", {}, {"credit": 0, "progress_s": 12.0}, Stage.NETWORK, "nothing was processed for 12s"),
-    ("gave up", {}, {"halted_at": "1/2/3:0", "state": "held", "cause": "ValueError"}, Stage.HANDLER, "gave up at"),
+    (
+        "cut off",
+        {"subscribers": [subscriber(state="unreachable", cause="refused")]},
+        {},
+        LagStage.NETWORK,
+        "unreachable",
+    ),
+    ("stalled", {}, {"credit": 0, "progress_s": 12.0}, LagStage.NETWORK, "nothing was processed for 12s"),
+    ("gave up", {}, {"halted_at": "1/2/3:0", "state": "held", "cause": "ValueError"}, LagStage.HANDLER, "gave up at"),
     (
         "one slow callback",
         {},
         {"handler": report(running_update="1/2/3:0", running_s=30.0), "progress_s": 30.0, "credit": 0},
-        Stage.HANDLER,
+        LagStage.HANDLER,
         "works on update 1/2/3:0 for 30s",
     ),
-    ("queue", {}, {"handler": report(queued_bytes=MIB), "credit": 0}, Stage.HANDLER, "longer than updates arrive"),
+    ("queue", {}, {"handler": report(queued_bytes=MIB), "credit": 0}, LagStage.HANDLER, "longer than updates arrive"),
     (
         "no report",
         {},
         {"handler": None, "credit": 0, "credit_waited_s": 2.0},
-        Stage.HANDLER,
+        LagStage.HANDLER,
         "not process as fast",
     ),
 ]
@@ -130,14 +136,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
 @pytest.mark.parametrize(
     ("of_publisher", "of_flow", "stage", "what"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-def test_each_stage(of_publisher: dict[str, Any], of_flow: dict[str, Any], stage: Stage, what: str) -> None:
+def test_each_stage(of_publisher: dict[str, Any], of_flow: dict[str, Any], stage: LagStage, what: str) -> None:
     found = diagnose(publisher(**of_publisher), flow(**of_flow))
     assert found.stage is stage, found
     assert what in found.what
 
 
 def test_every_stage_has_a_case() -> None:
-    assert {case[3] for case in CASES} == set(Stage)
+    assert {case[3] for case in CASES} == set(LagStage)
 
 
 def test_the_next_step_is_a_command_where_there_is_one() -> None:
@@ -166,7 +172,7 @@ def test_of_a_replay_the_lease_is_shown() -> None:
 def test_the_slowest_table_is_named_whatever_the_stage() -> None:
     slow = report(slowest_table="shop.orders", slowest_s=2.5)
     found = diagnose(publisher(), flow(handler=slow, paused=PAUSED))
-    assert (found.stage, found.slowest_table, found.slowest_s) == (Stage.CONTROL, "shop.orders", 2.5)
+    assert (found.stage, found.slowest_table, found.slowest_s) == (LagStage.CONTROL, "shop.orders", 2.5)
     assert diagnose(publisher(), flow()).slowest_table == ""
 
 
@@ -260,17 +266,17 @@ def test_for_every_status_there_is_one_answer_with_a_next_step(
     found = diagnose(status, one)
     assert isinstance(found, Diagnosis)
     assert found.what
-    assert bool(found.next_step) == (found.stage is not Stage.NONE)
+    assert bool(found.next_step) == (found.stage is not LagStage.NONE)
     # Who was stopped by a person, or by a missing log, is not explained by speeds.
     if one.paused:
-        assert found.stage is Stage.CONTROL
+        assert found.stage is LagStage.CONTROL
     elif one.loss_pending:
-        assert found.stage is Stage.LOG
+        assert found.stage is LagStage.LOG
     elif one.halted_at:
-        assert found.stage is Stage.HANDLER
+        assert found.stage is LagStage.HANDLER
     elif not status.HasField("stuck_s") and not one.in_flight:
         # Nothing is on its way to the subscriber, so neither its callbacks nor its credit can be what is waited for.
-        assert found.stage not in {Stage.HANDLER, Stage.CREDIT}
+        assert found.stage not in {LagStage.HANDLER, LagStage.CREDIT}
 
 
 def test_a_held_flows_next_step_is_that_of_its_cause() -> None:
@@ -283,11 +289,11 @@ def test_a_held_flows_next_step_is_that_of_its_cause() -> None:
 
 def test_rows_of_a_backfill_on_their_way_are_no_backlog() -> None:
     told = flow(lag_s=0, lag_transactions=0, lag_bytes=0)
-    assert diagnose(publisher(), told).stage is not Stage.NONE
+    assert diagnose(publisher(), told).stage is not LagStage.NONE
     told.backfill.state = "running"
-    assert diagnose(publisher(), told) == Diagnosis(Stage.NONE, "it is not behind", ())
+    assert diagnose(publisher(), told) == Diagnosis(LagStage.NONE, "it is not behind", ())
     told.lag_transactions = 1
-    assert diagnose(publisher(), told).stage is not Stage.NONE
+    assert diagnose(publisher(), told).stage is not LagStage.NONE
 
 
 def test_a_backfill_and_why_it_waits_stand_below(capsys: pytest.CaptureFixture[str]) -> None:

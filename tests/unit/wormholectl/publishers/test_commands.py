@@ -24,7 +24,7 @@ from wormhole.coordination.port import (
 from wormhole.model.problem import Problem
 from wormhole.ports.datastore import Standing
 from wormholectl.publishers.commands import _move
-from wormholectl.publishers.log_moves import Planned
+from wormholectl.publishers.log_moves import PlannedMove
 from wormholectl.shared.options import Where
 
 GROUP = LogGroup("shop", "@failover", "db1")
@@ -147,7 +147,7 @@ def test_a_move_that_is_interrupted_is_requested_no_more() -> None:
         beta = CandidateInfo("main", "beta", 2, "", 1.0, 1)
         await client.register_candidate(GROUP, beta)
         [owners] = (await client.log_owners()).values()
-        planned, request = Planned(GROUP, owners, beta), MoveRequest(beta.name, "maria", 1.0)
+        planned, request = PlannedMove(GROUP, owners, beta), MoveRequest(beta.name, "maria", 1.0)
         entry = HistoryEntry(1.0, "maria", "publishers move", str(GROUP), "main@alpha", beta.name)
         moving = asyncio.create_task(_move(client, planned, request, entry, 60.0))
         async for owners in client.watch_log(GROUP):

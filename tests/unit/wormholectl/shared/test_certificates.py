@@ -12,7 +12,7 @@ from tests.support.certificates import Authority
 from tests.support.publisher_status import status
 from wormhole.admin.admin_service import Answer
 from wormhole.host.trust import Trust
-from wormholectl.doctor.installation import Seen, judge
+from wormholectl.doctor.installation import Survey, judge
 from wormholectl.shared.certificates import name_in, named, report_on
 
 
@@ -75,7 +75,7 @@ def test_names_dates_issuer_and_lists(tmp_path: Path) -> None:
     assert ca.startswith("tls.ca: CN=test-ca (serial ")
     assert crl.startswith("tls.crl: list of CN=test-ca, 1 certificates, of 20")
     assert found.faults == ()
-    report = judge(Seen("shop.toml", "1", tls=found))
+    report = judge(Survey("shop.toml", "1", tls=found))
     assert [one.what for one in report.findings if one.check == "certificates"] == [cert, ca, crl]
 
 
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_a_problem_with_a_next_step(tmp_path: Path) -> None:
     (fault,) = found.faults
     assert "CN=db1" in fault
     assert "expired on 20" in fault
-    problems = [one for one in judge(Seen("shop.toml", "1", tls=found)).findings if one.what == fault]
+    problems = [one for one in judge(Survey("shop.toml", "1", tls=found)).findings if one.what == fault]
     assert problems[0].next_step
     expired.key.unlink()
     found = report_on(expired)

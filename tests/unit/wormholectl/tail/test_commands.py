@@ -16,14 +16,16 @@ from wormhole.model.segment import Segment
 from wormhole.model.values import Op
 from wormhole.ports.datastore import Login
 from wormholectl.tail import log_tail as tail_module
-from wormholectl.tail.log_tail import Places, TailEvents, TailOptions
+from wormholectl.tail.log_tail import ShownPlaces, TailEvents, TailOptions
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: Places) -> int:
+    def tail(
+        url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: ShownPlaces
+    ) -> int:
         for place in ("1/1/4", "1/1/99"):
             events.broken(DecodeError("shop.audit has no names", hint="skip_tables", position=place))
         return 0
@@ -37,7 +39,9 @@ def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
 
 
 def test_each_table_that_is_left_out_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: Places) -> int:
+    def tail(
+        url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: ShownPlaces
+    ) -> int:
         for tables in (("shop.a", "shop.b"), ("shop.a",), ("shop.a", "shop.c", "shop.b"), tuple(map(str, range(60)))):
             events.broken(DecodeError("shop.a has no names", tables=tables))
         return 0
@@ -92,7 +96,9 @@ def test_a_log_that_is_purged_while_it_is_read_ends_the_tail_with_status_1(monke
 def test_log_that_is_missing_on_the_way_is_a_problem_if_the_log_once_held_it(
     kind: LossKind, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: Places) -> int:
+    def tail(
+        url: str, options: TailOptions, events: TailEvents, password_file: Path | None, places: ShownPlaces
+    ) -> int:
         events.gap(LogGap(kind, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0))
         return 0
 

@@ -25,7 +25,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op
 from wormhole.wire.update import Update
-from wormholectl.tail.log_tail import Places, TailEvents, TailOptions, tail, tail_source
+from wormholectl.tail.log_tail import ShownPlaces, TailEvents, TailOptions, tail, tail_source
 
 
 class Seen(list[Any]):
@@ -117,12 +117,12 @@ def test_what_cannot_be_decoded_is_reported_and_the_rest_goes_on(monkeypatch: py
 
 def test_places_are_shown_as_the_datastore_writes_them_too() -> None:
     place = LogPosition(1, 3, 1892)
-    assert Places(datastore("mysql"), "binlog").shown(place) == "1/3/1892 (binlog.000003:1892)"
-    assert Places(datastore("mysql")).shown(place) == "1/3/1892"
+    assert ShownPlaces(datastore("mysql"), "binlog").shown(place) == "1/3/1892 (binlog.000003:1892)"
+    assert ShownPlaces(datastore("mysql")).shown(place) == "1/3/1892"
     source = log_of(b"a")
     events = TailEvents(lambda update: source.set_reachable(False), lambda gap, begin: None)
     with pytest.raises(SourceUnavailable, match="--from 1/"):
-        tail_source(source, TailOptions(EVERYTHING, "earliest"), events, Places(datastore("mysql"), "binlog"))
+        tail_source(source, TailOptions(EVERYTHING, "earliest"), events, ShownPlaces(datastore("mysql"), "binlog"))
 
 
 def test_latest_waits_for_what_comes() -> None:
