@@ -17,6 +17,13 @@ from wormhole.wire.tally import total
 from wormhole.wire.v1 import update_pb2
 
 
+def settled(counts: SentCounts, offset: int) -> Settled:
+    """What the acknowledgement of the datamarker there settles."""
+    found = counts.acknowledged(marker(offset))
+    assert found is not None
+    return found
+
+
 def test_what_lies_before_an_acknowledged_datamarker_is_settled() -> None:
     counts = SentCounts(marker(0).order, None)
     counts.opened(7, told(10), [1, 2])
@@ -35,8 +42,7 @@ def test_what_lies_before_an_acknowledged_datamarker_is_settled() -> None:
         passed={WINDOW: 4},
         before=EarlierCounts({WINDOW: ProcessedCount(10)}, (1, 2)),
     )
-    second = counts.acknowledged(marker(3))
-    assert second is not None
+    second = settled(counts, 3)
     assert (second.begin, second.sent, second.reported, second.before) == (
         marker(2).order,
         body(2, 1).tallies,
@@ -53,9 +59,8 @@ def test_of_several_passes_the_last_one_counts() -> None:
     counts.reported(told(5, rolled_back=5))
     counts.reported(told(7, rolled_back=5))
     counts.reported(told(10, rolled_back=5))
-    settled = counts.acknowledged(marker(3))
-    assert settled is not None
-    assert (settled.reported, settled.passed) == ({WINDOW: ProcessedCount(10, rolled_back=5)}, {WINDOW: 5})
+    found = settled(counts, 3)
+    assert (found.reported, found.passed) == ({WINDOW: ProcessedCount(10, rolled_back=5)}, {WINDOW: 5})
 
 
 def test_a_datamarker_that_was_not_offered_here_settles_nothing() -> None:
@@ -69,9 +74,8 @@ def test_what_is_counted_already_is_sent_and_not_counted() -> None:
     counts = SentCounts(marker(0).order, marker(2).order)
     counts.sent(body(0, 3))
     counts.offered(marker(3))
-    settled = counts.acknowledged(marker(3))
-    assert settled is not None
-    assert (total(settled.sent).updates, settled.counted) == (6, body(2, 1).tallies)
+    found = settled(counts, 3)
+    assert (total(found.sent).updates, found.counted) == (6, body(2, 1).tallies)
 
 
 def test_of_a_body_that_is_counted_already_no_update_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +87,8 @@ def test_of_a_body_that_is_counted_already_no_update_is_looked_at(monkeypatch: p
     counts.sent(body(0, 1))
     counts.sent(body(1, 1))
     counts.offered(marker(2))
-    settled = counts.acknowledged(marker(2))
-    assert settled is not None
-    assert (total(settled.sent).updates, settled.counted) == (4, {})
+    found = settled(counts, 2)
+    assert (total(found.sent).updates, found.counted) == (4, {})
 
 
 def test_a_transaction_that_begins_where_counting_ended_is_not_counted_yet() -> None:
@@ -124,9 +127,8 @@ def test_a_subscriber_that_does_not_count_reports_nothing() -> None:
     counts.sent(body(0, 1))
     counts.offered(marker(1))
     counts.reported(told(2))
-    settled = counts.acknowledged(marker(1))
-    assert settled is not None
-    assert (settled.life, settled.reported, settled.passed, settled.before) == (0, {}, {}, None)
+    found = settled(counts, 1)
+    assert (found.life, found.reported, found.passed, found.before) == (0, {}, {}, None)
 
 
 def test_two_that_follow_each_other_are_one() -> None:
@@ -137,9 +139,7 @@ def test_two_that_follow_each_other_are_one() -> None:
         counts.sent(body(number, 1))
         counts.offered(marker(number + 1))
         counts.reported(told(3 + 2 * number))
-        settled = counts.acknowledged(marker(number + 1))
-        assert settled is not None
-        found.append(settled)
+        found.append(settled(counts, number + 1))
     both = found[0].then(found[1])
     assert (both.begin, both.before, both.life) == (
         marker(0).order,
@@ -156,13 +156,12 @@ def test_settled_over_the_wire() -> None:
     counts.sent(body(0, 3))
     counts.offered(marker(3))
     counts.reported(told(7, 2, rolled_back=1))
-    settled = counts.acknowledged(marker(3))
-    assert settled is not None
-    there = Settled.from_message(settled.to_message())
+    found = settled(counts, 3)
+    there = Settled.from_message(found.to_message())
     assert {window: tally.updates for window, tally in there.sent.items()} == {WINDOW: 6}
-    assert (there.begin, there.counted, there.life) == (settled.begin, settled.counted, 7)
-    assert (there.reported, there.passed, there.before) == (settled.reported, settled.passed, settled.before)
-    assert (settled.reported, settled.passed) == ({WINDOW: ProcessedCount(7, 2, 0, 1)}, {WINDOW: 5})
+    assert (there.begin, there.counted, there.life) == (found.begin, found.counted, 7)
+    assert (there.reported, there.passed, there.before) == (found.reported, found.passed, found.before)
+    assert (found.reported, found.passed) == ({WINDOW: ProcessedCount(7, 2, 0, 1)}, {WINDOW: 5})
 
 
 def test_of_a_part_only_what_was_reported_goes_over_the_wire() -> None:
@@ -171,7 +170,6 @@ def test_of_a_part_only_what_was_reported_goes_over_the_wire() -> None:
     counts.sent(body(0, 3))
     counts.offered(marker(3))
     counts.reported(told(4))
-    settled = counts.acknowledged(marker(3))
-    assert settled is not None
-    there = Settled.from_message(settled.to_message())
+    found = settled(counts, 3)
+    there = Settled.from_message(found.to_message())
     assert (there.partial, there.sent, there.counted, there.reported) == (True, {}, {}, {WINDOW: ProcessedCount(4)})

@@ -10,11 +10,17 @@ import pytest
 
 from tests.contract.test_coordinator import MORE, PLAIN, config, soon
 from tests.support.eventually import eventually
+from tests.support.zookeeper_nodes import delete_together
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.differences import differences
 from wormhole.coordination.port import HistoryEntry
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, CoordinationLost
+
+
+async def lose_everything(client: ZooKeeperCoordinator) -> None:
+    nodes = ("config", "applications/cache", "applications/search")
+    await delete_together(client, *(f"{client._paths.root}/{node}" for node in nodes))
 
 
 async def test_a_whole_change_that_zookeeper_would_refuse_is_refused_first(client: ZooKeeperCoordinator) -> None:
@@ -69,7 +75,7 @@ async def test_a_configuration_that_is_stored_while_one_looks_for_it_is_not_take
 ) -> None:
     applications = client.watch_applications()
     known = await soon(applications)
-    nodes, root = client._config._nodes, client._paths.root
+    nodes = client._config._nodes
     version = nodes.version
 
     async def stored_meanwhile(path: str) -> int:
@@ -77,15 +83,9 @@ async def test_a_configuration_that_is_stored_while_one_looks_for_it_is_not_take
         await publish_config(config(PLAIN.replace('"latest"', '"earliest"')), client)
         return await version(path)
 
-    def lose(server: Any) -> Any:
-        everything = server.transaction()
-        for node in ("config", "applications/cache", "applications/search"):
-            everything.delete(f"{root}/{node}")
-        return everything.commit_async()
-
     monkeypatch.setattr(nodes, "version", stored_meanwhile)
     following = asyncio.create_task(soon(applications, lambda state: state != known))
-    await client._session.call("lose", lose)
+    await lose_everything(client)
     assert {one.start for one in (await following).values()} == {"earliest"}
 
 
@@ -95,16 +95,8 @@ async def test_a_zookeeper_without_any_configuration_is_not_obeyed(
     applications = client.watch_applications()
     known = await soon(applications)
     assert set(known) == {"cache", "search"}
-    root = client._paths.root
-
-    def lose(server: Any) -> Any:
-        everything = server.transaction()
-        for node in ("config", "applications/cache", "applications/search"):
-            everything.delete(f"{root}/{node}")
-        return everything.commit_async()
-
     following = asyncio.create_task(soon(applications, lambda state: state != known))
-    await client._session.call("lose", lose)
+    await lose_everything(client)
     await eventually(lambda: "holds no configuration at all" in caplog.text, "said so")
     assert "wormholectl config apply FILE" in caplog.text
     await publish_config(config(PLAIN.replace('"latest"', '"earliest"')), client)

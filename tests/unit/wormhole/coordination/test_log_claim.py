@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.contract.test_coordinator import CANDIDATE, DB1, GROUP, WEST, kept, owners_of, soon
 from tests.support.eventually import eventually, patience
+from tests.support.zookeeper_nodes import delete_together
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.log_claim import ZooKeeperClaim
@@ -19,6 +21,7 @@ from wormhole.coordination.port import FlowRecord, LogOwners, MoveRequest
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError, CoordinationLost, Retryable
 
+Action = Callable[[], Awaitable[object]]
 RECORDS = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
 
 
@@ -43,21 +46,13 @@ async def delete(client: ZooKeeperCoordinator, path: str) -> None:
 
 
 async def wipe(client: ZooKeeperCoordinator, path: str) -> None:
-    """Delete the node and all below it at once: nobody sees a part of that."""
+    """Delete the node and all below it at once."""
 
     async def tree(path: str) -> list[str]:
         below = [await tree(f"{path}/{name}") for name in await client._nodes.children(path)]
         return [*(one for some in below for one in some), path]
 
-    paths = await tree(path)
-
-    def ask(zookeeper: Any) -> Any:
-        transaction = zookeeper.transaction()
-        for one in paths:
-            transaction.delete(one)
-        return transaction.commit_async()
-
-    assert await client._session.call(f"wipe {path}", ask) == [True] * len(paths)
+    await delete_together(client, *await tree(path))
 
 
 async def make(client: ZooKeeperCoordinator, path: str, data: bytes) -> None:
@@ -118,6 +113,23 @@ def losing(client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch) -> Cal
         return answers
 
     return lose
+
+
+@pytest.fixture
+def before_taking(client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch) -> Callable[[Action], None]:
+    """Does something once, just before ``client`` takes the log."""
+    call, done = client._session.call, list[Action]()
+
+    def interpose(action: Action) -> None:
+        async def interposed(what: str, ask: Callable[[Any], Any]) -> Any:
+            if what.startswith("own ") and not done:
+                done.append(action)
+                await action()
+            return await call(what, ask)
+
+        monkeypatch.setattr(client._session, "call", interposed)
+
+    return interpose
 
 
 async def test_a_claim_is_there_as_long_as_its_session(
@@ -279,27 +291,17 @@ async def test_a_node_that_another_client_deletes_is_made_again(
 
 
 async def test_a_log_that_another_takes_and_leaves_just_before_it_is_taken_again_is_lost(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, before_taking: Callable[[Action], None]
 ) -> None:
     claim = await owned(client)
     watched = client._session._client._data_watchers
     await eventually(lambda: watched.get(client._paths.owner(GROUP)), "what comes is seen as one change")
-    call = client._session.call
 
-    async def meanwhile(what: str, ask: Callable[[Any], Any]) -> Any:
-        if what.startswith("own "):
-            await (await other.own_log(GROUP, WEST, server="", why="")).close()
-        return await call(what, ask)
+    async def taken_and_left() -> None:
+        await (await other.own_log(GROUP, WEST, server="", why="")).close()
 
-    monkeypatch.setattr(client._session, "call", meanwhile)
-
-    def leave(zookeeper: Any) -> Any:
-        transaction = zookeeper.transaction()
-        transaction.delete(client._paths.owner(GROUP))
-        transaction.delete(claim.fence())
-        return transaction.commit_async()
-
-    await other._session.call("make the log free", leave)
+    before_taking(taken_and_left)
+    await delete_together(other, client._paths.owner(GROUP), claim.fence())
     async with patience():
         assert "took the log in term 2" in await claim.lost()
     assert (await owners_of(other)).owner is None
@@ -330,36 +332,21 @@ async def test_a_log_that_another_takes_while_it_is_looked_at_is_lost(
 
 
 async def test_a_log_that_another_had_since_its_term_was_made_anew_is_lost(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, before_taking: Callable[[Action], None]
 ) -> None:
     """The new node has the version of the former one, so the transaction that takes the log again goes through."""
-    claim, call, taken = await owned(client), client._session.call, list[str]()
+    claim = await owned(client)
 
-    async def late(what: str, ask: Callable[[Any], Any]) -> Any:
-        if what.startswith("own ") and not taken:
-            await delete(other, client._paths.term(GROUP))
-            theirs = await owned(other)
-            taken.append(theirs.fence())
-            await theirs.close()
-        return await call(what, ask)
+    async def made_anew() -> None:
+        await delete(other, client._paths.term(GROUP))
+        await (await owned(other)).close()
 
-    monkeypatch.setattr(client._session, "call", late)
-    fence = claim.fence()
-    await client._session.call(
-        "delete both",
-        lambda zookeeper: _deleting(zookeeper, [client._paths.owner(GROUP), fence]),
-    )
+    before_taking(made_anew)
+    await delete_together(client, client._paths.owner(GROUP), claim.fence())
     async with patience():
         assert "was made anew: another publisher may own the log" in await claim.lost()
     await vacant(other)
     assert await claims(other) == []
-
-
-def _deleting(zookeeper: Any, paths: list[str]) -> Any:
-    transaction = zookeeper.transaction()
-    for path in paths:
-        transaction.delete(path)
-    return transaction.commit_async()
 
 
 async def test_who_takes_a_log_whose_owners_node_was_deleted_shuts_that_owner_out(
@@ -502,20 +489,10 @@ async def test_an_address_on_loopback_is_not_reported_to_other_machines(client: 
 
 
 async def test_a_move_that_came_while_the_log_was_taken_is_seen_or_stays(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, before_taking: Callable[[Action], None]
 ) -> None:
-    request = MoveRequest("main@host1", "eve", 1.0)
-    call, moved = client._session.call, False
-
-    async def meanwhile(what: str, ask: Callable[[Any], Any]) -> Any:
-        nonlocal moved
-        if what.startswith("own ") and not moved:
-            moved = True
-            await delete(other, client._paths.move(GROUP))  # so the transaction fails, and everything is read again
-        return await call(what, ask)
-
-    await other.request_move(GROUP, request)
-    monkeypatch.setattr(client._session, "call", meanwhile)
+    await other.request_move(GROUP, MoveRequest("main@host1", "eve", 1.0))
+    before_taking(partial(delete, other, client._paths.move(GROUP)))  # the transaction fails, and all is read again
     claim = await owned(client)
     assert (claim.term, (await owners_of(other)).move) == (1, None)
 
