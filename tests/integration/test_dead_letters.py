@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from publisher.flows import dead_letters as module
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
@@ -19,9 +18,8 @@ from tests.integration.publisher.conftest import World
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.coordination.memory import MemoryCoordinator
-from wormhole.model.errors import MarkerStoreError, UsageError
-from wormhole.ports.dead_letters import DeadLetter, Parcel, place_of, wrap
-from wormhole.ports.marker_store import FlowKey
+from wormhole.model.errors import UsageError
+from wormhole.ports.dead_letters import Parcel, place_of, wrap
 from wormhole.push.parking import park_frames
 from wormhole.wire.v1 import push_pb2, update_pb2
 
@@ -149,43 +147,6 @@ async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(MemoryDeadLetters, "largest", 10)
         await publisher.dead_letters.discard(flow, "")
         await eventually(lambda: "the store takes 10 of one" in flow.cause, "no single one may be larger")
-
-
-async def test_while_the_store_fails_the_flow_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 0.05)
-    full = True
-    right = MemoryDeadLetters.park
-
-    def park(self: MemoryDeadLetters, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
-        if full:
-            raise MarkerStoreError("the disk is full")
-        right(self, flow, epoch, letter, parcel)
-
-    monkeypatch.setattr(MemoryDeadLetters, "park", park)
-    subscriber = Keys("a")
-    async with world.publisher() as publisher, subscribed(world, subscriber):
-        place = world.commit("a", "b")
-        flow = await flow_of(publisher)
-        await eventually(lambda: flow.cause == "the disk is full", "it says what it waits for")
-        assert subscriber.seen == []
-        assert flow.delivery.marker != place
-        full = False
-        await eventually(lambda: flow.delivery.durable == place, "goes on")
-        assert flow.parking.count == 1
-
-
-async def test_another_owner_is_noticed(world: World) -> None:
-    subscriber = Keys("a")
-    subscriber.waiting.clear()
-    async with world.publisher() as publisher, subscribed(world, subscriber):
-        world.commit("a")
-        flow = await flow_of(publisher)
-        await eventually(lambda: flow.delivery.updates > 0, "its handler is at work")
-        record = world.markers.records[KEY]
-        world.markers.records[KEY] = type(record)(record.marker, record.epoch + 5, record.start)
-        subscriber.waiting.set()
-        await eventually(lambda: flow.holding.epoch == record.epoch + 6, "assigned anew in an epoch above")
-        await eventually(lambda: flow.parking.count == 1, "and parked in that")
 
 
 async def test_a_subscriber_of_version_1_is_given_no_flow_with_parked_updates(world: World) -> None:

@@ -44,63 +44,43 @@ def test_all_in_order_is_good() -> None:
     assert verdict.latencies == verdict.steady == [2.0] * 21
 
 
-def test_what_never_came_is_lost() -> None:
-    verdict = _check(ALL[:5] + ALL[6:])
-    assert [commit.serial for commit in verdict.lost] == [6]
-    assert not verdict.violations
+SHARD = ALL[0].shard
+MINE, OTHERS = _shard_of(ALL, SHARD), [receipt for receipt in ALL if receipt.shard != SHARD]
+FAULTS: dict[str, tuple[list[list[Receipt]], list[int], str]] = {
+    "what never came": ([ALL[:5] + ALL[6:]], [6], ""),
+    "a repeat within one epoch": ([[*ALL, ALL[-1]]], [], "same epoch"),
+    "two swapped": ([[MINE[0], MINE[2], MINE[1], *MINE[3:], *OTHERS]], [], "not after the one before it"),
+    "what was skipped in the old epoch": (
+        [[one for one in ALL if one is not ALL[3]], [replace(ALL[3], epoch=2, received_ns=90_000_000)]],
+        [],
+        "came after a later one",
+    ),
+    "an older epoch at work beside a newer one": (
+        [ALL, [replace(one, epoch=2, received_ns=one.received_ns - 1_500_000) for one in MINE]],
+        [],
+        "older epoch",
+    ),
+    "one epoch at two subscribers": ([[*OTHERS, *MINE[:2]], MINE[2:]], [], "two subscribers"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_is_seen(name: str) -> None:
+    received, lost, said = FAULTS[name]
+    verdict = _check(*received)
+    assert [commit.serial for commit in verdict.lost] == lost
+    assert any(said in violation for violation in verdict.violations) is bool(said)
     assert not verdict.good
 
 
 def test_a_dropped_receipt_is_lost_too() -> None:
-    verdict = _check(ALL, drop=21)
-    assert [commit.key for commit in verdict.lost] == ["order-1"]
+    assert [commit.key for commit in _check(ALL, drop=21).lost] == ["order-1"]
 
 
 def test_a_repeated_suffix_in_a_new_epoch_is_no_violation() -> None:
-    late = 60_000_000
-    again = [_receipt(commit, epoch=2, at=late) for commit in COMMITS[10:]]
-    verdict = _check(ALL, again)
+    verdict = _check(ALL, [_receipt(commit, epoch=2, at=60_000_000) for commit in COMMITS[10:]])
     assert verdict.good
     assert verdict.duplicates == 11
-
-
-def test_a_repeat_within_one_epoch_is_a_violation() -> None:
-    verdict = _check([*ALL, ALL[-1]])
-    assert len(verdict.violations) == 1
-    assert "same epoch" in verdict.violations[0]
-
-
-def test_two_swapped_are_a_violation() -> None:
-    shard = ALL[0].shard
-    mine = _shard_of(ALL, shard)
-    mine[1], mine[2] = mine[2], mine[1]
-    verdict = _check([*mine, *(receipt for receipt in ALL if receipt.shard != shard)])
-    assert len(verdict.violations) == 1
-    assert not verdict.lost
-
-
-def test_what_comes_late_in_a_new_epoch_was_skipped_in_the_old_one() -> None:
-    skipped = ALL[3]
-    verdict = _check([r for r in ALL if r is not skipped], [replace(skipped, epoch=2, received_ns=90_000_000)])
-    assert not verdict.lost
-    assert "came after a later one" in verdict.violations[0]
-
-
-def test_an_older_epoch_must_not_work_beside_a_newer_one() -> None:
-    shard = ALL[0].shard
-    newer = [
-        replace(receipt, epoch=2, received_ns=receipt.received_ns - 1_500_000) for receipt in _shard_of(ALL, shard)
-    ]
-    verdict = _check(ALL, newer)
-    assert any("older epoch" in violation for violation in verdict.violations)
-
-
-def test_one_epoch_is_at_one_subscriber() -> None:
-    shard = ALL[0].shard
-    mine = _shard_of(ALL, shard)
-    others = [receipt for receipt in ALL if receipt.shard != shard]
-    verdict = _check([*others, *mine[:2]], mine[2:])
-    assert any("two subscribers" in violation for violation in verdict.violations)
 
 
 @pytest.mark.parametrize(
