@@ -29,20 +29,13 @@ _SWEEP_S = 0.5
 class NextStep(Enum):
     """What is next for the piece of log that a flow comes to."""
 
-    SEND = auto()
-    """Its updates are sent."""
-    PASS = auto()
-    """It has nothing to send."""
-    SKIP = auto()
-    """It cannot be decoded, and an operator skips it."""
-    WAIT = auto()
-    """The subscriber gives no credit for it."""
-    ASK = auto()
-    """Log is missing before it: the application decides."""
-    BEGIN_AGAIN = auto()
-    """A transaction of which a part was sent was rolled back."""
-    HOLD = auto()
-    """It cannot be decoded, or has a value that the application does not take."""
+    SEND = auto()  # its updates are sent
+    PASS = auto()  # it has nothing to send
+    SKIP = auto()  # it cannot be decoded, and an operator skips it
+    WAIT = auto()  # the subscriber gives no credit for it
+    ASK = auto()  # log is missing before it: the application decides
+    BEGIN_AGAIN = auto()  # a transaction of which a part was sent was rolled back
+    HOLD = auto()  # it cannot be decoded, or has a value that the application does not take
 
 
 def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:

@@ -34,7 +34,7 @@ BEGIN_FAULTS: list[Fault] = [
         file="publisher/flows/registrar.py",
         old="        if epoch is not None:\n            name",
         new="        if False:\n            name",
-        tests=("tests/integration/publisher/flows/test_registrar.py",),
+        tests=("tests/unit/publisher/flows/test_registrar.py",),
         promise="a flow that was served before never begins at its application's start by itself",
     ),
     Fault(

@@ -109,7 +109,7 @@ OWNER_FAULTS: list[Fault] = [
         old="        return await self.epoch_after(flow) if await self._seen(flow) > stored else None\n",
         new="        return None\n",
         tests=(
-            "tests/integration/publisher/flows/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",
+            "tests/unit/publisher/flows/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",
         ),
         promise="an epoch of a flow has one owner, also after an older marker store was restored",
     ),

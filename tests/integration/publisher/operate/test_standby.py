@@ -98,14 +98,13 @@ async def test_its_metrics_say_whether_it_could_take_over(
     assert (await values(publisher))["wormhole_publisher_standby_ready"] == 0
 
 
-async def test_one_that_is_to_be_promoted_first_is_as_ready_as_it_can_be(
-    other: LogClaim, datastore: Datastore, publisher: Publisher
-) -> None:
+@pytest.mark.usefixtures("other")
+async def test_one_that_is_to_be_promoted_first_is_as_ready_as_it_can_be(world: World, datastore: Datastore) -> None:
     """Else a healthy PostgreSQL standby would raise an alert for as long as its primary lives."""
-    del other
     datastore.standing = Standing("S", ready=False, problem=Problem("it is a standby", "promote it"), promotable=True)
-    await eventually(lambda: "it is a standby" in publisher.ownership.waits, "it looked")
-    assert (await values(publisher))["wormhole_publisher_standby_ready"] == 1
+    async with world.publisher() as publisher:
+        await eventually(lambda: "it is a standby" in publisher.ownership.waits, "it looked")
+        assert (await values(publisher))["wormhole_publisher_standby_ready"] == 1
 
 
 async def test_one_whose_log_nobody_owns_is_not_ready(datastore: Datastore, publisher: Publisher) -> None:
