@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rocksdict import Options, Rdict, SliceTransform, SstFileWriter, WriteBatch, WriteOptions
+from rocksdict import AccessType, Options, Rdict, SliceTransform, SstFileWriter, WriteOptions
 
 from datastores.rocksdb.datastore import DATASTORE
 from datastores.rocksdb.existing_rows.source import RocksTables
@@ -41,6 +41,15 @@ class Scene:
         self.path = folder / "store"
         self.folder = folder
         self._made = ExitStack()
+
+    def db(self, **settings: Any) -> Rdict:
+        """The database, open in this process until the test ends."""
+        return self.keep(Rdict(str(self.path), options(**settings)))
+
+    def keep(self, db: Rdict) -> Rdict:
+        """It is closed when the test ends."""
+        self._made.callback(db.close)
+        return db
 
     def tables(self, max_update_bytes: int = 1 << 26, state: str = "state") -> RocksTables:
         tables = RocksTables(
@@ -102,7 +111,12 @@ def whole(tables: RocksTables, table: str = "default", not_before: Datamarker = 
     return values(tables.chunk(table, None, None, ALL, not_before))
 
 
-def by_faust(path: Path, setup: str, *, keep_log: bool = True) -> None:
+def same_as_the_log(tables: RocksTables, images: LogImages) -> bool:
+    not_before = images.read_on()
+    return tables.chunk("default", None, None, ALL, not_before).rows == images.rows("default")
+
+
+def by_faust(path: Path, setup: str) -> None:
     """Run ``setup`` in another process with an open faust-streaming-rocksdb ``db`` and ``o``, its options."""
     program = (
         f"import rocksdb, rocksdb.interfaces as I\no = rocksdb.Options(create_if_missing=True)\n{setup}\ndb.close()"
@@ -114,7 +128,7 @@ def by_faust(path: Path, setup: str, *, keep_log: bool = True) -> None:
 
 
 def test_nothing_is_written_into_the_owners_folder(scene: Scene) -> None:
-    db = Rdict(str(scene.path), options())
+    db = scene.db()
     db[b"key"] = b"value"
 
     def contents() -> dict[Path, tuple[int, int, bytes]]:
@@ -129,7 +143,6 @@ def test_nothing_is_written_into_the_owners_folder(scene: Scene) -> None:
     assert tables.tables(lambda _: True)
     tables.close()
     assert contents() == before
-    db.close()
 
 
 def test_an_owner_that_flushes_closes_reopens_and_dies(scene: Scene, writer: RocksWriter) -> None:
@@ -139,13 +152,12 @@ def test_an_owner_that_flushes_closes_reopens_and_dies(scene: Scene, writer: Roc
             writer.many(0, 50, size=20)
             writer.put(b"step", step.__name__.encode())
         step()
-        not_before = images.read_on()
-        assert tables.chunk("default", None, None, ALL, not_before).rows == images.rows("default")
+        assert same_as_the_log(tables, images)
     writer.kill()
-    assert tables.chunk("default", None, None, ALL, images.read_on()).rows == images.rows("default")
+    assert same_as_the_log(tables, images)
     again = RocksWriter(scene.path)
     again.put(b"after", b"the crash")
-    assert tables.chunk("default", None, None, ALL, images.read_on()).rows == images.rows("default")
+    assert same_as_the_log(tables, images)
     again.exit()
 
 
@@ -180,7 +192,7 @@ def test_a_database_that_is_gone_and_comes_back(scene: Scene, writer: RocksWrite
 
 
 def test_wide_columns(scene: Scene) -> None:
-    db = Rdict(str(scene.path), options())
+    db = scene.db()
     images, tables = scene.images(), scene.tables()
     db.put_entity(b"both", [b"", b"a", b"b"], [b"default", b"1", b""])
     db.put_entity(b"named", [b"z", b"y"], [b"1", b"2"])
@@ -192,13 +204,12 @@ def test_wide_columns(scene: Scene) -> None:
         assert chunk.rows == images.rows("default")
         assert {image.schema for image in images.tables["default"].values()} == {chunk.schema}
     db.flush()
-    assert tables.chunk("default", None, None, ALL, images.read_on()).rows == images.rows("default")
+    assert same_as_the_log(tables, images)
     db.put(b"plain", b"value")
     with pytest.raises(UnreadableTable, match="plain values and wide columns") as error:
         whole(tables)
     assert error.value.hint
     assert values(tables.rows("default", [encode_key((b"plain",))], NOWHERE)) == {b"plain": b"value"}
-    db.close()
 
 
 def test_a_row_over_the_limit_comes_without_its_value(scene: Scene, writer: RocksWriter) -> None:
@@ -221,7 +232,7 @@ def test_a_row_over_the_limit_comes_without_its_value(scene: Scene, writer: Rock
     ids=lambda settings: next(iter(settings)),
 )
 def test_a_store_with_settings_of_its_own(scene: Scene, settings: dict[str, Any]) -> None:
-    db = Rdict(str(scene.path), options(**settings))
+    db = scene.db(**settings)
     tables = scene.tables()
     for n in range(2_000):
         db[b"%05d" % (n * 37 % 1_000)] = b"%d" % n * 20
@@ -237,7 +248,6 @@ def test_a_store_with_settings_of_its_own(scene: Scene, settings: dict[str, Any]
     assert list(part.rows) == keys[11:701]
     db.compact_range(None, None)
     assert whole(tables) == values(chunk)
-    db.close()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +258,7 @@ def test_a_store_with_settings_of_its_own(scene: Scene, settings: dict[str, Any]
     ],
 )
 def test_what_a_second_instance_cannot_read_is_refused(scene: Scene, settings: dict[str, Any], why: str) -> None:
-    db = Rdict(str(scene.path), options(**settings))
+    db = scene.db(**settings)
     db.create_column_family("other", options())
     db[b"k"] = b"a value in a file of its own"
     db.flush()
@@ -258,11 +268,10 @@ def test_what_a_second_instance_cannot_read_is_refused(scene: Scene, settings: d
             whole(tables, family)
         assert error.value.hint
     assert all(table.refused for table in tables.tables(lambda _: True))
-    db.close()
 
 
 def test_blob_files_of_one_family_leave_the_others_readable(scene: Scene) -> None:
-    db = Rdict(str(scene.path), options())
+    db = scene.db()
     blobs = db.create_column_family("blobs", options(enable_blob_files=True, min_blob_size=10))
     tables = scene.tables()
     for n in range(3):
@@ -274,15 +283,6 @@ def test_blob_files_of_one_family_leave_the_others_readable(scene: Scene) -> Non
         assert len(whole(tables)) == n + 1
     with pytest.raises(UnreadableTable, match="blob files"):
         whole(tables, "blobs")
-    db.close()
-
-
-def test_keys_with_types_of_the_bindings_own_are_refused(scene: Scene) -> None:
-    db = Rdict(str(scene.path), Options())
-    db["key"] = "value"
-    with pytest.raises(UnreadableTable, match="ordered by rocksdict, which only"):
-        whole(scene.tables())
-    db.close()
 
 
 def test_a_wal_directory_of_its_own_compressed(scene: Scene) -> None:
@@ -291,34 +291,29 @@ def test_a_wal_directory_of_its_own_compressed(scene: Scene) -> None:
     file = max(scene.path.glob("OPTIONS-*"))
     file.write_text(file.read_text().replace("wal_compression=kNoCompression", "wal_compression=kZSTD"))
     loaded, families = Options.load_latest(str(scene.path))
-    db = Rdict(str(scene.path), loaded, families)
+    db = scene.keep(Rdict(str(scene.path), loaded, families))
     images, tables = scene.images(), scene.tables()
     for n in range(500):
         db[b"%05d" % n] = b"x" * n
     db.flush_wal(False)
-    assert tables.chunk("default", None, None, ALL, images.read_on()).rows == images.rows("default")
-    db.close()
+    assert same_as_the_log(tables, images)
 
 
 def test_a_store_whose_values_expire_keeps_its_suffix_as_the_log_does(scene: Scene) -> None:
-    from rocksdict import AccessType
-
-    db = Rdict(str(scene.path), options(), access_type=AccessType.with_ttl(3600))
+    db = scene.keep(Rdict(str(scene.path), options(), access_type=AccessType.with_ttl(3600)))
     images, tables = scene.images(), scene.tables()
     db[b"k"] = b"v"
     chunk = tables.chunk("default", None, None, ALL, images.read_on())
     assert chunk.rows == images.rows("default")
     assert len(values(chunk)[b"k"]) == len(b"v") + 4  # type: ignore[arg-type]
-    db.close()
 
 
 def test_deleted_ranges(scene: Scene) -> None:
-    db = Rdict(str(scene.path), options())
+    db = scene.db()
     for n in range(10):
         db[b"%d" % n] = b"v"
     db.delete_range(b"3", b"7")
     assert list(whole(scene.tables())) == [b"0", b"1", b"2", b"7", b"8", b"9"]
-    db.close()
 
 
 # --- the order of keys and merged values --------------------------------------------------------------------------
@@ -344,6 +339,12 @@ for n in range(20): db.put(b"%02d" % n, b"v")
     after, until = encode_key((b"15",)), encode_key((b"05",))
     assert list(values(tables.chunk("default", after, until, ALL, NOWHERE))) == keys[5:15]
     assert list(values(tables.rows("default", [until, after], NOWHERE))) == [b"15", b"05"]
+
+
+def test_keys_with_types_of_the_bindings_own_are_refused(scene: Scene) -> None:
+    scene.keep(Rdict(str(scene.path), Options()))["key"] = "value"
+    with pytest.raises(UnreadableTable, match="ordered by rocksdict, which only"):
+        whole(scene.tables())
 
 
 def test_an_order_that_only_its_own_program_has_is_refused(scene: Scene) -> None:
@@ -433,7 +434,7 @@ def test_what_is_prepared_is_not_shown_and_what_is_committed_is(scene: Scene) ->
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_what_is_written_past_the_log_is_shown_and_waits_for_no_log(scene: Scene, flushed: bool) -> None:
-    db = Rdict(str(scene.path), options())
+    db = scene.db()
     images, tables = scene.images(), scene.tables()
     db[b"a"] = b"1"
     unlogged: Any = WriteOptions()
@@ -457,7 +458,6 @@ def test_what_is_written_past_the_log_is_shown_and_waits_for_no_log(scene: Scene
         assert not tables.reached(chunk.high, before)
         again = tables.chunk("default", None, None, ALL, replace(before, delivered="0"))
         assert not tables.reached(again.high, before), "the log holds a write that is shown"
-    db.close()
 
 
 @pytest.mark.parametrize("state", ["state", "another, where no WAL is kept"])
@@ -586,15 +586,3 @@ def test_a_publisher_does_not_load_the_binding() -> None:
         "sys.exit('rocksdict' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_batches_are_whole(scene: Scene) -> None:
-    db = Rdict(str(scene.path), options())
-    tables = scene.tables()
-    for n in range(50):
-        batch = WriteBatch(raw_mode=True)
-        for key in (b"first", b"last"):
-            batch.put(key, b"%d" % n)
-        db.write(batch)
-        assert whole(tables) == {b"first": b"%d" % n, b"last": b"%d" % n}
-    db.close()

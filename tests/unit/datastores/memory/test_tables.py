@@ -9,7 +9,7 @@ from datastores.memory.tables import MemoryTables
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Column
-from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
+from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.ports.changes import Change, ChangeTuple
 from wormhole.ports.table_source import Chunk, ChunkLimits
@@ -108,23 +108,6 @@ def test_a_snapshot_lags_behind_the_log() -> None:
     assert tables.reached(chunk.high, in_log)
 
 
-def test_a_commit_after_the_snapshot_is_not_shown() -> None:
-    source, tables = held((Op.INSERT, "t", 1, {"a": 1}))
-    tables.on_snapshot = lambda: source.commit([(Op.UPDATE, "t", 1, {"a": 2}), (Op.INSERT, "t", 2, {"a": 2})])
-    chunk = tables.chunk("t", None, None, ALL, source.latest())
-    assert values(chunk) == {(1,): (1,)}
-    assert chunk.high == "1"
-
-
-def test_an_interrupted_read() -> None:
-    source, tables = held((Op.INSERT, "t", 1, {"a": 1}))
-    tables.on_snapshot = tables.interrupt
-    with pytest.raises(SourceUnavailable, match="interrupted"):
-        tables.chunk("t", None, None, ALL, source.latest())
-    tables.on_snapshot = lambda: None
-    assert whole(source, tables) == {(1,): (1,)}
-
-
 def test_an_order_of_the_servers_own() -> None:
     source = MemorySource()
     tables = MemoryTables(source, order=lambda key: str(key[0]).lower())
@@ -163,14 +146,6 @@ def test_the_tables_and_what_is_refused() -> None:
         tables.rows("shop.d", [encode_key(("k",))], source.latest())
     source.commit([(Op.INSERT, "shop.d", "m", {"a": 1})])
     assert whole(source, tables, "shop.d") == {("m",): (1,)}
-
-
-def test_the_shards_are_those_of_the_log() -> None:
-    key = encode_key((b"k",))
-    assert MemoryTables(MemorySource("log", Sharding("hash", 7))).shard_of("d.t", key) == shard_of_hash("log", b"k", 7)
-    assert MemoryTables(MemorySource("log", Sharding("table"))).shard_of("d.t", key) == shard_of_table("log", "d.t")
-    assert MemoryTables(MemorySource("log", Sharding("database"))).shard_of("d.t", key) == shard_of_table("log", "d")
-    assert MemoryTables(MemorySource("log")).shard_of("d.t", key) == "log"
 
 
 def test_a_restored_log_has_its_rows_back() -> None:

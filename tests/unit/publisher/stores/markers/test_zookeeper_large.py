@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -37,24 +38,19 @@ def writes(offset: int, epoch: int, size: int = 600_000) -> list[MarkerWrite]:
 @pytest.fixture
 def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
     store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=30.0), "db1")
-    store.open()
-    yield store
-    store.close()
+    with closing(store):
+        store.open()
+        broken: list[Any] = []
+        store._client.kazoo.add_listener(broken.append)
+        yield store
+        assert not broken, "ZooKeeper ends the connection over which too much comes"
 
 
 @pytest.fixture
 def served(store: ZooKeeperMarkerStore) -> ZooKeeperMarkerStore:
     """All flows have records, small ones."""
-    small = {flow: StoredFlow(marker(1), 0, "latest") for flow in (*FLOWS, LARGE)}
-    store.register_all(small)
+    store.register_all({flow: StoredFlow(marker(1), 0, "latest") for flow in (*FLOWS, LARGE)})
     return store
-
-
-def unbroken(store: ZooKeeperMarkerStore) -> Callable[[], bool]:
-    """Whether the connection held since."""
-    broken: list[Any] = []
-    store._client.kazoo.add_listener(broken.append)
-    return lambda: not broken
 
 
 def markers(store: ZooKeeperMarkerStore, flows: list[FlowKey]) -> set[Datamarker]:
@@ -62,20 +58,33 @@ def markers(store: ZooKeeperMarkerStore, flows: list[FlowKey]) -> set[Datamarker
     return {found[flow].marker for flow in flows}
 
 
+def somebody_writes(store: ZooKeeperMarkerStore, flow: FlowKey, monkeypatch: pytest.MonkeyPatch) -> list[set[FlowKey]]:
+    """Somebody else writes the flow's record after it was first read. Returns which flows are read each time."""
+    right, asked = store._get_all, list[set[FlowKey]]()
+
+    def get_all(flows: Any, **how: Any) -> Any:
+        asked.append(set(flows))
+        found = right(flows, **how)
+        if len(asked) == 1:
+            kazoo, path = store._client.kazoo, store._path(flow)
+            kazoo.set(path, kazoo.get(path)[0])
+        return found
+
+    monkeypatch.setattr(store, "_get_all", get_all)
+    return asked
+
+
 def test_records_of_many_flows_are_more_than_one_request(store: ZooKeeperMarkerStore) -> None:
-    holds = unbroken(store)
     records = {flow: StoredFlow(delivered(1), 0, "latest") for flow in FLOWS}
     assert store.register_all(records) == records
     assert set(store.raise_epochs(dict.fromkeys(FLOWS, 0)).values()) == {1}
     assert store.store([MarkerWrite(flow, 1, delivered(2), "f") for flow in FLOWS]) == ()
     assert markers(store, FLOWS) == {delivered(2)}
-    assert holds()
 
 
 def test_a_datamarker_that_is_too_large_holds_its_flow_and_no_other(
     served: ZooKeeperMarkerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    holds = unbroken(served)
     with caplog.at_level(logging.ERROR):
         assert served.store(writes(2, 0)) == (LARGE,)
         assert served.store(writes(3, 0)) == (LARGE,)
@@ -90,7 +99,6 @@ def test_a_datamarker_that_is_too_large_holds_its_flow_and_no_other(
     with pytest.raises(MarkerStoreError, match=r"1,400,\d+ bytes.*flow cache/db1\.large") as caught:
         served.raise_epoch(LARGE)
     assert caught.value.flow == flow_name(*LARGE)
-    assert holds()
 
 
 def test_a_flow_goes_on_once_its_datamarker_is_set_to_one_that_fits(served: ZooKeeperMarkerStore) -> None:
@@ -119,16 +127,13 @@ def test_a_flow_is_tried_again_once_something_else_is_asked_of_it(served: ZooKee
 def test_another_process_tries_what_this_one_could_not_store(served: ZooKeeperMarkerStore, zookeeper: str) -> None:
     assert served.store(writes(2, 0)) == (LARGE,)
     other = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
-    other.open()
-    try:
+    with closing(other):
+        other.open()
         assert other.raise_epoch(LARGE) == 1
         assert served.raise_epoch(LARGE) == 2, "the other one may have changed it"
-    finally:
-        other.close()
 
 
 def test_flows_are_registered_but_for_the_one_that_is_too_large(store: ZooKeeperMarkerStore) -> None:
-    holds = unbroken(store)
     records = {write.flow: StoredFlow(write.marker, 0, "latest") for write in writes(1, 0)}
     with pytest.raises(MarkerStoreError, match=r"1,400,\d+ bytes.*1,000,000.*flow cache/db1\.large") as caught:
         store.register_all(records)
@@ -136,17 +141,14 @@ def test_flows_are_registered_but_for_the_one_that_is_too_large(store: ZooKeeper
     assert store.load().keys() == set(FLOWS)
     with pytest.raises(MarkerStoreError, match=r"1,000,000.*flow cache/db1\.large"):
         store.register(LARGE, delivered(1, 600_000), "latest")
-    assert holds()
 
 
 def test_what_is_asked_of_a_flow_may_be_too_large(served: ZooKeeperMarkerStore) -> None:
-    holds = unbroken(served)
     tables = tuple(f"shop.{number:0100}" for number in range(12_000))
     asked = FlowControl(backfill=BackfillControl(1, "eve", 1.0, tables))
     with pytest.raises(MarkerStoreError, match=r"what was asked of it.*flow cache/db1\.large.*Next: .*fewer"):
         served.set_control(LARGE, asked)
     assert served.set_control(LARGE, FlowControl(paused="eve"))
-    assert holds()
 
 
 def test_progress_of_a_backfill_may_be_too_large(served: ZooKeeperMarkerStore) -> None:
@@ -158,22 +160,18 @@ def test_progress_of_a_backfill_may_be_too_large(served: ZooKeeperMarkerStore) -
 def test_counts_that_are_too_large_with_their_datamarker_are_stored_neither_nor(
     served: ZooKeeperMarkerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    holds = unbroken(served)
     pages = {f"f.{window}": bytes(1_000) for window in range(1_000)}
     assert served.store([MarkerWrite(LARGE, 0, marker(2), "f", pages), *writes(2, 0)[:50]]) == (LARGE,)
     assert "1,000,000 bytes are its counts of deliveries" in caplog.text
     assert served.delivery_counts([LARGE]) == {LARGE: {}}
     assert markers(served, FLOWS[:50]) == {delivered(2)}
-    assert holds()
 
 
 def test_a_record_just_below_the_limit_is_taken(served: ZooKeeperMarkerStore) -> None:
-    holds = unbroken(served)
     assert served.store([MarkerWrite(LARGE, 0, delivered(2, 428_000), "f")]) == ()
     assert served.raise_epochs({LARGE: 0}) == {LARGE: 1}
     assert served.set_control(LARGE, FlowControl(paused="eve"))
     assert served.load()[LARGE].marker == delivered(2, 428_000)
-    assert holds()
 
 
 def test_no_record_is_serialized_twice(served: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,17 +191,7 @@ def test_no_record_is_serialized_twice(served: ZooKeeperMarkerStore, monkeypatch
 def test_after_a_lost_race_only_its_transaction_is_repeated(
     served: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, asked = served._get_all, []
-
-    def get_all(flows: Any, **how: Any) -> Any:
-        asked.append(set(flows))
-        found = right(flows, **how)
-        if len(asked) == 1:
-            path = served._path(FLOWS[-1])
-            served._client.kazoo.set(path, served._client.kazoo.get(path)[0])
-        return found
-
-    monkeypatch.setattr(served, "_get_all", get_all)
+    asked = somebody_writes(served, FLOWS[-1], monkeypatch)
     late = MarkerWrite(FLOWS[-1], 0, delivered(2), "f")
     assert served.store([*(MarkerWrite(flow, 0, delivered(3), "f") for flow in FLOWS[1:]), late]) == (FLOWS[-1],)
     first, again = asked
@@ -214,7 +202,7 @@ def test_after_a_lost_race_only_its_transaction_is_repeated(
 
 
 def test_an_epoch_that_would_be_too_large_is_not_raised(served: ZooKeeperMarkerStore) -> None:
-    holds, path = unbroken(served), served._path(LARGE)
+    path = served._path(LARGE)
     stored = StoredFlow(delivered(2, 420_000), 9, "")
     request = MOST_BYTES - 17 - 21 - len(path)
     stored = replace(stored, start="x" * (request - len(flow_to_json(stored))))
@@ -224,18 +212,8 @@ def test_an_epoch_that_would_be_too_large_is_not_raised(served: ZooKeeperMarkerS
         served.raise_epoch(LARGE)
     served._client.kazoo.set(path, flow_to_json(replace(stored, epoch=8)))
     assert served.raise_epochs({LARGE: 0}) == {LARGE: 9}
-    assert holds()
 
 
 def test_epochs_are_raised_after_a_lost_race(served: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    right, races = served._get_all, iter(range(1))
-
-    def get_all(flows: Any, **how: Any) -> Any:
-        found = right(flows, **how)
-        for _ in races:
-            path = served._path(FLOWS[7])
-            served._client.kazoo.set(path, served._client.kazoo.get(path)[0])
-        return found
-
-    monkeypatch.setattr(served, "_get_all", get_all)
+    somebody_writes(served, FLOWS[7], monkeypatch)
     assert served.raise_epochs(dict.fromkeys(FLOWS, 3)) == dict.fromkeys(FLOWS, 4)
