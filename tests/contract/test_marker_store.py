@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -363,3 +364,38 @@ def test_many_epochs_are_raised_together(store: MarkerStore, reopen: Reopen) -> 
     found = reopen().load()
     assert {flow: stored.epoch for flow, stored in found.items()} == raised
     assert all(stored.marker.order == marker(1).order for stored in found.values())
+
+
+# --- those that are stored ---------------------------------------------------------------------------------------
+
+
+def damage_row(store: Any) -> None:
+    store._connected().execute("UPDATE flows SET marker = x'ff'")
+
+
+def damage_node(store: Any) -> None:
+    store._client.kazoo.set(store._path(CACHE), b'{"marker": "?"}')
+
+
+@pytest.mark.parametrize(
+    ("reopen", "damage"),
+    [("local", damage_row), ("zookeeper", damage_node)],
+    indirect=["reopen"],
+    ids=["local", "zookeeper"],
+)
+def test_a_damaged_record_is_named_with_its_flow_and_replaced(
+    store: MarkerStore, damage: Callable[[MarkerStore], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    store.register(CACHE, marker(1), "latest")
+    damage(store)
+    with pytest.raises(MarkerStoreError, match=r"flow cache/db1.*accept-loss"):
+        store.raise_epoch(CACHE)
+    assert store.load() == {}
+    assert "flow cache/db1" in caplog.text
+    other = ("cache", "db1.t")
+    store.register(other, marker(1), "latest")
+    assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
+    anew = store.register(CACHE, marker(5), "latest", epoch=7)
+    assert (anew.marker, anew.epoch) == (marker(5), 7)
+    assert "holds no valid" in str(anew.control.missing)
+    assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew

@@ -42,7 +42,7 @@ BEGIN_FAULTS: list[Fault] = [
         file="publisher/stores/markers/local.py",
         old="            wanted = in_place_of(error, wanted.marker, max(wanted.epoch, row[2]), wanted.start)\n",
         new="            raise\n",
-        tests=("tests/unit/publisher/stores/markers/test_local.py",),
+        tests=("tests/contract/test_marker_store.py",),
         promise="a command replaces a record that cannot be read",
     ),
     Fault(

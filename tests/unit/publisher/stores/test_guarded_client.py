@@ -11,7 +11,7 @@ from kazoo.client import TransactionRequest
 from kazoo.protocol.serialization import Create, Delete, SetData, Transaction
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from publisher.stores.guarded_client import MOST_BYTES, Fill, GuardedClient, TooLargeError
+from publisher.stores.guarded_client import MOST_BYTES, Fill, GuardedClient, TooLargeError, creating, deleting, setting
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import Access, digest_id
 from wormhole.coordination.kazoo_client import acl_of
@@ -77,16 +77,12 @@ def path(number: int) -> str:
     return PATHS.marker("größer", f"db1.{number}")
 
 
-def setting(number: int, size: int) -> Fill:
-    return lambda transaction: transaction.set_data(path(number), bytes(size), 7)
+def sets(number: int, size: int) -> Fill:
+    return setting(path(number), bytes(size), 7)
 
 
-def creating(number: int, size: int) -> Fill:
-    return lambda transaction: transaction.create(path(number), bytes(size))
-
-
-def deleting(number: int) -> Fill:
-    return lambda transaction: transaction.delete(path(number))
+def creates(number: int, size: int) -> Fill:
+    return creating(path(number), bytes(size))
 
 
 def written(operations: Sequence[Any]) -> list[str]:
@@ -95,7 +91,7 @@ def written(operations: Sequence[Any]) -> list[str]:
     return [operation.path for operation in operations[1:]]
 
 
-@pytest.mark.parametrize("write", [setting, creating])
+@pytest.mark.parametrize("write", [sets, creates])
 def test_each_request_is_well_below_the_limit_and_well_filled(client: GuardedClient, kazoo: Kazoo, write: Any) -> None:
     fills = [write(number, 11_700) for number in range(300)]
     assert list(client.transact_grouped("store", fills)) == [[]] * 300
@@ -105,16 +101,16 @@ def test_each_request_is_well_below_the_limit_and_well_filled(client: GuardedCli
 
 
 def test_small_writes_go_together_up_to_a_number(client: GuardedClient, kazoo: Kazoo) -> None:
-    assert list(client.transact_grouped("store", [setting(number, 10) for number in range(250)])) == [[]] * 250
+    assert list(client.transact_grouped("store", [sets(number, 10) for number in range(250)])) == [[]] * 250
     assert [len(written(operations)) for operations in kazoo.sent] == [100, 100, 50]
 
 
 def test_what_one_writes_is_in_one_request(client: GuardedClient, kazoo: Kazoo) -> None:
     def with_pages(number: int) -> Fill:
         def fill(transaction: Any) -> None:
-            setting(number, 100_000)(transaction)
-            creating(1000 + number, 100_000)(transaction)
-            deleting(2000 + number)(transaction)
+            sets(number, 100_000)(transaction)
+            creates(1000 + number, 100_000)(transaction)
+            deleting(path(2000 + number))(transaction)
 
         return fill
 
@@ -125,7 +121,7 @@ def test_what_one_writes_is_in_one_request(client: GuardedClient, kazoo: Kazoo) 
 
 
 def test_one_that_is_too_large_alone_is_not_sent_and_the_others_are(client: GuardedClient, kazoo: Kazoo) -> None:
-    fills = [setting(0, 10), setting(1, 1_400_000), setting(2, 900_000), setting(3, 10)]
+    fills = [sets(0, 10), sets(1, 1_400_000), sets(2, 900_000), sets(3, 10)]
     results = list(client.transact_grouped("store", fills))
     assert [bool(failures) for failures in results] == [False, True, False, False]
     (error,) = results[1]
@@ -137,14 +133,14 @@ def test_one_that_is_too_large_alone_is_not_sent_and_the_others_are(client: Guar
 @pytest.mark.parametrize("claim", ["", CLAIM])
 def test_the_limit_is_of_all_that_is_sent(client: GuardedClient, kazoo: Kazoo, claim: str) -> None:
     client.guard(lambda: claim)
-    client.transact("store", setting(1, 0))
+    client.transact("store", sets(1, 0))
     room = MOST_BYTES - kazoo.sizes()[0]
-    assert client.transact("store", setting(1, room)) == []
+    assert client.transact("store", sets(1, room)) == []
     assert kazoo.sizes()[1] == MOST_BYTES
     with pytest.raises(TooLargeError, match=r"store: .* 1,000,001 bytes; ZooKeeper takes 1,000,000 at most"):
-        client.transact("store", setting(1, room + 1))
+        client.transact("store", sets(1, room + 1))
     with pytest.raises(TooLargeError):
-        client.transact_all("store", [setting(2, 1), setting(1, room + 1)])
+        client.transact_all("store", [sets(2, 1), sets(1, room + 1)])
     assert len(kazoo.sent) == 2
 
 
@@ -154,7 +150,7 @@ def test_rights_of_nodes_count(client: GuardedClient, kazoo: Kazoo) -> None:
     def many(size: int) -> Fill:
         def fill(transaction: Any) -> None:
             for number in range(1_000):
-                creating(number, size)(transaction)
+                creates(number, size)(transaction)
 
         return fill
 

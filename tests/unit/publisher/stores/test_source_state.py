@@ -20,6 +20,7 @@ from publisher.stores import source_state
 from publisher.stores.markers import ZooKeeperMarkerStore
 from publisher.stores.source_state import InheritedState, ZooKeeperSourceState, copies_of
 from tests.support.hosts_state import HostsState
+from tests.support.markers import opened
 from wormhole.config import CoordinatorConfig
 from wormhole.config.model import FAILOVER
 from wormhole.coordination.port import LogGroup
@@ -30,17 +31,14 @@ GROUP = LogGroup("shop", "@failover", "db1")
 CONTENT = {"histories": [{"server": "3E11FA47", "number": 2}], "texts": "größer"}
 
 
-def opened(zookeeper: str) -> ZooKeeperMarkerStore:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0), "db1")
-    store.open()
-    return store
+def store_at(zookeeper: str) -> ZooKeeperMarkerStore:
+    return ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0), "db1")
 
 
 @pytest.fixture
 def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
-    store = opened(zookeeper)
-    yield store
-    store.close()
+    with opened(store_at(zookeeper)) as store:
+        yield store
 
 
 @pytest.fixture
@@ -53,13 +51,10 @@ def test_another_host_finds_what_was_written_last(state: ZooKeeperSourceState, z
     state.write("histories", {"first": 1})
     state.write("histories", CONTENT)
     state.write("read", {"end": 5})
-    other = opened(zookeeper)
-    try:
+    with opened(store_at(zookeeper)) as other:
         assert other.source_state(GROUP).read("histories") == CONTENT
         assert other.source_state(GROUP).read("read") == {"end": 5}
         assert other.source_state(LogGroup("shop", "main", "db1")).read("histories") == {}, "another group's"
-    finally:
-        other.close()
 
 
 DAMAGED = {
@@ -86,22 +81,25 @@ def test_a_damaged_node_is_named(state: ZooKeeperSourceState, store: ZooKeeperMa
     assert state.read("histories") == CONTENT, "written anew"
 
 
+def noise(size: int) -> dict[str, str]:
+    """It cannot be compressed."""
+    return {"noise": base64.b64encode(random.Random(1).randbytes(size)).decode()}
+
+
 def test_what_fits_into_a_node_is_stored(state: ZooKeeperSourceState) -> None:
-    content = {"noise": base64.b64encode(random.Random(1).randbytes(850_000)).decode()}
+    content = noise(850_000)
     state.write("histories", content)
     assert state.read("histories") == content
 
 
 def test_what_does_not_fit_is_refused_before_it_is_sent(state: ZooKeeperSourceState) -> None:
-    content = {"noise": base64.b64encode(random.Random(1).randbytes(950_000)).decode()}
-    with pytest.raises(ConfigError, match=r"state/histories: what the source knows .* takes 9\d\d,\d\d\d bytes"):
-        state.write("histories", content)
+    for content, told in (
+        (noise(950_000), r"state/histories: what the source knows .* takes 9\d\d,\d\d\d bytes"),
+        ({"x": "a" * (17 << 20)}, r"17,825,80\d before it is compressed"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            state.write("histories", content)
     assert state.read("histories") == {}
-
-
-def test_what_could_not_be_read_again_is_not_written(state: ZooKeeperSourceState) -> None:
-    with pytest.raises(ConfigError, match=r"17,825,80\d before it is compressed"):
-        state.write("histories", {"x": "a" * (17 << 20)})
 
 
 def test_the_bound_itself_fits(state: ZooKeeperSourceState, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +123,7 @@ def test_a_node_that_appears_meanwhile_is_replaced(
 
 
 def test_without_an_open_store_nothing_is_asked(zookeeper: str) -> None:
-    closed = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1").source_state(GROUP)
+    closed = store_at(zookeeper).source_state(GROUP)
     with pytest.raises(MarkerStoreError, match="not open"):
         closed.read("histories")
     with pytest.raises(MarkerStoreError, match="not open"):

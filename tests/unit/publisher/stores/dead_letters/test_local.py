@@ -11,17 +11,15 @@ import pytest
 
 from publisher.stores.markers import LocalMarkerStore
 from tests.support.letters import letter
-from tests.support.markers import CACHE, marker
+from tests.support.markers import CACHE, marker, opened
 from wormhole.model.errors import MarkerStoreError
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[LocalMarkerStore]:
-    store = LocalMarkerStore(tmp_path)
-    store.open()
-    store.register(CACHE, marker(1), "latest")
-    yield store
-    store.close()
+    with opened(LocalMarkerStore(tmp_path)) as store:
+        store.register(CACHE, marker(1), "latest")
+        yield store
 
 
 def test_a_damaged_letter_names_the_file(store: LocalMarkerStore, tmp_path: Path) -> None:

@@ -12,18 +12,16 @@ import pytest
 from publisher.stores.dead_letters.zookeeper import ZooKeeperDeadLetters
 from publisher.stores.markers import ZooKeeperMarkerStore
 from tests.support.letters import letter
-from tests.support.markers import CACHE, marker, write
+from tests.support.markers import CACHE, marker, opened, write
 from wormhole.config import CoordinatorConfig
 from wormhole.model.errors import EpochRefused, MarkerStoreError
 
 
 @pytest.fixture
 def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0), "db1")
-    store.open()
-    store.register(CACHE, marker(1), "latest")
-    yield store
-    store.close()
+    with opened(ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=20.0), "db1")) as store:
+        store.register(CACHE, marker(1), "latest")
+        yield store
 
 
 def test_a_marker_that_is_written_between_reading_and_parking_is_no_hindrance(

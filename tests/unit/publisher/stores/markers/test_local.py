@@ -14,7 +14,7 @@ import pytest
 from publisher.stores.markers import LocalMarkerStore
 from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S
-from tests.support.markers import CACHE, marker, write
+from tests.support.markers import CACHE, marker, opened
 from wormhole.model.errors import MarkerStoreError
 from wormhole.ports.marker_store import FlowControl, StoredFlow
 from wormhole.wire.markers import marker_to_bytes
@@ -54,10 +54,8 @@ def test_survives_kill_9_between_any_two_writes(tmp_path: Path) -> None:
         told += [tuple(map(int, line.split())) for line in writer.stdout.read().splitlines() if line.count(" ") == 1]
         writer.wait()
         writer.stdout.close()
-        store = LocalMarkerStore(tmp_path)
-        store.open()
-        found = store.load()[CACHE]
-        store.close()
+        with opened(LocalMarkerStore(tmp_path)) as store:
+            found = store.load()[CACHE]
         place = (found.marker.order.offset, found.epoch)
         assert place >= told[-1] > last, "what was told as stored is there"
         assert place[0] <= told[-1][0] + 1, "and at most the write under way beyond it"
@@ -76,9 +74,8 @@ def test_refuses_a_second_owner_by_name(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
         holder.stdout.close()
-    store = LocalMarkerStore(tmp_path)
-    store.open()  # the lock went with its holder
-    store.close()
+    with opened(LocalMarkerStore(tmp_path)):
+        pass  # the lock went with its holder
 
 
 FULL_DISK = """
@@ -126,33 +123,9 @@ def test_names_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert "closed" in repr(store), "and gives the lock back"
 
 
-def test_names_the_flow_whose_marker_is_damaged_and_replaces_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = LocalMarkerStore(tmp_path)
-    store.open()
-    store.register(CACHE, marker(1), "latest")
-    store._connected().execute("UPDATE flows SET marker = x'ff'")
-    with pytest.raises(MarkerStoreError, match=r"flow cache/db1.*accept-loss"):
-        store.raise_epoch(CACHE)
-    assert store.load() == {}
-    assert "flow cache/db1" in caplog.text
-    other = ("cache", "db2")
-    store.register(other, marker(1), "latest")
-    store.raise_epoch(other)
-    assert store.store([write(2), write(3, epoch=1, flow=other)]) == (CACHE,), "the others are stored"
-    anew = store.register(CACHE, marker(5), "latest", epoch=7)
-    assert (anew.marker, anew.epoch) == (marker(5), 7)
-    assert "holds no valid record" in str(anew.control.missing)
-    assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew
-    store.close()
-
-
 def test_refuses_the_format_of_a_later_release(tmp_path: Path) -> None:
-    store = LocalMarkerStore(tmp_path)
-    store.open()
-    store._connected().execute("PRAGMA user_version = 9")
-    store.close()
+    with opened(LocalMarkerStore(tmp_path)) as store:
+        store._connected().execute("PRAGMA user_version = 9")
     with pytest.raises(MarkerStoreError, match="format 9"):
         store.open()
 
@@ -174,11 +147,8 @@ def test_a_file_of_format_1_is_taken_over(tmp_path: Path) -> None:
     database.execute("INSERT INTO flows VALUES (?,?,4,?,'latest','f')", (*CACHE, marker_to_bytes(marker(10))))
     database.execute("PRAGMA user_version = 1")
     database.close()
-    store = LocalMarkerStore(tmp_path)
-    store.open()
-    assert store.load() == {CACHE: StoredFlow(marker(10), 4, "latest", "f")}
-    store.set_control(CACHE, FlowControl("maria"))
-    store.close()
-    store.open()
-    assert store.load()[CACHE].control == FlowControl("maria")
-    store.close()
+    with opened(LocalMarkerStore(tmp_path)) as store:
+        assert store.load() == {CACHE: StoredFlow(marker(10), 4, "latest", "f")}
+        store.set_control(CACHE, FlowControl("maria"))
+    with opened(store):
+        assert store.load()[CACHE].control == FlowControl("maria")

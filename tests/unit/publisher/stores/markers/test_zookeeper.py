@@ -12,10 +12,10 @@ import pytest
 from publisher.stores.markers import ZooKeeperMarkerStore
 from tests.support.eventually import PATIENCE_S
 from tests.support.letters import letter
-from tests.support.markers import CACHE, marker, write
+from tests.support.markers import CACHE, marker, opened, write
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.model.errors import CoordinationLost, MarkerStoreError
+from wormhole.model.errors import CoordinationLost
 
 
 def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
@@ -44,10 +44,8 @@ def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
 
 @pytest.fixture
 def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
-    store.open()
-    yield store
-    store.close()
+    with opened(ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")) as store:
+        yield store
 
 
 def test_holds_apart_what_belongs_to_other_logs(store: ZooKeeperMarkerStore) -> None:
@@ -57,9 +55,8 @@ def test_holds_apart_what_belongs_to_other_logs(store: ZooKeeperMarkerStore) -> 
 
 
 def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -> None:
-    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0), "db1")
-    store.open()
-    try:
+    settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0)
+    with opened(ZooKeeperMarkerStore(settings, "db1")) as store:
         store.register(CACHE, marker(1), "latest")
         own_zookeeper.kill()
         with pytest.raises(CoordinationLost, match=own_zookeeper.hosts):
@@ -70,8 +67,6 @@ def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -
         assert store._client.kazoo.connected or connected.wait(PATIENCE_S)
         assert store.store([write(6)]) == ()
         assert store.load()[CACHE].marker == marker(6)
-    finally:
-        store.close()
 
 
 @pytest.mark.parametrize("came", ["a datamarker", "a parked update"])
@@ -80,11 +75,7 @@ def test_a_zookeeper_that_was_put_back_is_written_no_more(
 ) -> None:
     """What the store's owner remembers is newer than what is there: it would pass over what came between."""
     settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0)
-    store, reasons = ZooKeeperMarkerStore(settings, "db1"), list[str]()
-    store.open()
-    store.guard(lambda: "", reasons.append)
-    connected = threading.Event()
-    store._client.kazoo.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
+    reasons, connected = list[str](), threading.Event()
 
     def restarted(from_: Path, to: Path) -> None:
         own_zookeeper.stop()
@@ -95,7 +86,9 @@ def test_a_zookeeper_that_was_put_back_is_written_no_more(
         assert connected.wait(PATIENCE_S)
 
     data, backup = own_zookeeper.folder / "data", tmp_path / "backup"
-    try:
+    with opened(ZooKeeperMarkerStore(settings, "db1")) as store:
+        store.guard(lambda: "", reasons.append)
+        store._client.kazoo.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
         store.register(CACHE, marker(1), "latest")
         epoch = store.raise_epoch(CACHE)
         assert store.store([write(5, epoch)]) == ()
@@ -114,40 +107,16 @@ def test_a_zookeeper_that_was_put_back_is_written_no_more(
                 refused()
         assert len(reasons) == 1
         assert store.load()[CACHE].marker == marker(5)
-    finally:
-        store.close()
-    again = ZooKeeperMarkerStore(settings, "db1")
-    again.open()
-    try:
+    with opened(ZooKeeperMarkerStore(settings, "db1")) as again:
         assert again.store([write(7, epoch)]) == ()  # who begins anew knows nothing newer
         again.register(("other", "db1"), marker(1), "latest")
         again.raise_epoch(("other", "db1"))
         again.forget(("other", "db1"))
         again.register(("other", "db1"), marker(1), "latest")
         assert again.raise_epoch(("other", "db1")) == 1, "a record that is made anew is not an older one"
-    finally:
-        again.close()
 
 
 def test_unreachable_says_what_to_check() -> None:
     store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper="127.0.0.1:1", connect_timeout=0.3), "db1")
     with pytest.raises(CoordinationLost, match=r"127\.0\.0\.1:1 does not answer"):
         store.open()
-
-
-def test_a_damaged_node_is_named_with_its_flow_and_replaced(
-    store: ZooKeeperMarkerStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    store.register(CACHE, marker(1), "latest")
-    store._client.kazoo.set(store._path(CACHE), b'{"marker": "?"}')
-    with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1.*accept-loss"):
-        store.raise_epoch(CACHE)
-    assert store.load() == {}
-    assert "flow cache/db1" in caplog.text
-    other = ("cache", "db1.t")
-    store.register(other, marker(1), "latest")
-    assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
-    anew = store.register(CACHE, marker(5), "latest", epoch=7)
-    assert (anew.marker, anew.epoch) == (marker(5), 7)
-    assert "holds no valid datamarker" in str(anew.control.missing)
-    assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from publisher.stores.guarded_client import MOST_BYTES
 from publisher.stores.markers import ZooKeeperMarkerStore
 from publisher.stores.markers.rules import flow_to_json
-from tests.support.markers import marker
+from tests.support.markers import marker, opened
 from wormhole.config import CoordinatorConfig
 from wormhole.model.errors import MarkerStoreError
 from wormhole.model.position import Datamarker, flow_name
@@ -38,8 +37,7 @@ def writes(offset: int, epoch: int, size: int = 600_000) -> list[MarkerWrite]:
 @pytest.fixture
 def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
     store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=30.0), "db1")
-    with closing(store):
-        store.open()
+    with opened(store):
         broken: list[Any] = []
         store._client.kazoo.add_listener(broken.append)
         yield store
@@ -126,9 +124,7 @@ def test_a_flow_is_tried_again_once_something_else_is_asked_of_it(served: ZooKee
 
 def test_another_process_tries_what_this_one_could_not_store(served: ZooKeeperMarkerStore, zookeeper: str) -> None:
     assert served.store(writes(2, 0)) == (LARGE,)
-    other = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
-    with closing(other):
-        other.open()
+    with opened(ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")) as other:
         assert other.raise_epoch(LARGE) == 1
         assert served.raise_epoch(LARGE) == 2, "the other one may have changed it"
 
