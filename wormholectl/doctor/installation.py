@@ -306,17 +306,8 @@ def _standbys(report: Report, seen: Survey, one: Contended) -> None:
 
 def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> None:
     flows = [flow for status in statuses for flow in status.flows]
-    if not statuses:
-        return
     if not flows:
-        explained = why_no_flows(statuses)
-        if explained is None:
-            found = log_condition(statuses[0])
-            because = "nothing is delivered; ZooKeeper may have lost its data"
-            report.add("flows", Severity.WARN, found.cause, because, found.next_step, found.code)
-        elif not explained[1].fault:  # a fault is a problem of its publisher already
-            name, found = explained
-            report.add("flows", Severity.WARN, f"{name}: {found.cause}", "", found.next_step, found.code)
+        _no_flows(report, statuses)
         return
     conditions = {
         flow.flow: (log_condition(status), flow_condition(status, flow)) for status in statuses for flow in status.flows
@@ -348,14 +339,8 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
         report.add("flows", Severity.PROBLEM, f"little headroom: {few(short)}", because, step, code="log-kept-short")
     if parked:
         step = f"wormholectl flows dead-letters list {parked[0]}"
-        report.add(
-            "flows",
-            Severity.WARN,
-            f"with dead letters: {few(parked)}",
-            "these updates wait for somebody",
-            step,
-            code="handler-failed",
-        )
+        because = "these updates wait for somebody"
+        report.add("flows", Severity.WARN, f"with dead letters: {few(parked)}", because, step, code="handler-failed")
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
         report.add("flows", Severity.WARN, f"paused: {few(paused)}", "they deliver nothing", step, code="flow-paused")
@@ -367,6 +352,18 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     wrong = held or lost or short or parked or paused or alone or remarks
     if not (wrong or any(of_log.fault for of_log, _ in conditions.values())):
         report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
+
+
+def _no_flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> None:
+    explained = why_no_flows(statuses)
+    if explained is not None:
+        name, found = explained
+        if not found.fault:  # a fault is a problem of its publisher already
+            report.add("flows", Severity.WARN, f"{name}: {found.cause}", "", found.next_step, found.code)
+    elif statuses:
+        found = log_condition(statuses[0])
+        because = "nothing is delivered; ZooKeeper may have lost its data"
+        report.add("flows", Severity.WARN, found.cause, because, found.next_step, found.code)
 
 
 def _by_cause(conditions: Mapping[str, Condition]) -> Iterator[tuple[Condition, list[str]]]:
