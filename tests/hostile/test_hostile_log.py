@@ -266,7 +266,7 @@ def test_nothing_of_an_event_with_a_wrong_checksum_is_handed_on(scripted: Make) 
     of = scripted(stream)
     with pytest.raises(DecodeError, match="its checksum does not match"):
         list(read(of))
-    assert of.encoder.rows.updates == 0
+    assert of.encoder.rows.updates.count == 0
     assert not of.walk.verified
 
 

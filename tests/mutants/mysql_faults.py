@@ -101,7 +101,7 @@ MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mysql-rows-of-an-event-without-bound",
         file="datastores/mysql/decode/rows.py",
-        old="                if at >= end or self.used >= most:\n",
+        old="                if at >= end or updates.used >= most:\n",
         new="                if at >= end:\n",
         tests=("tests/hostile/test_hostile_log.py",),
         promise="a few bytes of log that become many of updates are handed on in parts",

@@ -8,10 +8,10 @@ from datastores.common.encode.buffer import copy_into
 
 __all__ = ["copy_bytes", "is_ascii", "put_varint", "valid_utf8", "varint_size"]
 
-_COPIED: Final = 256
-"""Bytes up to which a loop is faster than a slice."""
 _SLICED: Final = 1 << 16
 """Bytes up to which a copy on the way does no harm."""
+_COPIED: Final = 256 if __file__.endswith(".py") else _SLICED
+"""Bytes up to which a loop is faster than a slice, which is an object with a copy of its own."""
 
 
 def varint_size(n: int) -> int:

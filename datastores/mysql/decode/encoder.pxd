@@ -4,6 +4,7 @@ from datastores.mysql.decode.transaction_checksum cimport TransactionChecksum
 from datastores.mysql.decode.rows cimport Rows, Table
 from datastores.mysql.decode.transaction_sources cimport Sources
 from datastores.common.encode.transactions cimport Transactions
+from datastores.common.encode.updates cimport Updates
 
 cdef int OK
 cdef int MORE
@@ -90,7 +91,7 @@ cdef class Encoder:
     cdef bint _ended
 
     @cython.locals(
-        p="const unsigned char *", rows=Rows, status=int, left=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t,
+        p="const unsigned char *", updates=Updates, status=int, left=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t,
     )
     cpdef Py_ssize_t packets(self, bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t max_bytes) except -1
 
@@ -150,5 +151,5 @@ cdef class Encoder:
     cpdef object discard(self, bint close=*)
     cpdef object back_to(self, unsigned long long tx_updates)
 
-    @cython.locals(rows=Rows, transactions=Transactions, n=Py_ssize_t, t=Py_ssize_t)
+    @cython.locals(updates=Updates, transactions=Transactions, n=Py_ssize_t, t=Py_ssize_t)
     cpdef object take(self, bint whole=*)

@@ -136,7 +136,7 @@ class Encoder:
     @property
     def tx_updates(self) -> int:
         """Updates of the open transaction so far."""
-        return self._tx_taken + self.rows.updates - self._tx_first if self.in_transaction else 0
+        return self._tx_taken + self.rows.updates.count - self._tx_first if self.in_transaction else 0
 
     def add_table(
         self,
@@ -178,9 +178,9 @@ class Encoder:
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"packets {at}:{end} of {len(data)} bytes are out of range")
         p = data
-        rows = self.rows
+        updates = self.rows.updates
         status = OK
-        while at < end and rows.used < max_bytes:
+        while at < end and updates.used < max_bytes:
             left = end - at
             if left < 4:
                 self.need = 4
@@ -487,7 +487,7 @@ class Encoder:
         self.tx_begin = self.event_begin
         self.gtid_flags = 0
         self.committed_at_us = committed_at_us
-        self._tx_first = self.rows.updates
+        self._tx_first = self.rows.updates.count
         self._tx_taken = 0
         self._checksum.begin()
 
@@ -501,7 +501,7 @@ class Encoder:
             committed_at_us = self.committed_at_us
             if committed_at_us == 0:
                 committed_at_us = self.event_timestamp * _SECOND_US
-        updates = self.rows.updates
+        updates = self.rows.updates.count
         if not self.suppress:
             if self._tx_taken or updates > self._tx_first:
                 self.transactions.add(self.source, self.number, self.file_offset, committed_at_us)
@@ -521,7 +521,7 @@ class Encoder:
         if not self.in_transaction:
             raise self._bad("it removes rows and no transaction has begun")
         if not self.suppress:
-            self.rows.truncate(schema, shard)
+            self.rows.updates.truncate(schema, shard)
 
     def discard(self, close: bool = False) -> bool:
         """Drop the open transaction's updates: it was rolled back. Returns whether part of it was taken already.
@@ -547,7 +547,7 @@ class Encoder:
 
         Returns whether part of that was taken already."""
         taken = self._tx_taken
-        self.rows.back(self._tx_first + max(0, tx_updates - taken))
+        self.rows.updates.back(self._tx_first + max(0, tx_updates - taken))
         return taken > tx_updates
 
     # --- what is encoded ------------------------------------------------------------------------------------------
@@ -559,9 +559,9 @@ class Encoder:
         ``first_index`` is then the index of the first update in its transaction: not 0 when the piece begins inside of
         one.
         """
-        rows = self.rows
+        updates = self.rows.updates
         transactions = self.transactions
-        n = rows.updates
+        n = updates.count
         if self.in_transaction:
             if whole:
                 n = self._tx_first
@@ -570,17 +570,17 @@ class Encoder:
                 transactions.add(self.source, self.number, self.tx_begin, committed)
         t = transactions.count
         piece = Piece(
-            bytes(memoryview(rows.out)[: rows.ends[n - 1] if n else 0]),
-            rows.ends[:n],
-            uniform(rows.schemas, n),
-            uniform(rows.shards, n),
+            bytes(memoryview(updates.out)[: updates.ends[n - 1] if n else 0]),
+            updates.ends[:n],
+            uniform(updates.schemas, n),
+            uniform(updates.shards, n),
             transactions.numbers[:t],
             transactions.offsets[:t],
             transactions.ends[: transactions.ended],
             transactions.sources[:t],
             transactions.times[:t],
         )
-        rows.drop(n)
+        updates.drop(n)
         transactions.clear()
         self.first_index = self._next_first_index
         self._next_first_index = 0

@@ -1,6 +1,7 @@
 import cython
 
-from datastores.common.encode.wire_bytes cimport valid_utf8
+from datastores.common.encode.entries cimport Entries
+from datastores.common.encode.wire_bytes cimport is_ascii, put_varint, valid_utf8, varint_size
 from datastores.mysql.decode.columns cimport Columns
 from datastores.mysql.decode.floats cimport Singles
 from datastores.mysql.decode.json_text cimport print_json
@@ -48,44 +49,19 @@ cdef int _V_UINT
 cdef int _V_DOUBLE
 cdef int _V_DECIMAL
 cdef int _V_NULL
-cdef int _V_UNAVAILABLE
-cdef int _KEPT_ROOM
-cdef int _COPIED
 cdef int _SLICED
-cdef int _KEPT_KEY
 cdef int _PATCHED
 cdef long long _LIMIT
 
-@cython.locals(size=int)
-cdef int _varint_size(unsigned long long n) noexcept
-
-@cython.locals(o="unsigned char *")
-cpdef Py_ssize_t put_varint(bytearray out, Py_ssize_t at, unsigned long long n) except -1
-
-@cython.locals(o="unsigned char *")
-cdef Py_ssize_t _put_unavailable(bytearray out, Py_ssize_t at) except -1
-
-@cython.locals(p="const unsigned char *", bits="unsigned int", i=Py_ssize_t)
-cdef bint _is_ascii(bytes data, Py_ssize_t at, Py_ssize_t length) except -1
-
 @cython.final
-cdef class Image:
-    cdef readonly Py_ssize_t limit
-    cdef public Py_ssize_t most
-    cdef readonly Py_ssize_t used
-    cdef readonly int absent
-    cdef public bint too_large
-    cdef Py_ssize_t _room
-    cdef readonly bytearray out
+cdef class Image(Entries):
     cdef Singles _singles
-    cdef int _capacity
-    cdef object _start_array
     cdef object _json_start_array
     cdef object _json_end_array
-    cdef readonly bytearray present
-    cdef readonly unsigned int[::1] starts
     cdef long long[::1] _json_starts
     cdef long long[::1] _json_ends
+
+    cdef int _documents(self, int count) except -1
 
     @cython.locals(
         p="const unsigned char *", b="const unsigned char *", kinds="const unsigned char *", metas="unsigned int[::1]",
@@ -99,25 +75,15 @@ cdef class Image:
         bytes source=*
     ) except -1
 
-    cpdef object release(self)
-
-    @cython.locals(keyed="const unsigned char *")
-    cdef bint _fits(self, Py_ssize_t used, Columns columns, int c, Py_ssize_t length) except -1
-
     @cython.locals(total=Py_ssize_t, text=bytes, tag=int, padded=bytes)
     cdef Py_ssize_t _string(
         self, Py_ssize_t used, int kind, unsigned int meta, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t length
     ) except -1
 
-    @cython.locals(out=bytearray, o="unsigned char *", p="const unsigned char *", i=Py_ssize_t)
-    cdef Py_ssize_t _put(self, Py_ssize_t used, unsigned char tag, bytes data, Py_ssize_t at, Py_ssize_t length) except -1
-
     cdef Py_ssize_t _put_kept(self, Py_ssize_t used, unsigned char tag, Columns columns, int c, bytes value) except -1
 
     @cython.locals(out=bytearray, o="unsigned char *", stop=Py_ssize_t)
     cdef Py_ssize_t _number(self, Py_ssize_t used, unsigned char tag, unsigned long long n) except -1
-
-    cdef Py_ssize_t _left_out(self, Py_ssize_t used) except -1
 
     @cython.locals(p="const unsigned char *", out=bytearray, seconds="unsigned int", stored="unsigned int", i=int)
     cdef Py_ssize_t _text(self, Py_ssize_t used, int kind, unsigned int meta, bytes data, Py_ssize_t at) except -2
@@ -158,5 +124,3 @@ cdef class Image:
 
     @cython.locals(members=list)
     cdef bytes _members(self, Columns columns, int c, int kind, unsigned long long n)
-
-    cdef int _grow(self, Py_ssize_t used, Py_ssize_t need) except -1

@@ -15,8 +15,9 @@ import zlib
 from array import array
 from typing import Final
 
-from datastores.common.encode.buffer import copy_into, grow
-from datastores.common.encode.wire_bytes import valid_utf8
+from datastores.common.encode.buffer import copy_into
+from datastores.common.encode.entries import Entries
+from datastores.common.encode.wire_bytes import is_ascii, put_varint, valid_utf8, varint_size
 from datastores.mysql.decode.charsets import ERRORS, utf8_parts
 from datastores.mysql.decode.columns import Columns, uncompress
 from datastores.mysql.decode.dates_and_decimals import (
@@ -60,7 +61,7 @@ from datastores.mysql.decode.kinds import (
 from datastores.mysql.decode.old_temporal import old_size, old_text
 from wormhole.model.errors import DecodeError
 
-__all__ = ["Image", "put_varint"]
+__all__ = ["Image"]
 
 # Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
 _ENTRY_ROOM: Final = ROOM + 16
@@ -74,91 +75,26 @@ _V_UINT: Final = 0x20
 _V_DOUBLE: Final = 0x29
 _V_DECIMAL: Final = 0x3A
 _V_NULL: Final = 0x40
-_V_UNAVAILABLE: Final = 0x48
 
 _LIMIT: Final = (1 << 31) - 1
-_KEPT_ROOM: Final = 1 << 20
 _SLICED: Final = 1 << 16
 """Bytes up to which a copy on the way does no harm."""
-_COPIED: Final = 256 if __file__.endswith(".py") else _SLICED
-"""Bytes up to which a loop is faster than a slice, which is an object with a copy of its own."""
-_KEPT_KEY: Final = 1 << 16
-"""A value of the key up to this size is kept, whatever the other values of its row take."""
 _PATCHED: Final = 1 << 20
 """Bytes of a document up to which changes are applied to it, or a sixteenth of the limit: it becomes a tree of
 objects."""
 
 
-def _varint_size(n: int) -> int:
-    size = 1
-    while n > 0x7F:
-        n >>= 7
-        size += 1
-    return size
-
-
-def put_varint(out: bytearray, at: int, n: int) -> int:
-    """Write a varint of the wire; returns the place after it. The caller has made room."""
-    o = out
-    while n > 0x7F:
-        o[at] = n & 0x7F | 0x80
-        n >>= 7
-        at += 1
-    o[at] = n
-    return at + 1
-
-
-def _put_unavailable(out: bytearray, at: int) -> int:
-    o = out
-    o[at] = 2
-    o[at + 1] = _V_UNAVAILABLE
-    o[at + 2] = 1
-    return at + 3
-
-
-def _is_ascii(data: bytes, at: int, length: int) -> bool:
-    while length > _SLICED:
-        if not data[at : at + _SLICED].isascii():
-            return False
-        at += _SLICED
-        length -= _SLICED
-    if length > _COPIED:
-        return data[at : at + length].isascii()
-    p = data
-    bits = 0
-    for i in range(at, at + length):
-        bits |= p[i]
-    return bits < 0x80
-
-
-class Image:
-    """The last row image that was read, as entries one after the other.
-
-    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``, of which ``present[c]`` says whether the image has
-    it; it is ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``limit``: bytes that one value may
-    take, and ``most`` those that they may take together, but for the key's; ``too_large``: one that did not fit was
-    left out.
-    """
+class Image(Entries):
+    """The last row image that was read."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.most = limit
-        self.used = 0
-        self.absent = 0
-        self.too_large = False
-        self._room = 4096
-        self.out = bytearray(self._room)
+        super().__init__(limit)
         self._singles = Singles()
-        self._capacity = 0
-        self._columns(64)
+        self._documents(self.capacity)
 
-    def _columns(self, count: int) -> None:
-        self._capacity = count
-        self._start_array = array("I", bytes(4 * (count + 1)))
+    def _documents(self, count: int) -> None:
         self._json_start_array = array("q", bytes(8 * count))
         self._json_end_array = array("q", bytes(8 * count))
-        self.present = bytearray(count)
-        self.starts = self._start_array
         self._json_starts = self._json_start_array
         self._json_ends = self._json_end_array
 
@@ -182,8 +118,9 @@ class Image:
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or len(bits) * 8 < columns.count:
             raise ValueError(f"row image {at}:{end} of {len(data)} bytes is out of range")
-        if columns.count > self._capacity:
-            self._columns(columns.count)
+        if columns.count > self.capacity:
+            self.hold(columns.count)
+            self._documents(columns.count)
         self.release()
         p = data
         b = bits
@@ -213,8 +150,8 @@ class Image:
         o = out
         for c in range(columns.count):
             starts[c] = used
-            if used + _ENTRY_ROOM > self._room:
-                self._grow(used, _ENTRY_ROOM)
+            if used + _ENTRY_ROOM > self.room:
+                self.grow(used, _ENTRY_ROOM)
                 out = self.out
                 o = out
             o[used] = tag
@@ -237,7 +174,7 @@ class Image:
             if not b[c >> 3] >> (c & 7) & 1:
                 here[c] = 0
                 self.absent += 1
-                used = _put_unavailable(out, used + 1)
+                used = self.unavailable(used + 1)
                 continue
             here[c] = 1
             is_null = p[nulls + (null >> 3)] >> (null & 7) & 1
@@ -323,24 +260,13 @@ class Image:
                 for i in range(size - 1, -1, -1):
                     n = n << 8 | p[at + i]
                 member = self._members(columns, c, kind, n)
-                used = self._put(used + 1, _V_TEXT, member, 0, len(member))
+                used = self.put(used + 1, _V_TEXT, member, 0, len(member))
                 out = self.out
                 o = out
             at += size
         starts[columns.count] = used
         self.used = used
         return at
-
-    def release(self) -> None:
-        """Give the room of a large image back."""
-        if self._room > _KEPT_ROOM:
-            self._room = _KEPT_ROOM
-            self.out = bytearray(_KEPT_ROOM)
-
-    def _fits(self, used: int, columns: Columns, c: int, length: int) -> bool:
-        """Whether a value of ``length`` bytes of column ``c`` is kept."""
-        keyed = columns.keyed
-        return length <= self.limit and (used + length <= self.most or (keyed[c] != 0 and length <= _KEPT_KEY))
 
     def _string(
         self, used: int, kind: int, meta: int, columns: Columns, c: int, data: bytes, at: int, length: int
@@ -351,60 +277,41 @@ class Image:
             total = meta >> 8
             if length > total:
                 raise self._bad(columns, c, f"{length} bytes are longer than the column")
-        if not self._fits(used, columns, c, total):
-            return self._left_out(used)
-        if kind == CODED and not (meta & ASCII_SAFE and _is_ascii(data, at, length)):
+        if not self.fits(used, columns.keyed, c, total):
+            return self.leave_out(used)
+        if kind == CODED and not (meta & ASCII_SAFE and is_ascii(data, at, at + length)):
             if length > _SLICED:
                 return self._coded(used, columns, c, data, at, length)
             text = data[at : at + length].decode(columns.layout.codecs[c], ERRORS).encode()
             return self._put_kept(used, _V_TEXT, columns, c, text)
         tag = _V_TEXT
         if kind == BYTES or (
-            kind == TEXT and not _is_ascii(data, at, length) and not valid_utf8(data, at, at + length)
+            kind == TEXT and not is_ascii(data, at, at + length) and not valid_utf8(data, at, at + length)
         ):
             tag = _V_BYTES
         if kind != PADDED:
-            return self._put(used, tag, data, at, length)
+            return self.put(used, tag, data, at, length)
         padded = data[at : at + length] + bytes(total - length)
-        return self._put(used, _V_BYTES, padded, 0, total)
+        return self.put(used, _V_BYTES, padded, 0, total)
 
     def _coded(self, used: int, columns: Columns, c: int, data: bytes, at: int, length: int) -> int:
         """Write a long text of another character set as UTF-8, a part at a time."""
         begin = used + _TEXT_AT
         stop = begin
         for text in utf8_parts(data, at, length, columns.layout.codecs[c]):
-            if not self._fits(used, columns, c, stop - begin + len(text)):
-                return self._left_out(used)
-            if stop + len(text) > self._room:
-                self._grow(stop, len(text))
+            if not self.fits(used, columns.keyed, c, stop - begin + len(text)):
+                return self.leave_out(used)
+            if stop + len(text) > self.room:
+                self.grow(stop, len(text))
             copy_into(self.out, stop, text, 0, len(text))
             stop += len(text)
         return self._text_at(used, begin, stop)
 
-    def _put(self, used: int, tag: int, data: bytes, at: int, length: int) -> int:
-        """An entry from its length on: ``data[at:at + length]`` as text or bytes, by ``tag``."""
-        if used + length + _ENTRY_ROOM > self._room:
-            self._grow(used, length + _ENTRY_ROOM)
-        out = self.out
-        o = out
-        p = data
-        used = put_varint(out, used, 1 + _varint_size(length) + length)
-        o[used] = tag
-        used = put_varint(out, used + 1, length)
-        if length <= _COPIED:
-            for i in range(length):
-                o[used + i] = p[at + i]
-        elif length <= _SLICED:
-            out[used : used + length] = data[at : at + length]
-        else:
-            copy_into(out, used, data, at, at + length)
-        return used + length
-
     def _put_kept(self, used: int, tag: int, columns: Columns, c: int, value: bytes) -> int:
         """An entry from its length on: ``value``, or that it was left out because it takes too much."""
-        if not self._fits(used, columns, c, len(value)):
-            return self._left_out(used)
-        return self._put(used, tag, value, 0, len(value))
+        if not self.fits(used, columns.keyed, c, len(value)):
+            return self.leave_out(used)
+        return self.put(used, tag, value, 0, len(value))
 
     def _number(self, used: int, tag: int, n: int) -> int:
         out = self.out
@@ -413,10 +320,6 @@ class Image:
         stop = put_varint(out, used + 2, n)
         o[used] = stop - used - 1
         return stop
-
-    def _left_out(self, used: int) -> int:
-        self.too_large = True
-        return _put_unavailable(self.out, used)
 
     def _text(self, used: int, kind: int, meta: int, data: bytes, at: int) -> int:
         """A temporal value or a decimal; negative: it is none."""
@@ -475,8 +378,8 @@ class Image:
         length = self._length(columns, c, meta, data, at, end)
         start = at + meta
         try:
-            if not self._fits(used, columns, c, length):
-                self.used = self._left_out(used)
+            if not self.fits(used, columns.keyed, c, length):
+                self.used = self.leave_out(used)
             elif before is None:
                 self.used = self._document(used, columns, c, data, start, start + length)
             else:
@@ -492,9 +395,9 @@ class Image:
         # Where its text would begin behind the longest lengths: they are written when its size is known.
         begin = used + _TEXT_AT
         stop = print_json(data, start, end, self.out, begin, self.most - used)
-        self._room = len(self.out)
-        if stop < 0 or not self._fits(used, columns, c, stop - begin):
-            return self._left_out(used)
+        self.room = len(self.out)
+        if stop < 0 or not self.fits(used, columns.keyed, c, stop - begin):
+            return self.leave_out(used)
         return self._text_at(used, begin, stop)
 
     def _changed_document(
@@ -507,7 +410,7 @@ class Image:
             self.out[used] = 0
             return used + 1
         if size + end - start > max(before.limit >> 4, _PATCHED):
-            return self._left_out(used)
+            return self.leave_out(used)
         raw = apply_diffs(before.document(source, c), data, start, end).encode()
         return self._put_kept(used, _V_TEXT, columns, c, raw)
 
@@ -516,16 +419,13 @@ class Image:
         length = stop - begin
         out = self.out
         o = out
-        used = put_varint(out, used, 1 + _varint_size(length) + length)
+        used = put_varint(out, used, 1 + varint_size(length) + length)
         o[used] = _V_TEXT
         used = put_varint(out, used + 1, length)
-        if _COPIED < length <= _SLICED:
-            out[used : used + length] = out[begin:stop]
-        else:
-            for i in range(length):
-                o[used + i] = o[begin + i]
-        if used + length + _ENTRY_ROOM > self._room:
-            self._grow(used + length, _ENTRY_ROOM)
+        for i in range(length):
+            o[used + i] = o[begin + i]
+        if used + length + _ENTRY_ROOM > self.room:
+            self.grow(used + length, _ENTRY_ROOM)
         return used + length
 
     def document_size(self, c: int) -> int:
@@ -548,7 +448,7 @@ class Image:
             raise self._bad(columns, c, f"the compressed value is broken: {error}") from error
         codec = columns.layout.codecs[c]
         if raw is None:
-            self.used = self._left_out(used)
+            self.used = self.leave_out(used)
             return meta + length
         tag = _V_TEXT
         if not codec or (codec == "utf-8" and not valid_utf8(raw, 0, len(raw))):
@@ -568,9 +468,6 @@ class Image:
         if len(members) < 64 and n >> len(members):
             raise self._bad(columns, c, f"it has {len(members)} members and the value is 0x{n:x}")
         return b",".join([member for i, member in enumerate(members) if n >> i & 1])
-
-    def _grow(self, used: int, need: int) -> None:
-        self._room = grow(self.out, used + need)
 
     def _bad(self, columns: Columns, c: int, problem: str) -> DecodeError:
         layout = columns.layout

@@ -65,7 +65,7 @@ class RowStream:
         body, rows = self._body, self._rows
         try:
             self._at = rows.stretch(self._data, self._at, len(self._data), max_bytes, not body.left)
-            if rows.used < max_bytes and body.left:
+            if rows.updates.used < max_bytes and body.left:
                 rest = self._data[self._at :]
                 self._data, self._at = b"", 0
                 if len(rest) > self._stretch:

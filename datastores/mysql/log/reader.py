@@ -88,7 +88,7 @@ class BinlogReader:
         with self._reading:
             while not self._closed.is_set():
                 ready = self._ready()
-                if self._encoder.rows.used >= max_bytes or (self._failure is not None and ready):
+                if self._encoder.rows.updates.used >= max_bytes or (self._failure is not None and ready):
                     return self._segment()
                 if self._failure is not None:
                     raise self._failure
@@ -102,7 +102,7 @@ class BinlogReader:
                     continue
                 if step == Step.PROGRESS:
                     continue
-                if self._ready() or (step != Step.END and self._encoder.rows.updates and not self._walk.ends):
+                if self._ready() or (step != Step.END and self._encoder.rows.updates.count and not self._walk.ends):
                     return self._segment()
                 if step == Step.END and time.monotonic() >= deadline:
                     return None

@@ -273,7 +273,7 @@ class LogWalk:
             raise SourceUnavailable(
                 "the server ended the binlog stream", hint="it is opened again; is it shutting down?"
             )
-        return Step.FULL if encoder.rows.used >= max_bytes else Step.PROGRESS
+        return Step.FULL if encoder.rows.updates.used >= max_bytes else Step.PROGRESS
 
     def _next_packet(self) -> int:
         """Where the next packet ends, once it is all there, or where its head does, if it is large; else 0."""
@@ -306,7 +306,7 @@ class LogWalk:
                 step = self._rows_failed(error)
             if step != Step.PROGRESS or len(self._inner) != depth or self._rows is not None:
                 return step
-            if encoder.rows.used >= max_bytes:
+            if encoder.rows.updates.used >= max_bytes:
                 return Step.FULL
         self._inner.pop()
         if ends:
@@ -393,7 +393,7 @@ class LogWalk:
         except DecodeError as error:
             self._rows = None
             return self._rows_failed(error)
-        return Step.FULL if self.encoder.rows.used >= max_bytes else Step.PROGRESS
+        return Step.FULL if self.encoder.rows.updates.used >= max_bytes else Step.PROGRESS
 
     def _rows_failed(self, error: DecodeError) -> int:
         """An event could not be decoded: if it is about one table, only its shard breaks."""

@@ -1,6 +1,7 @@
 import cython
 
-from datastores.common.encode.wire_bytes cimport copy_bytes, is_ascii, put_varint, valid_utf8, varint_size
+from datastores.common.encode.entries cimport Entries
+from datastores.common.encode.wire_bytes cimport is_ascii, put_varint, valid_utf8, varint_size
 from datastores.postgres.decode.table cimport Table
 
 cdef int BOOL
@@ -18,37 +19,22 @@ cdef int _V_DOUBLE
 cdef int _V_BOOL
 cdef int _V_DECIMAL
 cdef int _V_NULL
-cdef int _V_UNAVAILABLE
 cdef int _NULL
 cdef int _UNCHANGED
 cdef int _VALUE
 cdef int _BINARY
 cdef long long _LIMIT
-cdef Py_ssize_t _KEPT_ROOM
-cdef Py_ssize_t _KEPT_KEY
 cdef Py_ssize_t _SHOWN
 cdef Py_ssize_t _DIGITS
 cdef unsigned long long _LARGEST
 cdef bytes _HEX
 
 @cython.final
-cdef class Image:
-    cdef readonly Py_ssize_t limit
-    cdef readonly Py_ssize_t used
-    cdef readonly int absent
-    cdef readonly bint too_large
-    cdef Py_ssize_t _room
-    cdef readonly bytearray out
+cdef class Image(Entries):
     cdef object _double_array
     cdef object _double_byte_view
     cdef double[::1] _double
     cdef unsigned char[::1] _double_bytes
-    cdef int _capacity
-    cdef object _start_array
-    cdef readonly bytearray present
-    cdef readonly unsigned int[::1] starts
-
-    cdef int _columns(self, int count) except -1
 
     @cython.locals(
         p="const unsigned char *", kinds="const unsigned char *", identity="const unsigned char *",
@@ -58,11 +44,6 @@ cdef class Image:
     cpdef Py_ssize_t read(
         self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table, unsigned char tag, bint key_only
     ) except -1
-
-    cpdef int release(self) except -1
-
-    @cython.locals(keyed="const unsigned char *")
-    cdef bint _fits(self, Py_ssize_t used, Table table, int c, Py_ssize_t length) except -1
 
     @cython.locals(
         p="const unsigned char *", o="unsigned char *", end=Py_ssize_t, begin=Py_ssize_t, negative=bint,
@@ -86,16 +67,8 @@ cdef class Image:
         self, Py_ssize_t used, Table table, int c, bytes data, Py_ssize_t at, Py_ssize_t length
     ) except -1
 
-    @cython.locals(out=bytearray, o="unsigned char *")
-    cdef Py_ssize_t _put(self, Py_ssize_t used, unsigned char tag, bytes data, Py_ssize_t at, Py_ssize_t length) except -1
-
     @cython.locals(
         p="const unsigned char *", h="const unsigned char *", size=Py_ssize_t, out=bytearray, o="unsigned char *",
         wrong=int, high=int, low=int, place=Py_ssize_t, i=Py_ssize_t,
     )
     cdef Py_ssize_t _hex(self, Py_ssize_t used, Table table, int c, bytes data, Py_ssize_t at, Py_ssize_t length) except -1
-
-    @cython.locals(o="unsigned char *")
-    cdef Py_ssize_t _left_out(self, Py_ssize_t used) except -1
-
-    cdef int _grow(self, Py_ssize_t used, Py_ssize_t need) except -1

@@ -15,8 +15,8 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from datastores.common.encode.buffer import grow
-from datastores.common.encode.wire_bytes import copy_bytes, is_ascii, put_varint, valid_utf8, varint_size
+from datastores.common.encode.entries import Entries
+from datastores.common.encode.wire_bytes import is_ascii, put_varint, valid_utf8, varint_size
 from datastores.postgres.decode.kinds import BOOL, BYTES, DECIMAL, DOUBLE, INT, TEXT
 from datastores.postgres.decode.table import Table
 from wormhole.model.errors import DecodeError
@@ -34,7 +34,6 @@ _V_DOUBLE: Final = 0x29
 _V_BOOL: Final = 0x30
 _V_DECIMAL: Final = 0x3A
 _V_NULL: Final = 0x40
-_V_UNAVAILABLE: Final = 0x48
 
 _NULL: Final = 0x6E
 _UNCHANGED: Final = 0x75
@@ -42,9 +41,6 @@ _VALUE: Final = 0x74
 _BINARY: Final = 0x62
 
 _LIMIT: Final = (1 << 31) - 1
-_KEPT_ROOM: Final = 1 << 20
-_KEPT_KEY: Final = 1 << 16
-"""A value of the key up to this size is kept, whatever the other values of its row take."""
 _SHOWN: Final = 40
 """Bytes of a value that a message shows."""
 _DIGITS: Final = 19
@@ -54,33 +50,15 @@ _NOT_FINITE: Final = frozenset({b"NaN", b"Infinity", b"-Infinity"})
 _HEX: Final = bytes(int(chr(c), 16) if chr(c) in "0123456789abcdefABCDEF" else 16 for c in range(256))
 
 
-class Image:
-    """The last tuple that was read, as entries one after the other.
-
-    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``, of which ``present[c]`` says whether the log has it;
-    it is ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``limit``: bytes that one value may take,
-    and all together, but for the key's; ``too_large``: one that did not fit was left out.
-    """
+class Image(Entries):
+    """The last tuple that was read."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self.absent = 0
-        self.too_large = False
-        self._room = 4096
-        self.out = bytearray(self._room)
+        super().__init__(limit)
         self._double_array = array("d", [0.0])
         self._double = self._double_array
         self._double_byte_view = memoryview(self._double_array).cast("B")
         self._double_bytes = self._double_byte_view
-        self._capacity = 0
-        self._columns(64)
-
-    def _columns(self, count: int) -> None:
-        self._capacity = count
-        self._start_array = array("I", bytes(4 * (count + 1)))
-        self.starts = self._start_array
-        self.present = bytearray(count)
 
     def read(self, data: bytes, at: int, end: int, table: Table, tag: int, key_only: bool) -> int:
         """Read the tuple at ``at``, whose entries get ``tag``; returns the place after it.
@@ -90,8 +68,8 @@ class Image:
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"tuple {at}:{end} of {len(data)} bytes is out of range")
-        if table.count > self._capacity:
-            self._columns(table.count)
+        if table.count > self.capacity:
+            self.hold(table.count)
         self.release()
         p = data
         kinds = table.kinds
@@ -111,8 +89,8 @@ class Image:
         o = out
         for c in range(count):
             starts[c] = used
-            if used + _ENTRY_ROOM > self._room:
-                self._grow(used, _ENTRY_ROOM)
+            if used + _ENTRY_ROOM > self.room:
+                self.grow(used, _ENTRY_ROOM)
                 out = self.out
                 o = out
             o[used] = tag
@@ -123,14 +101,14 @@ class Image:
             if form != _VALUE:
                 if form not in (_NULL, _UNCHANGED):
                     raise self._bad(table, c, self._of_form(form))
-                o[used + 1] = 2
                 if form == _UNCHANGED or (key_only and not identity[c]):
                     here[c] = 0
                     self.absent += 1
-                    o[used + 2] = _V_UNAVAILABLE
-                else:
-                    here[c] = 1
-                    o[used + 2] = _V_NULL
+                    used = self.unavailable(used + 1)
+                    continue
+                here[c] = 1
+                o[used + 1] = 2
+                o[used + 2] = _V_NULL
                 o[used + 3] = 1
                 used += 4
                 continue
@@ -173,17 +151,6 @@ class Image:
         starts[count] = used
         self.used = used
         return at
-
-    def release(self) -> None:
-        """Give the room of a large tuple back."""
-        if self._room > _KEPT_ROOM:
-            self._room = _KEPT_ROOM
-            self.out = bytearray(_KEPT_ROOM)
-
-    def _fits(self, used: int, table: Table, c: int, length: int) -> bool:
-        """Whether a value of ``length`` bytes of column ``c`` is kept."""
-        keyed = table.keyed
-        return length <= self.limit and (used + length <= self.limit or (keyed[c] != 0 and length <= _KEPT_KEY))
 
     # --- values, from the entry's tag or, for those of any length, from its length on; each returns the place after it
 
@@ -257,35 +224,25 @@ class Image:
             if data[at : at + length] not in _NOT_FINITE:
                 raise self._none(table, c, data, at, length)
             tag = _V_TEXT
-        if not self._fits(used, table, c, length):
-            return self._left_out(used)
-        return self._put(used, tag, data, at, length)
+        if not self.fits(used, table.keyed, c, length):
+            return self.leave_out(used)
+        return self.put(used, tag, data, at, length)
 
     def _string(self, used: int, table: Table, c: int, data: bytes, at: int, length: int) -> int:
-        if not self._fits(used, table, c, length):
-            return self._left_out(used)
+        if not self.fits(used, table.keyed, c, length):
+            return self.leave_out(used)
         tag = _V_TEXT
         if not is_ascii(data, at, at + length):
             if table.to_utf8 is not None:
                 converted = table.to_utf8(data[at : at + length])
                 if converted is not None:
-                    if not self._fits(used, table, c, len(converted)):
-                        return self._left_out(used)
-                    return self._put(used, tag, converted, 0, len(converted))
+                    if not self.fits(used, table.keyed, c, len(converted)):
+                        return self.leave_out(used)
+                    return self.put(used, tag, converted, 0, len(converted))
                 tag = _V_BYTES
             elif not valid_utf8(data, at, at + length):
                 tag = _V_BYTES
-        return self._put(used, tag, data, at, length)
-
-    def _put(self, used: int, tag: int, data: bytes, at: int, length: int) -> int:
-        if used + length + _ENTRY_ROOM > self._room:
-            self._grow(used, length + _ENTRY_ROOM)
-        out = self.out
-        o = out
-        used = put_varint(out, used, 1 + varint_size(length) + length)
-        o[used] = tag
-        used = put_varint(out, used + 1, length)
-        return copy_bytes(out, used, data, at, at + length)
+        return self.put(used, tag, data, at, length)
 
     def _hex(self, used: int, table: Table, c: int, data: bytes, at: int, length: int) -> int:
         p = data
@@ -293,10 +250,10 @@ class Image:
         if length < 2 or length & 1 or p[at] != 0x5C or p[at + 1] != 0x78:
             raise self._none(table, c, data, at, length)
         size = (length - 2) // 2
-        if not self._fits(used, table, c, size):
-            return self._left_out(used)
-        if used + size + _ENTRY_ROOM > self._room:
-            self._grow(used, size + _ENTRY_ROOM)
+        if not self.fits(used, table.keyed, c, size):
+            return self.leave_out(used)
+        if used + size + _ENTRY_ROOM > self.room:
+            self.grow(used, size + _ENTRY_ROOM)
         out = self.out
         o = out
         used = put_varint(out, used, 1 + varint_size(size) + size)
@@ -313,17 +270,6 @@ class Image:
         if wrong & 0x10:
             raise self._none(table, c, data, at, length)
         return used + size
-
-    def _left_out(self, used: int) -> int:
-        self.too_large = True
-        o = self.out
-        o[used] = 2
-        o[used + 1] = _V_UNAVAILABLE
-        o[used + 2] = 1
-        return used + 3
-
-    def _grow(self, used: int, need: int) -> None:
-        self._room = grow(self.out, used + need)
 
     # --- messages
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 
+from datastores.common.encode.row_updates import RowTable
 from wormhole.model.errors import DecodeError
 
 __all__ = ["Table"]
 
 
-class Table:
+class Table(RowTable):
     """``kinds``: of the columns (see `datastores.postgres.decode.kinds`). ``identity``: 1 for a column that a
-    key tuple in the log holds. ``key``: positions of the key's columns, ``keyed``: 1 for each of them.
+    key tuple in the log holds. ``keyed``: 1 for each column of the key.
 
-    ``schema`` and ``shard``: ordinals of its updates, ``barrier_schema`` and ``barrier_shard`` those of a TRUNCATE.
+    ``barrier_schema`` and ``barrier_shard``: the ordinals of a TRUNCATE.
     ``skipped``: nothing of it is handed on. ``error``: why its rows cannot be read, if they cannot; ``inserts``: except
     those that were inserted. ``to_utf8``: makes UTF-8 of a text's bytes, ``None`` of what is no text; without it they
     are UTF-8, where they are text.
@@ -39,16 +39,11 @@ class Table:
     ) -> None:
         if not len(columns) == len(kinds) == len(identity):
             raise ValueError(f"{name}: {len(columns)} columns, {len(kinds)} kinds, {len(identity)} flags")
-        self.name = name
+        super().__init__(name, len(columns), key, schema, shard)
         self.columns = tuple(columns)
-        self.count = len(columns)
         self.kinds = bytes(kinds)
         self.identity = bytes(identity)
-        self.key_array = array("I", key)
-        self.key = self.key_array
         self.keyed = bytes(c in key for c in range(len(columns)))
-        self.schema = schema
-        self.shard = shard
         self.barrier_schema = barrier_schema
         self.barrier_shard = barrier_shard
         self.skipped = skipped

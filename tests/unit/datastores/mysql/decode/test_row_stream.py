@@ -69,7 +69,7 @@ def streamed(
     stream = RowStream(encoder, body)
     blob = b""
     while not stream.go(piece):
-        if encoder.rows.used >= piece:
+        if encoder.rows.updates.used >= piece:
             blob += encoder.take().blob
     return blob + encoder.take().blob
 

@@ -47,8 +47,8 @@ def encoded(
 
 
 def updates(made: Any) -> list[bytes]:
-    ends = [0, *made.ends[: made.updates]]
-    data = bytes(made.out)
+    ends = [0, *made.updates.ends[: made.updates.count]]
+    data = bytes(made.updates.out)
     return [data[a:b] for a, b in pairwise(ends)]
 
 
@@ -57,8 +57,8 @@ def test_inserts_and_deletes(rows: ModuleType, version: int) -> None:
     images: list[list[Any]] = [[1, "a", b"x"], [2, None, b"y" * 300], [-3, "", None]]
     made = encoded(rows, INSERT, images, version=version)
     assert updates(made) == [entry(encode_row(Op.INSERT, (i[0],), after=i)) for i in images]
-    assert made.shards[:3].tolist() == [5, 5, 5]
-    assert made.schemas[:3].tolist() == [3, 3, 3]
+    assert made.updates.shards[:3].tolist() == [5, 5, 5]
+    assert made.updates.schemas[:3].tolist() == [3, 3, 3]
     made = encoded(rows, DELETE, images, version=version, extra=b"" if version == 1 else b"\0\5more.")
     assert updates(made) == [entry(encode_row(Op.DELETE, (i[0],), before=i)) for i in images]
 
@@ -157,9 +157,9 @@ def test_keys_are_split_by_their_hash(rows: ModuleType) -> None:
     for key in ((0,), (1,), (2,), (0, 1), (2, 0)):
         for op in (INSERT, DELETE):
             made = encoded(rows, op, images, key=key, shards=8, shard=HASHED)
-            assert made.shards[:30].tolist() == [bucket(*(image[c] for c in key)) for image in images]
+            assert made.updates.shards[:30].tolist() == [bucket(*(image[c] for c in key)) for image in images]
     made = encoded(rows, UPDATE, [[1, "a", b"x"], [1, "b", b"x"]], shards=8, shard=HASHED)
-    assert made.shards[:1].tolist() == [bucket(1)]
+    assert made.updates.shards[:1].tolist() == [bucket(1)]
 
 
 def test_a_key_that_moves_to_another_shard_is_deleted_there_and_inserted_here(rows: ModuleType) -> None:
@@ -172,7 +172,7 @@ def test_a_key_that_moves_to_another_shard_is_deleted_there_and_inserted_here(ro
         entry(encode_row(Op.INSERT, (other,), after=(other, "b", b"y"))),
         entry(encode_row(Op.UPDATE, (same,), after=(same, "a", b"x"), before=(1, "a", b"x"), old_key=(1,))),
     ]
-    assert made.shards[:3].tolist() == [bucket(1), bucket(other), bucket(1)]
+    assert made.updates.shards[:3].tolist() == [bucket(1), bucket(other), bucket(1)]
     made = encoded(rows, UPDATE, [[1, "a", A], [other, A, b"new"]], shards=8, shard=HASHED)
     assert updates(made)[1] == entry(encode_row(Op.INSERT, (other,), after=(other, "a", b"new")))
 
@@ -186,19 +186,19 @@ def test_only_a_table_with_a_key_can_be_split(rows: ModuleType) -> None:
 
 def test_truncates_going_back_and_dropping_what_was_taken(rows: ModuleType) -> None:
     made = encoded(rows, INSERT, [[i, "n", b"d" * i] for i in range(2000)])
-    made.truncate(7, 9)
+    made.updates.truncate(7, 9)
     all_of_them = updates(made)
     assert all_of_them[-1] == entry(encode_row(Op.TRUNCATE, ()))
-    assert (made.schemas[2000], made.shards[2000]) == (7, 9)
-    made.back(1999)
+    assert (made.updates.schemas[2000], made.updates.shards[2000]) == (7, 9)
+    made.updates.back(1999)
     assert updates(made) == all_of_them[:1999]
-    made.drop(1500)
+    made.updates.drop(1500)
     assert updates(made) == all_of_them[1500:1999]
-    assert made.schemas[:499].tolist() == [3] * 499
-    made.drop(0)
-    assert made.updates == 499
-    made.drop(499)
-    assert (made.updates, made.used) == (0, 0)
+    assert made.updates.schemas[:499].tolist() == [3] * 499
+    made.updates.drop(0)
+    assert made.updates.count == 499
+    made.updates.drop(499)
+    assert (made.updates.count, made.updates.used) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_what_is_broken_is_named_and_leaves_nothing(rows: ModuleType, body: byte
     with pytest.raises(DecodeError, match=text) as raised:
         made.event(body, 0, len(body), table(rows, COLUMNS, [0]), INSERT, True, False)
     assert "shop.orders" in str(raised.value)
-    assert (made.updates, made.used) == (0, 0)
+    assert (made.updates.count, made.updates.used) == (0, 0)
 
 
 def test_every_cut_is_refused_or_ends_between_rows(rows: ModuleType) -> None:
@@ -234,9 +234,9 @@ def test_every_cut_is_refused_or_ends_between_rows(rows: ModuleType) -> None:
         try:
             made.event(body, 0, cut, known, UPDATE, True, False)
         except DecodeError:
-            assert (made.updates, made.used) == (0, 0)
+            assert (made.updates.count, made.updates.used) == (0, 0)
         else:
-            ends.append(made.updates)
+            ends.append(made.updates.count)
     assert ends == [1]
     with pytest.raises(ValueError, match="out of range"):
         rows.Rows(1, 0, 64).event(body, 0, len(body) + 1, known, UPDATE, True, False)

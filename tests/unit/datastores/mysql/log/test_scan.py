@@ -64,7 +64,7 @@ def test_to_a_place_with_its_anchor_and_nothing_is_encoded(tmp_path: Path, n: in
     scripted = log.scripted(tmp_path)
     pass_to(scripted.walk, log.place(n), anchor)
     assert scripted.walk.place == log.place(n)
-    assert not scripted.encoder.rows.updates
+    assert not scripted.encoder.rows.updates.count
     assert not scripted.encoder.suppress
     # What was prepared on the way is there for its commit.
     assert (scripted.prepared.oldest == log.place(1)) == (n >= 2)

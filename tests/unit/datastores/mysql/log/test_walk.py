@@ -96,7 +96,7 @@ def test_what_is_rolled_back_is_an_empty_transaction(tmp_path: Path) -> None:
     stream.open(1, table(), insert(1))
     stream.add(build.QUERY, build.query("ROLLBACK"))
     scripted = walked(tmp_path, stream)
-    assert not scripted.encoder.rows.updates
+    assert not scripted.encoder.rows.updates.count
     assert list(scripted.encoder.transactions.take_passed()[1]) == [1]
 
 
@@ -277,7 +277,7 @@ class TestXa:
         stream.statement(2, "XA ROLLBACK X'61',X'',1")
         scripted = walked(tmp_path, stream)
         assert scripted.prepared.oldest is None
-        assert not scripted.encoder.rows.updates
+        assert not scripted.encoder.rows.updates.count
 
     def test_a_commit_of_what_was_never_seen_is_missing_log(self, tmp_path: Path) -> None:
         stream = beginning()
