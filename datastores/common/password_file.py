@@ -1,14 +1,16 @@
-"""The file that holds an account's password, and nothing else."""
+"""Where an account's password comes from, and the file that holds one and nothing else."""
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from wormhole.model.errors import UsageError
 
-__all__ = ["others_may_read", "read_password_file"]
+__all__ = ["Password", "others_may_read", "read_password_file"]
 
 _LONGEST_PASSWORD: Final = 64 << 10
 
@@ -38,3 +40,40 @@ def read_password_file(path: Path) -> str:
 def others_may_read(path: Path) -> bool:
     """Whether every user of this host may read the file."""
     return bool(path.stat().st_mode & stat.S_IROTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A password, and where it was ``found``, for messages. ``remarks``: what the user should be warned of."""
+
+    text: str = field(default="", repr=False)
+    found: str = "no password was given"
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        shown: str,
+        given: str | None,
+        *,
+        file: Path | None,
+        kept: tuple[str, Path] | None,
+        prompt: Callable[[], str] | None,
+    ) -> Password:
+        """The one of ``file``, else the one that the URL has, else the one that the user's own file holds, else what
+        ``prompt`` returns. ``shown``: the URL without it. Raises :class:`~wormhole.model.errors.UsageError`."""
+        if file is not None:
+            if given is not None:
+                raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")
+            return cls(read_password_file(file), f"the password came from {file}", _remarks(file))
+        if given is not None:
+            return cls(given, "the password came from the URL")
+        if kept is not None:
+            return cls(kept[0], f"the password came from {kept[1]}", _remarks(kept[1]))
+        return cls() if prompt is None else cls(prompt(), "the password was typed")
+
+
+def _remarks(path: Path) -> tuple[str, ...]:
+    if not others_may_read(path):
+        return ()
+    return (f"{path} can be read by every user of this host: chmod 600 {path}",)

@@ -13,12 +13,25 @@ from pathlib import Path
 from datastores.common.high_water import HighWater
 from datastores.common.kept_state import keep, load, state_of
 from wormhole.host.state_file import FolderState
+from wormhole.model.errors import SourceUnavailable
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.source_state import HISTORIES, SourceState
 
-__all__ = ["open_state"]
+__all__ = ["make_state_dir", "open_state"]
 
 _log = logging.getLogger(__name__)
+
+
+def make_state_dir(folder: Path) -> None:
+    """Make a source's folder where it is not there. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceUnavailable(
+            f"{folder} cannot be made: {error.strerror}",
+            hint="name a state_dir that may be written to",
+            code="file-unwritable",
+        ) from error
 
 
 def open_state(options: SourceOptions, folder: Path, *names: str) -> tuple[SourceState, HighWater]:

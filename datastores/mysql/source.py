@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pymysql.connections import Connection
 
-from datastores.common.shared_state import open_state
+from datastores.common.shared_state import make_state_dir, open_state
 from datastores.mysql.history.confirmation import Confirmation, Unconfirmed
 from datastores.mysql.history.continuity import lost_history
 from datastores.mysql.history.incarnations import Incarnations
@@ -87,7 +87,7 @@ class MySqlSource:
             _log.warning("skip_tables: no update of %s is delivered", table)
         connection, settings = self._confirmation.twice(self._look_first)
         try:
-            self._make_state_dir()
+            make_state_dir(self._state_dir)
             self._catalog = Catalog(self._state_dir / "tables.jsonl")
             self._shards = self._known_shards(look(connection, self._catalog))
             state, self._high_water = open_state(self._options, self._state_dir)
@@ -304,16 +304,6 @@ class MySqlSource:
             connection.close()
             raise
         return connection, settings
-
-    def _make_state_dir(self) -> None:
-        try:
-            self._state_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self._state_dir} cannot be made: {error.strerror}",
-                hint="name a state_dir that may be written to",
-                code="file-unwritable",
-            ) from error
 
     def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
         """The shards that there are now."""

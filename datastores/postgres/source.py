@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from datastores.common.shared_state import open_state
+from datastores.common.shared_state import make_state_dir, open_state
 from datastores.postgres.decode.tables import shard_name
 from datastores.postgres.doctor.server_objects import find_names
 from datastores.postgres.doctor.slots import is_near
@@ -117,7 +117,7 @@ class PostgresSource:
             _log.warning("%s", remark)
         for table in sorted(self._options.skip_tables):
             _log.warning("skip_tables: no update of %s is delivered", table)
-        self._make_state_dir()
+        make_state_dir(self._state_dir)
         state, self._high_water = open_state(
             self._options, self._state_dir, publication.DOCUMENT, unlogged_changes.DOCUMENT
         )
@@ -290,7 +290,7 @@ class PostgresSource:
             self._seen, self._shown = log, self._control
         self._opening.observe(log)
         for reader in tuple(self._readers):
-            reader.outlived(log.history)
+            reader.outlived(log.history.number)
         return log
 
     def _observe_publication(self, state: ServerState) -> None:
@@ -506,16 +506,6 @@ class PostgresSource:
                     )
                 )
         return found
-
-    def _make_state_dir(self) -> None:
-        try:
-            self._state_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SourceUnavailable(
-                f"{self._state_dir} cannot be made: {error.strerror}",
-                hint="name a state_dir that may be written to",
-                code="file-unwritable",
-            ) from error
 
     def _known_shards(self, control: Connection) -> frozenset[str]:
         """The shards that there are now."""

@@ -8,7 +8,6 @@ end of the log a reader waits.
 
 from __future__ import annotations
 
-import threading
 import time
 from array import array
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from datastores.common.encode.piece import Piece
-from datastores.common.encode.runs import open_shards, runs_of
+from datastores.common.log_reader import SqlLogReader
 from datastores.mysql.decode.encoder import Encoder
 from datastores.mysql.history.delivered import MariaDelivered, MySqlDelivered
 from datastores.mysql.log.dump import Dump
@@ -33,7 +32,7 @@ _POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiti
 _LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each datamarker carries
 
 
-class BinlogReader:
+class BinlogReader(SqlLogReader):
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk at that place.
 
     ``placed``: the walk is at the marker's own place; otherwise (another server, found by GTIDs) only the first
@@ -57,6 +56,7 @@ class BinlogReader:
         closed: Callable[[], None],
         confirmed: Callable[[WormholeError, LogPosition], WormholeError],
     ) -> None:
+        super().__init__(tables)
         self._dump = dump
         self._encoder = encoder
         self._walk = walk
@@ -70,12 +70,8 @@ class BinlogReader:
         self._placed = placed
         self._passed = passed
         self._confirmed = confirmed
-        self._on_closed: Callable[[], None] | None = closed
-        self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
-        self._failure: WormholeError | None = None
+        self._on_closed = closed
         self._believed: set[str] = set()  # shards whose rows cannot be read, which was confirmed
-        self._closed = threading.Event()
-        self._reading = threading.Lock()
 
     @property
     def too_large(self) -> int:
@@ -136,34 +132,14 @@ class BinlogReader:
                 hint="it is opened again where it was read to",
             )
 
-    def outlived(self, incarnation: int) -> None:
-        """The log is in ``incarnation`` now, as another thread saw.
+    def _incarnation(self) -> int:
+        return self._walk.place.incarnation
 
-        A reader of an earlier one would be sent heartbeats for ever."""
-        own = self._walk.place.incarnation
-        if own < incarnation and self._failure is None:
-            self._failure = SourceUnavailable(
-                f"the log is in incarnation {incarnation} now, and this reader was opened in {own}",
-                hint="it is opened again, which looks whether there is a way to the new one",
-            )
-
-    def close(self) -> None:
-        """See :class:`~wormhole.ports.log_source.LogReader`."""
-        self._closed.set()
-        # A read that is going on ends by itself, soon.
-        if self._reading.acquire(blocking=False):
-            try:
-                self._release()
-            finally:
-                self._reading.release()
-
-    def _release(self) -> None:
-        on_closed, self._on_closed = self._on_closed, None
-        if on_closed is not None:
-            self._dump.close()
-            self._prepared.close()
-            self._walk.close()
-            on_closed()
+    def _give_back(self) -> None:
+        self._dump.close()
+        self._prepared.close()
+        self._walk.close()
+        self._on_closed()
 
     # --- segments -------------------------------------------------------------------------------------------------
 
@@ -204,7 +180,7 @@ class BinlogReader:
         return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, gap, broken, replaced=replaced)
 
     def _runs(self, piece: Piece, whole: bool) -> dict[str, Run]:
-        encoder, tables = self._encoder, self._tables
+        encoder = self._encoder
         self._committed_at_us = piece.tx_committed_at_us[-1] or self._committed_at_us
         names = sorted(set(piece.tx_source))
         if len(names) > 1:
@@ -212,19 +188,8 @@ class BinlogReader:
             piece.tx_source = array("I", map(place.__getitem__, piece.tx_source))
         else:
             piece.tx_source = array("I")
-        runs = runs_of(
-            piece,
-            tables.shards,
-            tables.schemas,
-            tuple(encoder.sources.names[ordinal] for ordinal in names),
-            self._walk.file.number,
-            piece.tx_committed_at_us,
-            encoder.first_index,
-            # A piece that begins with a transaction's first update ends none that was open: that one was rolled back.
-            self._open_shards if encoder.first_index else set(),
-        )
-        self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(tables.shards))
-        return runs
+        sources = [encoder.sources.names[ordinal] for ordinal in names]
+        return self._split(piece, whole, sources, self._walk.file.number, encoder.first_index)
 
     def _marker(self, order: LogPosition) -> Datamarker:
         anchor = self._walk.anchor

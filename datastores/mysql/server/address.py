@@ -6,10 +6,11 @@ import configparser
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from datastores.common.password_file import others_may_read, read_password_file
+from datastores.common.password_file import Password
 from datastores.mysql.server.url import EXPOSED, ServerUrl, TlsMode
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
@@ -92,28 +93,14 @@ def parse(
         raise UsageError(f"{shown} names no user", hint=f"write {given.kind}://user@host:3306")
     host, port, socket = _where(given, client, shown)
     tls, ca = _tls(given, client)
-    remarks = []
-    if password_file is not None:
-        password, source = read_password_file(password_file), f"the password came from {password_file}"
-        if others_may_read(password_file):
-            remarks.append(f"{password_file} can be read by every user of this host: chmod 600 {password_file}")
-        if given.password is not None:
-            raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")
-    elif given.password is not None:
-        password, source = given.password, "the password came from the URL"
-    elif "password" in client:
-        password, source = client["password"], f"the password came from {_my_cnf_path(my_cnf)}"
-        if others_may_read(_my_cnf_path(my_cnf)):
-            remarks.append(f"{_my_cnf_path(my_cnf)} can be read by every user of this host: chmod 600 it")
-    elif prompt is not None:
-        password, source = prompt(f"Password of {user} on {socket or host}: "), "the password was typed"
-    else:
-        password, source = "", "no password was given"
+    kept = (client["password"], _my_cnf_path(my_cnf)) if "password" in client else None
+    ask = prompt and partial(prompt, f"Password of {user} on {socket or host}: ")
+    password = Password.of(shown, given.password, file=password_file, kept=kept, prompt=ask)
     return Address(
         host=host,
         port=port,
         user=user,
-        password=password,
+        password=password.text,
         socket=socket,
         tls=tls,
         ca=ca,
@@ -122,8 +109,8 @@ def parse(
         server_public_key=given.server_public_key or None,
         exposed=given.exposed,
         kind=given.kind,
-        password_from=source,
-        remarks=tuple(remarks),
+        password_from=password.found,
+        remarks=password.remarks,
     )
 
 

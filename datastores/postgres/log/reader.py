@@ -8,14 +8,13 @@ the end of the log a reader waits. While only other databases write its place mo
 from __future__ import annotations
 
 import math
-import threading
 import time
 from array import array
 from collections.abc import Callable
 from typing import Final
 
 from datastores.common.encode.piece import Piece
-from datastores.common.encode.runs import open_shards, runs_of
+from datastores.common.log_reader import SqlLogReader
 from datastores.postgres.decode.encoder import Encoder
 from datastores.postgres.decode.tables import Tables
 from datastores.postgres.history.delivered_transactions import DeliveredTransactions
@@ -40,7 +39,7 @@ _IDLE_S: Final = 1.0  # between two segments without updates
 _PROOF_S: Final = 10.0  # between two proofs of an idle log
 
 
-class WalReader:
+class WalReader(SqlLogReader):
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, which is a place of ``history``.
 
     ``passed`` is called with every datamarker; ``closed`` once, when the reader is closed. ``prove`` makes the anchor
@@ -68,6 +67,7 @@ class WalReader:
         published_from: Callable[[int], int],
         silent: tuple[int, int] = (0, 0),
     ) -> None:
+        super().__init__(tables)
         self._stream = stream
         self._encoder = encoder
         self._tables = tables
@@ -85,7 +85,7 @@ class WalReader:
         self._proved_s = self._moved_s if marker.anchor is not None else -math.inf
         self._jumped = True  # no transaction of this log was seen behind the place yet
         self._passed = passed
-        self._on_closed: Callable[[WalReader], None] | None = closed
+        self._on_closed = closed
         self._prove = prove
         self._published_from = published_from
         self._silent_from, silent_until = silent
@@ -94,10 +94,6 @@ class WalReader:
         self._unlogged = unlogged
         self._opened_at = marker.order.offset
         self._reported: dict[str, int] = {}  # places of changes that the log does not have, by table
-        self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
-        self._failure: WormholeError | None = None
-        self._closed = threading.Event()
-        self._reading = threading.Lock()
         encoder.place = self._end
         delivered.begin(self._place)
 
@@ -146,14 +142,6 @@ class WalReader:
             self._release()
         return None
 
-    def outlived(self, history: History) -> None:
-        """The log is in ``history`` now, as another thread saw: this reader ends where it is of an earlier one."""
-        if history.number != self._history.number and self._failure is None:
-            self._failure = SourceUnavailable(
-                f"the log is in incarnation {history.number} now, and this reader was opened in {self._history.number}",
-                hint="it is opened again, which looks whether there is a way to the new one",
-            )
-
     def left_behind(self) -> None:
         """Another server answers, or it was started anew: one that runs on as before may have another log by now."""
         self._failure = self._failure or SourceUnavailable(
@@ -164,21 +152,12 @@ class WalReader:
         """The publication was dropped and made again: a server that passes over what lies between is asked anew."""
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
 
-    def close(self) -> None:
-        """See :class:`~wormhole.ports.log_source.LogReader`."""
-        self._closed.set()
-        # A read that is going on ends by itself, soon.
-        if self._reading.acquire(blocking=False):
-            try:
-                self._release()
-            finally:
-                self._reading.release()
+    def _incarnation(self) -> int:
+        return self._history.number
 
-    def _release(self) -> None:
-        on_closed, self._on_closed = self._on_closed, None
-        if on_closed is not None:
-            self._stream.close()
-            on_closed(self)
+    def _give_back(self) -> None:
+        self._stream.close()
+        self._on_closed(self)
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -315,18 +294,7 @@ class WalReader:
         names = tuple(dict.fromkeys(sources)) or (self._source(piece.tx_number[0]),)
         if len(names) > 1:
             piece.tx_source = array("I", map(names.index, sources))
-        runs = runs_of(
-            piece,
-            self._tables.shards,
-            self._tables.schemas,
-            names,
-            0,
-            piece.tx_committed_at_us,
-            self._encoder.first_index,
-            self._open_shards if self._encoder.first_index else set(),
-        )
-        self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(self._tables.shards))
-        return runs
+        return self._split(piece, whole, names, 0, self._encoder.first_index)
 
     def _marker(self, order: LogPosition) -> Datamarker:
         delivered = format_delivered(self._timelines.of(order.offset), order.offset)

@@ -8,10 +8,11 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from datastores.common.password_file import others_may_read, read_password_file
+from datastores.common.password_file import Password
 from datastores.postgres.server.url import DEFAULT_PORT, ServerUrl, SslMode
 from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
@@ -100,20 +101,8 @@ def parse(
     host, port = ("" if given.socket else given.host or "localhost"), given.port or DEFAULT_PORT
     remarks: list[str] = []
     kept = _kept_password(pgpass, (host or "localhost", str(port), given.database, user), remarks)
-    if password_file is not None:
-        if given.password is not None:
-            raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")
-        password, source = read_password_file(password_file), f"the password came from {password_file}"
-        if others_may_read(password_file):
-            remarks.append(f"{password_file} can be read by every user of this host: chmod 600 {password_file}")
-    elif given.password is not None:
-        password, source = given.password, "the password came from the URL"
-    elif kept is not None:
-        password, source = kept, f"the password came from {_pgpass_path(pgpass)}"
-    elif prompt is not None:
-        password, source = prompt(f"Password of {user} on {given.socket or host}: "), "the password was typed"
-    else:
-        password, source = "", "no password was given"
+    ask = prompt and partial(prompt, f"Password of {user} on {given.socket or host}: ")
+    password = Password.of(shown, given.password, file=password_file, kept=kept, prompt=ask)
     name = slot_name(log)
     return Address(
         host=host,
@@ -122,7 +111,7 @@ def parse(
         database=given.database,
         publication=given.publication or name,
         slot=given.slot or name,
-        password=password,
+        password=password.text,
         socket=given.socket,
         sslmode=given.sslmode or "prefer",
         sslrootcert=given.sslrootcert,
@@ -130,8 +119,8 @@ def parse(
         sslkey=given.sslkey,
         exposed=given.exposed,
         kind=given.kind,
-        password_from=source,
-        remarks=tuple(remarks),
+        password_from=password.found,
+        remarks=(*remarks, *password.remarks),
         names_publication=bool(given.publication),
         names_slot=bool(given.slot),
     )
@@ -145,17 +134,13 @@ def slot_name(log: str) -> str:
     return f"{NAME_PREFIX}{plain}"[:_LONGEST_SLOT]
 
 
-def _pgpass_path(pgpass: Path | bool) -> Path:
-    return Path.home() / ".pgpass" if isinstance(pgpass, bool) else pgpass
-
-
-def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[str]) -> str | None:
-    """The password that ``~/.pgpass`` holds for host, port, database and user. As libpq, a file that others may read is
-    not used.
+def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[str]) -> tuple[str, Path] | None:
+    """The password that ``~/.pgpass`` holds for host, port, database and user, and the file's path. As libpq, a file
+    that others may read is not used.
     """
     if pgpass is False:
         return None
-    path = _pgpass_path(pgpass)
+    path = Path.home() / ".pgpass" if pgpass is True else pgpass
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             remarks.append(f"{path} is not used, since others may read it: chmod 600 {path}")
@@ -167,7 +152,7 @@ def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[s
         raise UsageError(f"{path} cannot be read: {type(error).__name__}", hint="correct or remove it") from None
     for fields in _entries(text):
         if all(one in ("*", of) for one, of in zip(fields, wanted, strict=False)):
-            return fields[4]
+            return fields[4], path
     return None
 
 

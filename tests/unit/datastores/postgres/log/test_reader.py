@@ -145,9 +145,9 @@ def test_what_ended_before_a_fault_goes_out_first(reader: WalReader, stream: Pla
 
 
 def test_another_history_ends_the_reader(reader: WalReader) -> None:
-    reader.outlived(History(1, "9", 1))
+    reader.outlived(1)
     assert reader.read(1 << 20, 0.0) is None
-    reader.outlived(History(2, "9", 1))
+    reader.outlived(2)
     with pytest.raises(SourceUnavailable, match="incarnation 2"):
         reader.read(1 << 20, 0.0)
 
