@@ -9,6 +9,7 @@ from subscriber_sdk.stream.events import Assigned, BatchArrived, MarkerArrived, 
 from subscriber_sdk.stream.events import Event as SubscriberEvent
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.testing import body_of, marker_at, update
+from tests.support.given import given
 from wormhole.push.session import Acked, Opened, Progressed, PushSession, Released, Welcomed
 from wormhole.push.session import Event as PublisherEvent
 from wormhole.wire.v1 import push_pb2
@@ -41,8 +42,7 @@ class Pair:
         return events
 
     def answer(self) -> list[PublisherEvent]:
-        data = self.subscriber.take_output(0.0)
-        assert data is not None
+        data = given(self.subscriber.take_output(0.0))
         return [event for event in self.publisher.receive(data) if event is not None]
 
 
@@ -63,8 +63,7 @@ def test_a_flow_from_hello_to_released() -> None:
     parts = publisher.batch(flow, (body,), marker_at(0).order)
     assert len(parts) > 1
     assert pair.push(*parts) == [BatchArrived(flow.number, 1, False, body)]
-    offered = publisher.datamarker(flow, marker_at(1), 1.0)
-    assert offered is not None
+    offered = given(publisher.datamarker(flow, marker_at(1), 1.0))
     assert pair.push(offered) == [MarkerArrived(flow.number, marker_at(1))]
 
     subscriber.progress(flow.number, 1)
@@ -86,8 +85,7 @@ def test_of_several_offered_markers_the_newest_may_be_acknowledged_alone() -> No
     subscriber.accept(flow.number, 1 << 16, None)
     pair.answer()
     for number in (1, 2, 3):
-        offered = publisher.datamarker(flow, marker_at(number), float(number))
-        assert offered is not None
+        offered = given(publisher.datamarker(flow, marker_at(number), float(number)))
         pair.push(offered)
     subscriber.ack(flow.number, marker_at(3))
     (acked,) = pair.answer()

@@ -10,6 +10,7 @@ import pytest
 
 from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, start_server
+from tests.support.given import given
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.position import Datamarker
@@ -61,8 +62,7 @@ def read(source: LogSource, start: Datamarker) -> tuple[list[Update], list[Decod
     with closing(source.open(start)) as reader:
         end = start.order
         while end < last:
-            segment = reader.read(1 << 20, 10.0)
-            assert segment is not None
+            segment = given(reader.read(1 << 20, 10.0))
             end = segment.end
             broken.extend(segment.broken.values())
             updates.extend(Selected(Filter.parse(None)).of(segment))
@@ -117,8 +117,7 @@ def test_the_current_rows_of_a_versioned_table(server: DatabaseServer, opened: O
         ("update", (7,), (1,)),
         ("update", (7,), None),
     ]
-    after = updates[-1].after
-    assert after is not None
+    after = given(updates[-1].after)
     assert (after["id"], after["n"]) == (7, 99)
     assert server.sql(f"SELECT id, n FROM v.{kind}") == [(7, 99)]
 
@@ -249,8 +248,7 @@ def test_times_of_the_old_format_have_the_digits_that_the_server_tells(
     assert not broken
     got: dict[str, list[object]] = {}
     for one in updates:
-        after = one.after
-        assert after is not None
+        after = given(one.after)
         got.setdefault(one.table, []).append([after["id"], after["d"], after["t"], after["s"]])
     assert got == expected
 

@@ -44,31 +44,6 @@ class TestXa:
         assert after.markers[-1].read_from == after.markers[-1].order
         assert again.read(start).ids() == before.ids() + after.ids()
 
-    def test_a_commit_in_one_phase(self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]) -> None:
-        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
-        one = tail(database_server)
-        start = one.source.latest()
-        database_server.sql(
-            "XA START 'one'", f"INSERT INTO {shop}.t VALUES (1)", "XA END 'one'", "XA COMMIT 'one' ONE PHASE"
-        )
-        assert [u.key[0] for u in one.read(start).updates] == [1]
-
-    def test_a_commit_of_what_was_prepared_before_the_start_is_reported_as_missing(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
-        xa(database_server, "early", f"INSERT INTO {shop}.t VALUES (1)")
-        one = tail(database_server)
-        start = one.source.latest()
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (2)")
-        database_server.sql("XA COMMIT 'early'")
-        database_server.sql(f"INSERT INTO {shop}.t VALUES (3)")
-        read = one.read(start)
-        assert [u.key[0] for u in read.updates] == [2, 3]
-        (gap,) = read.gaps
-        assert b"early".hex() in gap.message
-        assert gap.first_missing
-
 
 def test_an_applications_time_is_its_first_transactions(
     database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
@@ -88,37 +63,6 @@ def test_an_applications_time_is_its_first_transactions(
 
 
 class TestSchemaChanges:
-    def test_each_row_is_read_with_the_columns_of_its_time(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        one = tail(database_server)
-        start = one.source.latest()
-        database_server.sql(
-            "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(10))",
-            "INSERT INTO t VALUES (1, 'x')",
-            "ALTER TABLE t ADD COLUMN b INT FIRST",
-            "INSERT INTO t VALUES (7, 2, 'y')",
-            "ALTER TABLE t DROP COLUMN a",
-            "INSERT INTO t VALUES (8, 3)",
-            "ALTER TABLE t MODIFY COLUMN b VARCHAR(5)",
-            "INSERT INTO t VALUES ('nine', 4)",
-            "RENAME TABLE t TO u",
-            "INSERT INTO u VALUES ('ten', 5)",
-            "ALTER TABLE u DROP PRIMARY KEY",
-            "DELETE FROM u WHERE id = 5",
-            database=shop,
-        )
-        read = one.read(start)
-        assert [(u.op, u.table.rpartition(".")[2], u.key, u.after) for u in read.updates] == [
-            ("insert", "t", (1,), (1, "x")),
-            ("insert", "t", (2,), (7, 2, "y")),
-            ("insert", "t", (3,), (8, 3)),
-            ("insert", "t", (4,), ("nine", 4)),
-            ("truncate", "t", (), ()),  # no table is called t any more
-            ("insert", "u", (5,), ("ten", 5)),
-            ("delete", "u", (), ()),
-        ]
-
     def test_truncate_and_drop_are_barriers(
         self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
     ) -> None:
@@ -193,52 +137,6 @@ class TestShards:
 
 
 class TestLogForms:
-    def test_minimal_images_and_no_key(
-        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
-    ) -> None:
-        one = tail(database_server)
-        start = one.source.latest()
-        database_server.sql(
-            "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
-            "CREATE TABLE n (a INT, b INT)",
-            "SET SESSION binlog_row_image = MINIMAL",
-            "INSERT INTO t VALUES (1, 2, 3)",
-            "UPDATE t SET b = 4",
-            "DELETE FROM t",
-            "INSERT INTO n VALUES (1, 2)",
-            "UPDATE n SET b = 3",
-            database=shop,
-        )
-        read = one.read(start)
-        assert [(u.op, u.key) for u in read.updates] == [
-            ("insert", (1,)),
-            ("update", (1,)),
-            ("delete", (1,)),
-            ("insert", ()),
-            ("update", ()),
-        ]
-        assert read.updates[1].after[2] == 4
-
-    def test_compressed_transactions(
-        self, database_server: DatabaseServer, new_server: NewServer, tail: Callable[..., Tail], flavour: str
-    ) -> None:
-        options = {"log_bin_compress": "ON", "log_bin_compress_min_len": "10"}
-        server = new_server(**(options if flavour == "mariadb" else {"binlog_transaction_compression": "ON"}))
-        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v LONGTEXT)")
-        one = tail(server)
-        start = one.source.latest()
-        with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
-            for n in range(50):
-                cursor.execute("INSERT INTO shop.t VALUES (%s, %s)", (n, "word " * 2000))
-            connection.commit()
-        server.sql("UPDATE shop.t SET v = CONCAT(v, 'x') WHERE id = 7", "TRUNCATE TABLE shop.t")
-        read = one.read(start, 100_000)
-        assert [u.key for u in read.updates] == [*((n,) for n in range(50)), (7,), ()]
-        assert read.pieces
-        assert read.updates[3].after == (3, "word " * 2000)
-        for marker in read.markers:
-            assert one.read(marker).ids() == read.ids()[len(read.ids()) - len(one.read(marker).ids()) :]
-
     def test_without_gtids(self, new_shop: NewServer, tail: Callable[..., Tail], flavour: str) -> None:
         if flavour == "mariadb":
             return  # it always has them

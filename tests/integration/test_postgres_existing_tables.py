@@ -14,6 +14,7 @@ from datastores.postgres.existing_rows.reading import copied_key
 from datastores.postgres.existing_rows.source import PostgresTables
 from datastores.postgres.log import reader
 from tests.support.eventually import until
+from tests.support.given import given
 from tests.support.keyed_copy import rows_of
 from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import PostgresServer, new_database
@@ -295,8 +296,7 @@ def test_a_table_that_is_written_anew_between_its_lock_and_its_snapshot(scene: P
     tables = scene.tables
     assert isinstance(tables, PostgresTables)
     scene.chunk("public.fine")
-    session = tables._session
-    assert session is not None
+    session = given(tables._session)
     plain = session.connection.query
 
     def query(statement: str, **more: Any) -> object:
@@ -380,8 +380,7 @@ def test_counting_that_takes_too_long_counts_less_far(scene: PostgresScene, monk
         return plain(definition, [*conditions, "(n < 1000 OR pg_sleep(0.01) IS NOT NULL)"], offset)  # type: ignore[arg-type]
 
     monkeypatch.setattr(source, "copied_key", slow)
-    key = scene.tables.skip("public.fine", None, 2_000)
-    assert key is not None
+    key = given(scene.tables.skip("public.fine", None, 2_000))
     chunk = scene.chunk("public.fine", None, key, ChunkLimits(rows=5_000))
     assert len(chunk.rows) == 500
 

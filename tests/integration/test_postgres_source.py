@@ -222,8 +222,8 @@ def test_slots_made_anew_behind_an_idle_place_are_a_loss_with_its_range(
     assert (error.value.first_missing, error.value.last_missing) == (marker.delivered, source.earliest().delivered)
 
 
-def test_a_reader_that_pauses_keeps_its_session(new_shop_postgres: NewPostgres, new_source: NewSource) -> None:
-    server = new_shop_postgres(wal_sender_timeout="1s")
+def test_a_reader_that_pauses_keeps_its_session(server: PostgresServer, new_source: NewSource) -> None:
+    server.sql("ALTER DATABASE shop SET wal_sender_timeout = '1s'")
     source = new_source(server)
     reader = source.open(source.latest())
     sessions = "SELECT pid, reply_time FROM pg_stat_replication WHERE application_name = 'wormhole'"
@@ -462,10 +462,10 @@ def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
 
 
 def test_what_is_missing_is_said_with_the_statement_that_makes_it(
-    new_postgres: NewPostgres, new_source: NewSource
+    server: PostgresServer, new_source: NewSource
 ) -> None:
-    server = new_postgres()
-    server.sql("CREATE DATABASE shop")
+    drop_slots(server)
+    server.sql("DROP PUBLICATION wormhole_log", database="shop")
     with pytest.raises(SourceUnavailable, match="has no publication") as error:
         new_source(server)
     assert "wormholectl objects create" in (error.value.hint or "")
@@ -476,10 +476,8 @@ def test_what_is_missing_is_said_with_the_statement_that_makes_it(
     new_source(server).stop()
 
 
-def test_a_look_at_the_log_leaves_nothing_on_the_server(new_postgres: NewPostgres, tmp_path: Path) -> None:
-    server = new_postgres()
-    server.sql("CREATE DATABASE shop")
-    server.sql(_TABLE, all_tables("wormhole_log"), database="shop")
+def test_a_look_at_the_log_leaves_nothing_on_the_server(server: PostgresServer, tmp_path: Path) -> None:
+    drop_slots(server)
     options = SourceOptions(
         log="log",
         state_dir=tmp_path,
@@ -714,11 +712,8 @@ def test_a_slot_that_the_server_gave_up_is_said_and_made_anew_by_what_is_said(
     assert read_log(source, source.earliest()).keys() == [2]
 
 
-def test_what_is_no_text_in_the_databases_encoding_holds_nothing(
-    new_postgres: NewPostgres, new_source: NewSource
-) -> None:
+def test_what_is_no_text_in_the_databases_encoding_holds_nothing(server: PostgresServer, new_source: NewSource) -> None:
     """Rows, names and prefixes in WIN1252: 0x81 is no character of it, and the server cannot convert it."""
-    server = new_postgres()
     server.sql("CREATE DATABASE win ENCODING 'WIN1252' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
     prepare_database(server, "win", _TABLE)
     source = new_source(server, "win")

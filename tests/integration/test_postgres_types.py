@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg.adapt import Transformer
 
+from tests.support.given import given
 from tests.support.hot import hot_module
 from tests.support.postgres_changes import Change, Slot, decoded, keyed
 from tests.support.postgres_server import PostgresServer
@@ -84,8 +85,7 @@ def _expected(rows: Sequence[tuple[bytes | None, ...]]) -> dict[Value, dict[str,
 def _check(changes: Sequence[Change], images: Sequence[str], *expected: dict[Value, dict[str, Value]]) -> None:
     for change in changes:
         for image, rows in zip(images, expected, strict=True):
-            values = getattr(change, image)
-            assert values is not None
+            values = given(getattr(change, image))
             row = rows[values["id"]]
             wrong = {
                 f"{name} {kind}": (values[name], row[name])
@@ -156,5 +156,4 @@ def test_every_type(
     else:
         kept = {"id"} if identity == "DEFAULT" else {"id", "other"}
         for change in (*moved, *deleted):
-            assert change.before is not None
-            assert {name for name, value in change.before.items() if value is not UNAVAILABLE} == kept
+            assert {name for name, value in given(change.before).items() if value is not UNAVAILABLE} == kept

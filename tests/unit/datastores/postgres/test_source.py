@@ -21,6 +21,7 @@ from datastores.postgres.server.state import AnotherServer, ServerState, Slot
 from datastores.postgres.server.stream import Stream
 from datastores.postgres.source import PostgresSource
 from tests.support.eventually import PATIENCE_S
+from tests.support.given import given
 from tests.support.hosts_state import HostsState
 from wormhole.model.errors import CoordinationLost, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -200,8 +201,7 @@ def test_a_place_is_proven_once_and_not_before_it_is_written(
     monkeypatch.setattr(places, "log_bytes_anchor", prove)
     latest = source.latest()
     assert latest == source.locate("latest")
-    assert latest.anchor is not None
-    assert (latest.anchor.id, latest.read_from.offset) == ("log:7:1:500", 90)
+    assert (given(latest.anchor).id, latest.read_from.offset) == ("log:7:1:500", 90)
     earliest = source.earliest()
     assert (earliest.anchor, earliest.read_from) == (None, earliest.order)
     assert earliest == source.earliest()
@@ -457,15 +457,13 @@ class TestHosts:
         other = make(tmp_path / "b", state=shared)
         other.start()
         assert (other.latest().order.incarnation, other._publication.since) == (1, 500)
-        assert other._high_water.last is not None
-        assert other._high_water.last.order.offset == 480
+        assert given(other._high_water.last).order.offset == 480
         other.stop()
         server.state = replace(STATE, end=450, publication_oid=16500)
         back = make(tmp_path / "a", state=shared)
         back.start()
         assert back.latest().order.incarnation == 2
-        assert back._incarnations.current is not None
-        assert "lost the end of its log" in back._incarnations.current.why
+        assert "lost the end of its log" in given(back._incarnations.current).why
         back.stop()
 
     def test_only_who_owns_the_log_moves_slots_and_ends_others_that_do(

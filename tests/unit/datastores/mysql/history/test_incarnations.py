@@ -11,6 +11,7 @@ from datastores.mysql.history.confirmation import Confirmation
 from datastores.mysql.history.incarnations import Incarnations, Lost, same_file
 from datastores.mysql.server.state import ServerState
 from tests.support.eventually import PATIENCE_S
+from tests.support.given import given
 from tests.support.hosts_state import HostsState
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import CoordinationLost, Diverged, MarkerStoreError, SourceUnavailable
@@ -184,8 +185,7 @@ def test_one_answer_does_not_begin_another_history(folder: FolderState, change: 
 def test_a_fingerprint_of_an_earlier_release_is_completed(folder: FolderState, incarnations: Incarnations) -> None:
     incarnations.check_file(1, 4, "100-1")
     incarnations.check_file(1, 4, "100-1-aa")
-    known = Incarnations(folder).known("a")
-    assert known is not None
+    known = given(Incarnations(folder).known("a"))
     assert known.files == {4: "100-1-aa"}
     incarnations.check_file(1, 4, "100-1")
     with pytest.raises(Diverged):
@@ -194,12 +194,13 @@ def test_a_fingerprint_of_an_earlier_release_is_completed(folder: FolderState, i
     assert not same_file("100-1", "100-12")
 
 
-def test_how_many_histories_are_kept_is_bounded(folder: FolderState, tmp_path: Path) -> None:
-    incarnations = Incarnations(folder)
+def test_how_many_histories_are_kept_is_bounded() -> None:
+    state = HostsState()
+    incarnations = Incarnations(state)
     for n in range(300):
         incarnations.observe(view(f"server {n}", 4))
     assert incarnations.current == 300
-    assert (tmp_path / "histories.json").stat().st_size < 100_000
+    assert len(state.documents["histories"]) < 100_000
 
 
 def test_how_far_each_incarnation_was_read_is_kept(folder: FolderState, tmp_path: Path) -> None:
@@ -333,18 +334,21 @@ class TestHosts:
         shared = HostsState()
         incarnations = Incarnations(shared)
         incarnations.observe(view("a", 1))
-        for number in range(1, 1100):
+        incarnations.check_file(1, 1, "1-1-aaaaaaaa")
+        document = shared.read("histories")
+        document["incarnations"][0]["files"] |= {str(n): f"{n}-1-aaaaaaaa" for n in range(2, 1025)}
+        shared.write("histories", document)
+        incarnations = Incarnations(shared)
+        for number in range(1025, 1100):
             incarnations.check_file(1, number, f"{number}-1-aaaaaaaa")
-        known = incarnations.known("a")
-        assert known is not None
+        known = given(incarnations.known("a"))
         assert (min(known.files), max(known.files), len(known.files)) == (76, 1099, 1024)
         writes = shared.writes
         incarnations.check_file(1, 3, "3-1-aaaaaaaa")
         assert shared.writes == writes, "an older one is not kept, and nothing changed"
         # A server that is away needs its newest state, and none of its earlier incarnations.
         incarnations.observe(view("b", 9))
-        known = incarnations.known("a")
-        assert known is not None
+        known = given(incarnations.known("a"))
         assert sorted(known.files) == list(range(1084, 1100))
         incarnations.observe(view("a", 1100))
         assert incarnations.knows_file(1099)

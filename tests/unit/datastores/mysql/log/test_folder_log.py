@@ -32,6 +32,7 @@ from datastores.mysql.server.catalog import Catalog
 from datastores.mysql.server.replica_ids import ServerIds
 from datastores.mysql.server.state import ServerState, StateQueries
 from tests.support import mysql_events as build
+from tests.support.given import given
 from tests.support.mysql_dump import format_description, insert, rotate, table
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
@@ -322,8 +323,9 @@ class TestReading:
     def test_what_a_server_does_not_send_is_left_out(self, world: World) -> None:
         """The checksum of an anchor is made without it."""
         view = world.joined()
-        packets = FolderLog(world.binlogs, world.queries).packets(cast(Any, None), view, FromFile("binlog.000003", 4))
-        assert packets is not None
+        packets = given(
+            FolderLog(world.binlogs, world.queries).packets(cast(Any, None), view, FromFile("binlog.000003", 4))
+        )
         stream = b"".join(iter(packets.read, b""))
         assert bytes([build.WRITE]) in stream
         assert b"INSERT" not in stream
@@ -343,8 +345,9 @@ class TestReading:
     def test_a_file_that_is_written_to_while_it_is_read(self, world: World) -> None:
         view = world.joined()
         (world.path / "binlog.000003").write_bytes(world.log.bytes_of(3) + b"more")
-        packets = FolderLog(world.binlogs, world.queries).packets(cast(Any, None), view, FromFile("binlog.000003", 4))
-        assert packets is not None
+        packets = given(
+            FolderLog(world.binlogs, world.queries).packets(cast(Any, None), view, FromFile("binlog.000003", 4))
+        )
         assert packets.read()
         with pytest.raises(SourceUnavailable, match="is written to"):
             packets.read()
@@ -378,8 +381,7 @@ class TestBorders:
             del world.log.streams[3].events[-1]
         world.log.fill(world.path)
         error = self.lost(world, "it is not closed, and is cut or still being written")
-        assert error.first_missing is not None
-        assert error.first_missing.endswith(("2-4", "-2"))
+        assert given(error.first_missing).endswith(("2-4", "-2"))
         assert "is not closed" in problem(world)
 
     def test_a_file_cut_inside_of_a_transaction(self, world: World) -> None:
@@ -537,8 +539,9 @@ class TestIdentity:
     def test_it_becomes_unreadable_later(self, world: World) -> None:
         view = world.joined()
         (world.path / "binlog.000003").unlink()
-        packets = FolderLog(world.binlogs, world.queries).packets(cast(Any, None), view, FromFile("binlog.000003", 4))
-        assert packets is not None
+        packets = given(
+            FolderLog(world.binlogs, world.queries).packets(cast(Any, None), view, FromFile("binlog.000003", 4))
+        )
         packets.read()
         with pytest.raises(SourceUnavailable, match="cannot be read"):
             packets.read()
@@ -714,8 +717,7 @@ def test_the_history_is_proven_by_the_folder(world: World) -> None:
 
     assert lost(lambda file: world.opening.leads(world.joined(), file)) is None
     world.own_list = world.log.listed(7)
-    found = lost(lambda file: world.opening.leads(world.joined(), file))
-    assert found is not None
+    found = given(lost(lambda file: world.opening.leads(world.joined(), file)))
     assert found.unproven
 
 

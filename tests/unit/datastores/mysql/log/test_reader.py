@@ -12,6 +12,7 @@ from datastores.mysql.log.reader import BinlogReader
 from datastores.mysql.log.scan import fails_again
 from datastores.mysql.server.catalog import Catalog
 from tests.support import mysql_events as build
+from tests.support.given import given
 from tests.support.mysql_dump import Scripted, beginning, format_description, insert, rotate, table
 from wormhole.model.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -78,8 +79,7 @@ def test_transactions_come_together_up_to_what_was_asked_for(tmp_path: Path) -> 
     assert segment.end == LogPosition(1, 3, stream.offset)
     assert segment.marker is not None
     assert segment.marker.delivered == f"{build.UUID_TEXT}:1-5"
-    assert segment.marker.anchor is not None
-    assert segment.marker.anchor.id == f"{build.UUID_TEXT}:5"
+    assert given(segment.marker.anchor).id == f"{build.UUID_TEXT}:5"
     assert segment.newest_us == segment.marker.committed_at_us == 5_000_000
     assert segment.log_bytes == len(stream.packets())
     assert checked([segment]).keys() == [1, 2, 3, 4, 5]
@@ -157,8 +157,7 @@ def test_each_piece_is_of_one_file(tmp_path: Path) -> None:
     read = checked(segments)
     assert [segment.end.file for segment in segments if segment.updates] == [3, 4]
     assert read.keys() == [1, 2]
-    assert read.markers[-1].anchor is not None
-    assert read.markers[-1].anchor.begin.file == 4
+    assert given(read.markers[-1].anchor).begin.file == 4
 
 
 def test_what_comes_before_a_fault_goes_out_first(tmp_path: Path) -> None:
@@ -166,8 +165,7 @@ def test_what_comes_before_a_fault_goes_out_first(tmp_path: Path) -> None:
     stream.transaction(1, table(), insert(1))
     reading = Reading(tmp_path, stream)
     reading.scripted.dump.error = SourceUnavailable("gone")
-    segment = reading.reader.read(1 << 20, 0.0)
-    assert segment is not None
+    segment = given(reading.reader.read(1 << 20, 0.0))
     assert checked([segment]).keys() == [1]
     for _ in range(2):
         with pytest.raises(SourceUnavailable, match="gone"):
@@ -199,8 +197,7 @@ def test_found_by_gtids_the_first_transaction_shows_the_place(tmp_path: Path) ->
     assert segment.begin == old.order
     assert segment.end == LogPosition(1, 9, more.offset)
     assert segment.marker is not None
-    assert segment.marker.anchor is not None
-    assert segment.marker.anchor.begin == LogPosition(1, 9, 5000)
+    assert given(segment.marker.anchor).begin == LogPosition(1, 9, 5000)
 
 
 def test_missing_log_is_a_segment_of_its_own(tmp_path: Path) -> None:
@@ -216,8 +213,7 @@ def test_missing_log_is_a_segment_of_its_own(tmp_path: Path) -> None:
     assert gap.begin.offset == gap.end.offset == last.begin.offset == end
     # The one transaction that is missing, and not the first, which was delivered.
     assert (gap.gap.first_missing, gap.gap.last_missing) == (f"{build.UUID_TEXT}:2",) * 2
-    assert gap.marker is not None
-    assert gap.marker.delivered == gap.gap.delivered == f"{build.UUID_TEXT}:1-2"
+    assert given(gap.marker).delivered == gap.gap.delivered == f"{build.UUID_TEXT}:1-2"
     assert checked([first, gap, last]).keys() == [1, 3]
 
 
@@ -281,7 +277,7 @@ def sound(checksums: bool = True) -> build.Stream:
     stream = build.Stream(checksums)
     rotate(stream, "binlog.000003", 4)
     format_description(stream)
-    for n in range(1, 4):
+    for n in (1, 2):
         stream.transaction(n, table(), insert(n))
     return stream
 
@@ -334,7 +330,7 @@ def test_an_error_that_is_there_again_is_believed(tmp_path: Path) -> None:
 
 def test_rows_without_a_checksum_break_their_shard_only_when_they_do_so_again(tmp_path: Path) -> None:
     stream = sound(checksums=False)
-    at = stream.packets().rindex(b"n3") - 1  # the length of the text
+    at = stream.packets().rindex(b"n2") - 1  # the length of the text
     damaged = Flipped(stream.packets(), at, 0x40)
     damaged.checksums = False
     with pytest.raises(Unconfirmed):

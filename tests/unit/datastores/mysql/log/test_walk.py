@@ -7,6 +7,7 @@ import pytest
 from datastores.mysql.decode import events
 from datastores.mysql.log.walk import Step
 from tests.support import mysql_events as build
+from tests.support.given import given
 from tests.support.mysql_dump import (
     TORN,
     Scripted,
@@ -56,8 +57,7 @@ def test_the_end_of_a_file_is_a_place_of_its_own(tmp_path: Path) -> None:
     assert walk.place == LogPosition(1, 3, end)
     go(scripted)
     assert walk.place == LogPosition(1, 4, 4)
-    assert walk.anchor is not None
-    assert walk.anchor.begin.file == 3
+    assert given(walk.anchor).begin.file == 3
 
 
 @pytest.mark.parametrize("sql", ["TRUNCATE TABLE t", "COMMIT", "ROLLBACK", "XA ROLLBACK X'78',X'',1"])
@@ -284,8 +284,7 @@ class TestXa:
         stream.statement(2, "XA COMMIT X'61',X'',1")
         scripted = Scripted(tmp_path, stream)
         assert go(scripted)[-2:] == [Step.CUT, Step.CUT]
-        gap = scripted.walk.gap
-        assert gap is not None
+        gap = given(scripted.walk.gap)
         assert gap.first_missing == f"{build.UUID_TEXT}:2"
         assert "X'61'" in gap.message
         assert not scripted.encoder.in_transaction
@@ -301,8 +300,7 @@ class TestXa:
         scripted = walked(tmp_path, stream, mariadb=True)
         piece = scripted.encoder.take()
         assert (list(piece.tx_number), list(piece.tx_end)) == ([2], [1])
-        assert scripted.walk.anchor is not None
-        assert scripted.walk.anchor.id == "0-1:2"
+        assert given(scripted.walk.anchor).id == "0-1:2"
 
 
 class TestRefused:
@@ -385,8 +383,7 @@ def test_transactions_without_gtid_are_named_after_their_place(tmp_path: Path) -
     stream.add(build.QUERY, build.query("BEGIN"))
     stream.add(build.XID, bytes(8))
     scripted = walked(tmp_path, stream)
-    assert scripted.walk.anchor is not None
-    assert scripted.walk.anchor.id == f"server/3:{begin}"
+    assert given(scripted.walk.anchor).id == f"server/3:{begin}"
 
 
 @pytest.mark.parametrize("piece", [3, 1 << 20])

@@ -11,6 +11,7 @@ from pymysql import _auth
 
 from datastores.mysql.server.address import Address
 from datastores.mysql.server.login import Login, load_rsa_key
+from tests.support.given import given
 from wormhole.model.errors import UsageError
 
 SALT = b"12345678901234567890"
@@ -209,12 +210,10 @@ def test_what_is_wrong_with_a_login_that_succeeded() -> None:
         exchange.begin(plugin, SALT)
         return exchange.risk()
 
-    found = after("caching_sha2_password")
-    assert found is not None
+    found = given(after("caching_sha2_password"))
     assert "from an earlier login (caching_sha2_password); it is a stranger" in found[0]
     for plugin in ("caching_sha2_password", "mysql_native_password"):
-        found = after(plugin, exposed=True)
-        assert found is not None
+        found = given(after(plugin, exposed=True))
         assert "the password goes to whatever answers at u@db1:3306" in found[0]
     assert after("mysql_native_password") is None
     assert after("caching_sha2_password", pinned=True) is None

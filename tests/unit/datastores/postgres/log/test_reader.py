@@ -22,6 +22,7 @@ from datastores.postgres.server.connection import ServerError
 from datastores.postgres.server.stream import Stream
 from datastores.postgres.tables.unlogged_changes import UnloggedChange, UnloggedChanges
 from tests.support import postgres_messages as build
+from tests.support.given import given
 from tests.support.postgres_messages import EPOCH_US, INT4
 from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -90,9 +91,7 @@ def reader(stream: Played) -> Iterator[WalReader]:
 
 def _read(reader: WalReader, stream: Played, *messages: bytes) -> Segment:
     stream.batches = [list(messages)]
-    found = reader.read(1 << 20, 10.0)
-    assert found is not None
-    return found
+    return given(reader.read(1 << 20, 10.0))
 
 
 def _marker(segment: Segment) -> Datamarker:
@@ -136,8 +135,7 @@ def test_a_message_in_a_transaction_is_part_of_it(reader: WalReader, stream: Pla
 
 def test_what_ended_before_a_fault_goes_out_first(reader: WalReader, stream: Played) -> None:
     stream.batches = [_transaction(200, 240), SourceUnavailable("gone", hint="wait")]
-    found = reader.read(1 << 20, 10.0)
-    assert found is not None
+    found = given(reader.read(1 << 20, 10.0))
     assert found.end.offset == 240
     stream.batches = [SourceUnavailable("gone", hint="wait")]
     with pytest.raises(SourceUnavailable):
@@ -168,8 +166,7 @@ def test_a_read_ends_in_time_while_the_server_never_stops_sending(reader: WalRea
     assert reader.read(1 << 20, 0.0) is None
     assert batches == 1
     messages = ([build.begin(at), build.commit(at, at + 40)] for at in commits)
-    found = reader.read(1 << 20, 0.0)
-    assert found is not None
+    found = given(reader.read(1 << 20, 0.0))
     assert found.end.offset == 240
     assert batches == 2
 
@@ -194,8 +191,7 @@ def test_a_place_without_a_proof_gets_one_at_once(stream: Played, monkeypatch: p
     monkeypatch.setattr("datastores.postgres.log.reader._IDLE_S", 0.0)
     for start, proof in ((START, ANCHOR.id), (replace(START, anchor=None), "log:9:1:150")):
         with closing(_made(stream, start=start)) as reader:
-            anchor = _marker(_read(reader, stream, _keepalive(150))).anchor
-            assert anchor is not None
+            anchor = given(_marker(_read(reader, stream, _keepalive(150))).anchor)
             assert anchor.id == proof
 
 
@@ -221,13 +217,11 @@ def test_what_was_written_without_the_publication_is_a_gap_with_its_range(reader
     stream.batches = [_transaction(200, 240), refused]
     assert reader.read(1 << 20, 10.0) is not None
     stream.batches = [refused]
-    segment = reader.read(1 << 20, 10.0)
-    assert segment is not None
+    segment = given(reader.read(1 << 20, 10.0))
     assert segment.gap is not None
     assert (segment.gap.first_missing, segment.gap.last_missing) == ("1:0/F0", "1:0/190")
     assert segment.begin == segment.end == _marker(segment).order == LogPosition(1, 0, 400)
-    anchor = _marker(segment).anchor
-    assert anchor is not None
+    anchor = given(_marker(segment).anchor)
     assert anchor.id == "log:9:1:400", "a copy of the server that is put back later has other bytes there"
     with pytest.raises(ServerError):
         reader.read(1 << 20, 10.0)
@@ -238,8 +232,7 @@ def test_a_server_that_passes_over_it_in_silence_is_not_believed(stream: Played)
     for silent_from, first in ((0, here), (START.order.offset + 1, here), (80, "1:0/50")):
         reader = _made(stream, silent=(silent_from, 300))
         stream.batches = [_transaction(350, 390)]
-        segment = reader.read(1 << 20, 10.0)
-        assert segment is not None
+        segment = given(reader.read(1 << 20, 10.0))
         assert segment.gap is not None
         assert (segment.gap.first_missing, segment.gap.last_missing) == (first, "1:0/190")
         with pytest.raises(SourceUnavailable, match="dropped and made again"):
@@ -287,8 +280,7 @@ def test_transactions_that_end_where_the_one_before_ended_are_an_error(reader: W
 
 def test_a_part_of_a_transaction_behind_one_that_ended_is_no_error(reader: WalReader, stream: Played) -> None:
     stream.batches = [_transaction(200, 240), [build.begin(300), build.insert(7, ["2"])]]
-    first = reader.read(1 << 20, 10.0)
-    assert first is not None
+    first = given(reader.read(1 << 20, 10.0))
     assert _marker(first).order.offset == 240
 
 
