@@ -1,13 +1,23 @@
-"""The next step for a flow whose datamarker is not of the log, in the order of `log-diverged` in docs/runbook.md."""
+"""What is printed for a flow whose datamarker is not of the log: the next step, in the order of `log-diverged` in
+docs/runbook.md, and what a datastore lacks of what was delivered."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["REPAIR"]
+__all__ = ["REPAIR", "shortened"]
 
 REPAIR: Final = (
     "`wormholectl repair APP/SHARD` brings the application's data to what the tables hold now, and the flow goes on; "
     "or bring it up to date yourself, then `wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of "
     "the log, and `wormholectl markers set APP/SHARD PLACE` at another one"
 )
+
+
+_MOST: Final = 300
+_CUT: Final = "..."
+
+
+def shortened(text: str) -> str:
+    """At most 300 characters of it."""
+    return text if len(text) <= _MOST else text[: _MOST - len(_CUT)] + _CUT

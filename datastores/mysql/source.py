@@ -23,9 +23,8 @@ from datastores.mysql.log.tables import shard_name
 from datastores.mysql.server.address import parse
 from datastores.mysql.server.catalog import Catalog
 from datastores.mysql.server.connection import connect, login_of
-from datastores.mysql.server.id_claims import IdClaims, list_replicas
+from datastores.mysql.server.id_claims import IdClaims, ServerIds, list_replicas
 from datastores.mysql.server.login import next_step
-from datastores.mysql.server.replica_ids import ServerIds
 from datastores.mysql.server.required_settings import refuse
 from datastores.mysql.server.settings import Settings, read_settings
 from datastores.mysql.server.state import ServerState, queries_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import closing
 
-from datastores.common.lacking import shortened
+from datastores.common.next_steps import shortened
 from datastores.mysql.doctor.settings import findings
 from datastores.mysql.log.gtid_coverage import all_lacking
 from datastores.mysql.server.address import Address

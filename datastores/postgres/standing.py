@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from datastores.common.lacking import shortened
+from datastores.common.next_steps import shortened
 from datastores.postgres.history.timelines import Timelines, read_timelines
 from datastores.postgres.log import slots
 from datastores.postgres.server.address import Address

@@ -15,8 +15,8 @@ from datastores.postgres.source import PostgresSource
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState
 from tests.support.postgres_harness import drop_slots
-from tests.support.postgres_server import NewPostgres, PostgresServer
-from tests.support.postgres_tail import NewSource
+from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_tail import NewShop, NewSource
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.ports.datastore import Login, Standing
@@ -24,7 +24,7 @@ from wormhole.ports.testing.reading import read_log, read_until
 
 
 @pytest.fixture
-def primary(new_shop_postgres: NewPostgres) -> PostgresServer:
+def primary(new_shop_postgres: NewShop) -> PostgresServer:
     return new_shop_postgres()
 
 

@@ -21,7 +21,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.hosts_state import HostsState
 from tests.support.postgres_harness import all_tables, drop_slots, prepare_database
 from tests.support.postgres_server import NewPostgres, PostgresServer, template
-from tests.support.postgres_tail import NewSource
+from tests.support.postgres_tail import NewShop, NewSource
 from tests.support.postgres_types import VERSION
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.findings import Severity
@@ -342,7 +342,7 @@ def test_a_transaction_that_began_before_the_place_is_read_whole(
 
 
 def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
-    new_shop_postgres: NewPostgres, new_source: NewSource
+    new_shop_postgres: NewShop, new_source: NewSource
 ) -> None:
     """For a second only the beginning of its record is on the server's disk, which writes whole pages first. A reader
     that began between would never get it."""
@@ -374,7 +374,7 @@ def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
 
 
 def test_a_damaged_file_of_the_log_is_one_clear_error_until_it_is_put_back(
-    new_shop_postgres: NewPostgres, new_source: NewSource
+    new_shop_postgres: NewShop, new_source: NewSource
 ) -> None:
     server = new_shop_postgres()
     source = new_source(server)
@@ -425,7 +425,7 @@ def test_airbyte_46571_a_slot_that_another_program_advanced_is_a_loss(
 
 
 def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
-    new_shop_postgres: NewPostgres, new_source: NewSource
+    new_shop_postgres: NewShop, new_source: NewSource
 ) -> None:
     """The log fills the disk while a load stalls. The server gives up the slot at its bound; whoever is ahead of that
     goes on, also after a restart, and the others are told the range."""
@@ -631,7 +631,7 @@ def test_a_table_that_joins_the_publication_later(
 
 
 def test_what_a_server_refuses_is_said_with_its_repair_and_who_reads_goes_on(
-    new_shop_postgres: NewPostgres, new_source: NewSource
+    new_shop_postgres: NewShop, new_source: NewSource
 ) -> None:
     """The messages for everything else are in tests/unit/datastores/postgres/test_bad_input.py."""
     server = new_shop_postgres(max_wal_senders="2", max_replication_slots="3")
@@ -688,7 +688,7 @@ def test_a_key_that_the_log_hides_halts_its_table_alone(
 
 
 def test_a_slot_that_the_server_gave_up_is_said_and_made_anew_by_what_is_said(
-    new_shop_postgres: NewPostgres, tmp_path: Path, new_source: NewSource
+    new_shop_postgres: NewShop, tmp_path: Path, new_source: NewSource
 ) -> None:
     server = new_shop_postgres(max_slot_wal_keep_size="1MB")
     source = new_source(server)

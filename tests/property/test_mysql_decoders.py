@@ -113,7 +113,7 @@ def test_rows_are_what_encode_row_writes(
         rows = module.Rows(most, 0, 64)
         known = module.Table(body, Layout(parse_table_map(body)), 0, 0)
         rows.event(rows_body, 0, len(rows_body), known, 3 if deleted else 1, True, False)
-        assert bytes(rows.out[: rows.used]) == expected
+        assert bytes(rows.updates.out[: rows.updates.used]) == expected
 
 
 def _size(value: Any) -> int:
@@ -135,8 +135,8 @@ def test_updates_mean_what_the_images_say(table: tuple[list[build.Col], list[int
         rows.event(rows_body, 0, len(rows_body), known, 2, True, False)
         start = 0
         for i, (before, after) in enumerate(zip(map(shown, images[::2]), map(shown, images[1::2]), strict=True)):
-            update = bytes(rows.out[start : rows.ends[i]])
-            start = rows.ends[i]
+            update = bytes(rows.updates.out[start : rows.updates.ends[i]])
+            start = rows.updates.ends[i]
             row = decode_row(update[1 + next(j for j in range(1, 6) if update[j] < 0x80) :])
             assert values_of(row.before) == before
             assert values_of(row.after) == after

@@ -13,9 +13,10 @@ from datastores.postgres.source import PostgresSource
 from tests.support.postgres_harness import prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
 
-__all__ = ["NewSource"]
+__all__ = ["NewShop", "NewSource"]
 
 NewSource = Callable[..., PostgresSource]
+NewShop = Callable[..., PostgresServer]
 
 
 @pytest.fixture
@@ -32,10 +33,10 @@ def new_source(tmp_path: Path) -> Iterator[NewSource]:
 
 
 @pytest.fixture
-def new_shop_postgres(new_postgres: NewPostgres) -> NewPostgres:
+def new_shop_postgres(new_postgres: NewPostgres) -> NewShop:
     """A server of the test's own that has the table ``t`` in the database ``shop``."""
 
-    def make(**options: str) -> PostgresServer:
+    def make(**options: Any) -> PostgresServer:
         server = new_postgres(**options)
         prepare_database(server, "shop", "CREATE TABLE t (k int PRIMARY KEY, v text)")
         return server

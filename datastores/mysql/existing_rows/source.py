@@ -24,9 +24,8 @@ from datastores.mysql.existing_rows.definition import (
 )
 from datastores.mysql.existing_rows.exact_keys import cannot_be_asked_for, is_same, last_exact
 from datastores.mysql.existing_rows.key_order import KEY_SQL, is_moment, literals_of
-from datastores.mysql.existing_rows.reading import Reading
+from datastores.mysql.existing_rows.reading import Reading, key_behind
 from datastores.mysql.existing_rows.server import Server, ask_server, prepare_session
-from datastores.mysql.existing_rows.skipping import key_behind
 from datastores.mysql.history.incarnations import Incarnations
 from datastores.mysql.log.tables import shard_name
 from datastores.mysql.server.address import Address, parse

@@ -23,8 +23,7 @@ from datastores.mysql.history.continuity import Read
 from datastores.mysql.history.delivered import delivered_of
 from datastores.mysql.history.incarnations import Incarnations, same_file
 from datastores.mysql.log.dump import Dump, FromFile, FromGtids, Start
-from datastores.mysql.log.folder_dump import FolderDump, OnServer
-from datastores.mysql.log.folder_log import FolderLog
+from datastores.mysql.log.folder_log import FolderDump, FolderLog, OnServer
 from datastores.mysql.log.gtid_coverage import FILE_BEGIN, GtidCoverage, lacking, only_deleted
 from datastores.mysql.log.prepared_xa import Prepared
 from datastores.mysql.log.reader import BinlogReader

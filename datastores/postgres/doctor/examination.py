@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from datastores.postgres.doctor.growth import measure_growth
 from datastores.postgres.doctor.publication import (
     identity_findings,
     named_values_findings,
@@ -14,7 +13,7 @@ from datastores.postgres.doctor.publication import (
 )
 from datastores.postgres.doctor.server_objects import find_names
 from datastores.postgres.doctor.slots import budget_findings, slot_findings
-from datastores.postgres.history.wal_bytes import PROOF_BYTES, checksum_of_log
+from datastores.postgres.history.proof import PROOF_BYTES, checksum_of_log
 from datastores.postgres.log import slots
 from datastores.postgres.server.address import Address
 from datastores.postgres.server.connection import Connection, connect
@@ -24,9 +23,9 @@ from datastores.postgres.server.url import EXPOSED
 from datastores.postgres.sql_text import quote_identifier
 from datastores.postgres.tables.identities import TableIdentity, named, read_tables
 from wormhole.model.errors import WormholeError
-from wormhole.model.findings import Finding, Report, SeenTable, Severity
+from wormhole.model.findings import Finding, LogGrowth, Report, SeenTable, Severity
 
-__all__ = ["check"]
+__all__ = ["check", "measure_growth"]
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
@@ -223,3 +222,21 @@ def _way(connection: Connection, address: Address) -> Iterator[Finding]:
             "somebody between could pass for the server",
             "write ?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL",
         )
+
+
+_COUNTED_FROM: Final = 140000
+"""The first version with ``pg_stat_wal``."""
+_LEAST_S: Final = 600.0
+
+
+def measure_growth(connection: Connection) -> LogGrowth:
+    """From when its statistics were reset until now. Raises as
+    :meth:`~datastores.postgres.server.connection.Connection.query`.
+    """
+    if connection.version < _COUNTED_FROM:
+        return LogGrowth(unknown="PostgreSQL 13 does not count what it writes to its log")
+    rows = connection.query("SELECT wal_bytes, extract(epoch FROM now() - stats_reset) FROM pg_stat_wal")
+    written, seconds = (float(value or 0) for value in rows[0]) if rows else (0.0, 0.0)
+    if seconds < _LEAST_S:
+        return LogGrowth(unknown="its statistics (pg_stat_wal) are younger than ten minutes")
+    return LogGrowth(int(written), seconds, "pg_stat_wal, since its statistics were reset")

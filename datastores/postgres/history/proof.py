@@ -2,27 +2,35 @@
 
 After a transaction it is that transaction: its commit's LSN, its number and its commit time, all of which the server
 sends again when it begins to read at the commit. A log that was restored and wrote other transactions has another one
-there, or none. Where no transaction of the publication came for long, it is the bytes of the log before the place.
+there, or none. Where no transaction of the publication came for long, it is the bytes of the log before the place, read
+as a standby reads them: the server would have to keep its log from a transaction on that is long past.
 """
 
 from __future__ import annotations
 
 import logging
+import struct
+import time
 from typing import Final
+
+import google_crc32c
 
 from datastores.common.next_steps import REPAIR
 from datastores.postgres.history.timelines import Timelines
-from datastores.postgres.history.wal_bytes import PROOF_BYTES, checksum_of_log
 from datastores.postgres.server.address import Address
+from datastores.postgres.server.connection import connect
 from datastores.postgres.server.lsn import format_lsn
-from datastores.postgres.server.state import ServerState
+from datastores.postgres.server.state import ServerState, check_same
+from datastores.postgres.server.stream import HEADER_BYTES, LOG_DATA, Stream
 from wormhole.model.errors import Diverged, SourceUnavailable
 from wormhole.model.position import LOG_BYTES, Anchor, Datamarker, LogPosition
 
 __all__ = [
     "ANEW",
     "GONE",
+    "PROOF_BYTES",
     "check_log_bytes",
+    "checksum_of_log",
     "diverged",
     "log_bytes_anchor",
     "transaction_anchor",
@@ -87,3 +95,42 @@ def diverged(marker: Datamarker, why: str, **missing: str) -> Diverged:
 
 def _id(system: str, timelines: Timelines, end: int) -> str:
     return f"{LOG_BYTES}{system}:{timelines.of(end)}:{end}"
+
+
+PROOF_BYTES: Final = 4096
+"""Bytes of log before a place. Each record in them has the place of the one before and a checksum of its own."""
+
+_TIMEOUT_S: Final = 10.0
+_START: Final = struct.Struct(">Q")
+
+
+def checksum_of_log(address: Address, state: ServerState, timeline: int, begin: int, end: int) -> int:
+    """CRC-32C of the log of the server in ``state`` from ``begin`` to ``end``, over a session of its own.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not send it, and when the session
+    reached another one: its bytes would prove that the log is lost.
+    """
+    connection = connect(address, walsender=True, timeout_s=_TIMEOUT_S)
+    try:
+        check_same(connection, address, state)
+        connection.start_copy(f"START_REPLICATION PHYSICAL {format_lsn(begin)} TIMELINE {timeline}")
+        stream = Stream(connection, begin)
+        deadline = time.monotonic() + _TIMEOUT_S
+        got = bytearray()
+        while len(got) < end - begin:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            for message in stream.receive(left):
+                if message[0] == LOG_DATA:
+                    if _START.unpack_from(message, 1)[0] != begin + len(got):
+                        break
+                    got += message[HEADER_BYTES:]
+    finally:
+        connection.close()
+    if len(got) < end - begin:
+        raise SourceUnavailable(
+            f"the server does not send its log from {format_lsn(begin)} to {format_lsn(end)}",
+            hint="it is tried again",
+        )
+    return int(google_crc32c.value(bytes(got[: end - begin])))

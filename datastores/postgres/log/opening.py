@@ -39,9 +39,8 @@ from datastores.postgres.server.lsn import format_delivered, format_lsn, parse_d
 from datastores.postgres.server.state import ServerState, Slot, check_same
 from datastores.postgres.server.stream import KEEPALIVE, LOG_DATA, Stream, keepalive_end
 from datastores.postgres.sql_text import quote_identifier, quote_literal
-from datastores.postgres.tables.keys import logged_keys_until, read_key
+from datastores.postgres.tables.keys import SeenKeys, logged_keys_until, read_key
 from datastores.postgres.tables.publication import SILENT_SINCE, Publication
-from datastores.postgres.tables.seen_keys import SeenKeys
 from datastores.postgres.tables.unlogged_changes import UnloggedChanges
 from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition

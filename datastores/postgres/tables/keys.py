@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from typing import Final
 
 from datastores.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
@@ -9,9 +11,8 @@ from datastores.postgres.server.connection import Connection
 from datastores.postgres.server.key_indexes import AT_ONCE
 from datastores.postgres.server.lsn import format_lsn, parse_lsn
 from datastores.postgres.sql_text import quote_literal
-from datastores.postgres.tables.seen_keys import SeenKeys
 
-__all__ = ["generated_keys", "logged_keys_until", "read_key"]
+__all__ = ["SeenKeys", "generated_keys", "logged_keys_until", "read_key"]
 
 _NEVER: Final = (1 << 31) - 1
 # The rows of catalogues have the id of the transaction that wrote them (xmin); in place of one from 2^31 transactions
@@ -87,3 +88,44 @@ def logged_keys_until(connection: Connection) -> tuple[int, LoggedKeys]:
         f"WHERE c.relkind = 'p' AND NOT {AT_ONCE}"
     )
     return parse_lsn(end or ""), LoggedKeys(generated, frozenset(int(number or 0) for (number,) in repeated))
+
+
+_MOST_LOST: Final = 1 << 16
+
+
+class SeenKeys:
+    """Since when the keys are there that the log does not contain: decoding shows no change of a key.
+
+    Each look at the server's state notes the primary keys of tables with REPLICA IDENTITY FULL and NOTHING, and where
+    the log ended then. A change of a key waits for transactions that wrote the table, and they for it: a key that was
+    there when the log ended at a place was the key of every transaction that was committed behind it, for as long as it
+    is there. Tables and the keys' constraints are known by their numbers (OIDs). Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._incarnation = 0
+        self._since: dict[int, tuple[int, int]] = {}  # by table: a place, and the key; 0: it was lost
+
+    def note(self, incarnation: int, end: int, keys: Mapping[int, int]) -> None:
+        """These are there, and the log ends at ``end``, or ended there a moment later."""
+        with self._lock:
+            if incarnation != self._incarnation:
+                self._since.clear()
+                self._incarnation = incarnation
+            for table, key in keys.items():
+                if self._since.get(table, (0, 0))[1] != key:
+                    self._since[table] = end, key
+            lost = [table for table, (_, key) in self._since.items() if key and table not in keys]
+            self._since.update((table, (end, 0)) for table in lost)
+            if len(self._since) - len(keys) > _MOST_LOST:
+                self._since = {table: since for table, since in self._since.items() if since[1]}
+
+    def was_there(self, table: int, key: int, place: int) -> bool | None:
+        """Whether a table had the key that it has now (0: none) in a transaction that is committed at ``place``;
+        ``None``: nothing shows it."""
+        with self._lock:
+            since, seen = self._since.get(table, (0, -1))
+        if seen == key:
+            return since <= place
+        return False if seen > 0 and not key else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datastores.mysql.decode import events
-from datastores.mysql.decode.actions import ACTIONS, HAND_BACK, PASS_OVER, TAKE_ROWS, VERSION_2
+from datastores.mysql.decode.actions import ACTIONS, HAND_BACK, PASS_OVER
 
 
 def test_only_what_is_named_here_is_passed_over() -> None:
@@ -13,8 +13,3 @@ def test_only_what_is_named_here_is_passed_over() -> None:
         *(events.TRANSACTION_CONTEXT, events.VIEW_CHANGE, events.ANNOTATE_ROWS, events.BINLOG_CHECKPOINT),
     }
     assert all(ACTIONS[kind] == HAND_BACK for kind in range(256) if kind not in events.NAMES)
-
-
-def test_rows_say_their_operation_and_version() -> None:
-    assert [ACTIONS[kind] - TAKE_ROWS for kind in (23, 24, 25, 30, 31, 32, 39)] == [1, 2, 3, 1, 2, 3, 2]
-    assert [kind for kind in range(256) if VERSION_2[kind]] == [30, 31, 32, 39]

@@ -162,21 +162,6 @@ def test_keys_are_split_by_their_hash(rows: ModuleType) -> None:
     assert made.updates.shards[:1].tolist() == [bucket(1)]
 
 
-def test_a_key_that_moves_to_another_shard_is_deleted_there_and_inserted_here(rows: ModuleType) -> None:
-    other = next(i for i in range(2, 99) if bucket(i) != bucket(1))
-    same = next(i for i in range(2, 99) if bucket(i) == bucket(1))
-    images = [[1, "a", b"x"], [other, "b", b"y"], [1, "a", b"x"], [same, "a", b"x"]]
-    made = encoded(rows, UPDATE, images, shards=8, shard=HASHED)
-    assert updates(made) == [
-        entry(encode_row(Op.DELETE, (1,), before=(1, "a", b"x"))),
-        entry(encode_row(Op.INSERT, (other,), after=(other, "b", b"y"))),
-        entry(encode_row(Op.UPDATE, (same,), after=(same, "a", b"x"), before=(1, "a", b"x"), old_key=(1,))),
-    ]
-    assert made.updates.shards[:3].tolist() == [bucket(1), bucket(other), bucket(1)]
-    made = encoded(rows, UPDATE, [[1, "a", A], [other, A, b"new"]], shards=8, shard=HASHED)
-    assert updates(made)[1] == entry(encode_row(Op.INSERT, (other,), after=(other, "a", b"new")))
-
-
 def test_only_a_table_with_a_key_can_be_split(rows: ModuleType) -> None:
     with pytest.raises(ValueError, match="without a primary key"):
         table(rows, COLUMNS, [], HASHED)

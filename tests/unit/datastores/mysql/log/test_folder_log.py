@@ -29,7 +29,7 @@ from datastores.mysql.log.folder_log import FolderLog
 from datastores.mysql.log.opening import Opening
 from datastores.mysql.log.places import Places
 from datastores.mysql.server.catalog import Catalog
-from datastores.mysql.server.replica_ids import ServerIds
+from datastores.mysql.server.id_claims import ServerIds
 from datastores.mysql.server.state import ServerState, StateQueries
 from tests.support import mysql_events as build
 from tests.support.given import given

@@ -17,7 +17,7 @@ from datastores.mysql.log.folder import BinlogFolder
 from datastores.mysql.log.folder_log import FolderLog
 from datastores.mysql.log.opening import Opening
 from datastores.mysql.server.catalog import Catalog
-from datastores.mysql.server.replica_ids import ServerIds
+from datastores.mysql.server.id_claims import ServerIds
 from datastores.mysql.server.state import ServerState, StateQueries
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import ScriptedDump, format_description, insert, rotate, table

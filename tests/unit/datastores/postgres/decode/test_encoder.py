@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from datastores.common.encode.piece import ALL_SHARDS
 from datastores.postgres.decode import tables as tables_module
 from datastores.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
 from datastores.postgres.decode.messages import Relation, begins_behind
@@ -195,27 +194,6 @@ def test_what_is_too_large_goes_without_its_values(encoder: ModuleType) -> None:
         ((3,), (), False),
     ]
     assert found.too_large == 3
-
-
-def test_a_row_moves_to_another_hash_shard(encoder: ModuleType) -> None:
-    found = made(
-        encoder,
-        *transaction(
-            TABLE,
-            build.relation(9, "shop.log", COLUMNS, ()),
-            build.insert(7, ["1", "a"]),
-            build.update(7, ["2", UNCHANGED], ["1", None], b"K"),
-            build.insert(9, ["1", "a"]),
-            build.truncate(7, 9),
-        ),
-        sharding=Sharding("hash", 16),
-    )
-    piece = found.take()
-    seen = [change.op for change in changes_of(piece, found.tables.schemas)]
-    assert seen == ["insert", "delete", "insert", "insert", "truncate", "truncate"]
-    shards = [found.tables.shards.get(shard, shard) for shard in piece.shard_of]
-    of = {n: f"db.{zlib.crc32(bytes([0x18, 2 * n])) % 16}of16" for n in (1, 2)}
-    assert shards == [of[1], of[1], of[2], "db.shop.log", ALL_SHARDS, "db.shop.log"]
 
 
 def test_skipped_tables_are_passed_over(encoder: ModuleType) -> None:

@@ -5,12 +5,13 @@ looked at in tests/integration/test_postgres_source.py; this has also those that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from datastores.postgres.doctor import examination as doctor
+from datastores.postgres.doctor.examination import measure_growth
 from datastores.postgres.doctor.publication import _CHECKS
 from datastores.postgres.server.address import Address
 from datastores.postgres.server.connection import Row
@@ -386,3 +387,31 @@ def test_a_key_with_a_generated_column_is_found_unless_the_server_sends_it(exami
     assert "generated_key" in named(examine(newer))
     newer.publishes_generated = "s"
     assert "generated_key" not in named(examine(newer))
+
+
+@dataclass
+class Connection:
+    """Answers the one query."""
+
+    version: int
+    rows: list[tuple[str | None, ...]]
+
+    def query(self, sql: str) -> list[tuple[str | None, ...]]:
+        assert "pg_stat_wal" in sql
+        return self.rows
+
+
+@pytest.mark.parametrize(
+    ("version", "rows", "expected"),
+    [
+        (160004, [("7200", "3600.5")], "pg_stat_wal, since its statistics were reset"),
+        (160004, [("7200", "12")], "its statistics (pg_stat_wal) are younger than ten minutes"),
+        (160004, [("7200", None)], "its statistics (pg_stat_wal) are younger than ten minutes"),
+        (160004, [], "its statistics (pg_stat_wal) are younger than ten minutes"),
+        (130023, [], "PostgreSQL 13 does not count what it writes to its log"),
+    ],
+)
+def test_what_the_server_counts(version: int, rows: list[tuple[str | None, ...]], expected: str) -> None:
+    found = measure_growth(Connection(version, rows))  # type: ignore[arg-type]
+    assert (found.how or found.unknown) == expected
+    assert bool(found.rate) is bool(found.how)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from datastores.postgres.history import proof, wal_bytes
+from datastores.postgres.history import proof
 from datastores.postgres.history.timelines import Timelines
 from datastores.postgres.server.address import Address
 from datastores.postgres.server.state import AnotherServer, ServerState
@@ -52,7 +52,7 @@ def test_the_bytes_of_another_server_prove_nothing(
     """The address leads elsewhere since the log was looked at: its bytes there would look like those of a lost log."""
     closed: list[bool] = []
     session = SimpleNamespace(query=lambda _: [there], start_copy=lambda _: None, close=lambda: closed.append(True))
-    monkeypatch.setattr(wal_bytes, "connect", lambda *_, **__: session)
+    monkeypatch.setattr(proof, "connect", lambda *_, **__: session)
     with pytest.raises(AnotherServer, match=rf"another server answers .* of system {there[0]}; it was timeline 1 of "):
-        wal_bytes.checksum_of_log(_ADDRESS, _STATE, 1, 4096, 8192)
+        proof.checksum_of_log(_ADDRESS, _STATE, 1, 4096, 8192)
     assert closed

@@ -8,9 +8,8 @@ import pytest
 
 from datastores.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
 from datastores.postgres.server.connection import Connection, Row
-from datastores.postgres.tables import seen_keys
-from datastores.postgres.tables.keys import logged_keys_until, read_key
-from datastores.postgres.tables.seen_keys import SeenKeys
+from datastores.postgres.tables import keys as module
+from datastores.postgres.tables.keys import SeenKeys, logged_keys_until, read_key
 
 
 class Server:
@@ -93,7 +92,7 @@ def test_a_key_was_there_when_it_was_seen_before() -> None:
 
 
 def test_another_history_has_other_places_and_keys_that_were_lost_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_keys, "_MOST_LOST", 2)
+    monkeypatch.setattr(module, "_MOST_LOST", 2)
     seen = SeenKeys()
     for n in range(4):
         seen.note(1, 100 + n, {n: 5})
