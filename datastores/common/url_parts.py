@@ -18,7 +18,7 @@ EXPOSED: Final = "may-read-password"
 
 @dataclass(frozen=True, slots=True)
 class UrlParts:
-    """What a URL says; empty (``port``: 0) is what it leaves open. ``password`` is ``None`` where there is none.
+    """The parts of a URL; empty (``port``: 0) where it leaves one open. ``password`` is ``None`` where there is none.
 
     ``path``: between the port and the options, as it is written; ``query``: the options, likewise.
     """

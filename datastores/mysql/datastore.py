@@ -1,6 +1,6 @@
 """The datastore port for MySQL and MariaDB. Imports nothing that connects to a server.
 
-Both schemes mean the same: the server says which of the two it is.
+Both schemes mean the same: the server's version shows which of the two it is.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 _POLL_S: Final = 1.0
 _SILENT_S: Final = 15.0
-"""A server that was not asked with success for so long is reported, also while somebody still waits for its answer."""
+"""A server that was not asked with success for so long is reported, also while a thread still waits for its answer."""
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
 _PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
@@ -332,7 +332,7 @@ class PostgresSource:
             except Diverged as error:
                 lost = error.message
             except (PositionPurged, DecodeError):
-                pass  # nothing reaches back to compare, or what does is damaged: flows are told when they are opened
+                pass  # nothing reaches back to compare, or what does is damaged: flows report it when they are opened
         if not lost:
             return log
         _log.error("another history of the log begins: %s", lost)

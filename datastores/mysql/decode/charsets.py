@@ -149,8 +149,8 @@ def codec_of_charset(name: str) -> str | None:
 
 
 def is_reversible(codec: str) -> bool:
-    """Whether a text of this codec says which bytes it was made of: no two characters, and no bytes that are none, are
-    the same in it. What is no UTF-8 stays bytes.
+    """Whether a text of this codec determines its bytes: no two characters, and no bytes that are none, are the same in
+    it. What is no UTF-8 stays bytes.
     """
     return codec in {"utf-8", "ascii"} or len({bytes((n,)).decode(codec, ERRORS) for n in range(256)}) == 256
 
@@ -249,7 +249,7 @@ def _find(name: str) -> codecs.CodecInfo | None:
     name = name.replace("_", "-")
     if name in _DIFFERENT:
         codec, characters = _DIFFERENT[name]
-        # A charmap says U+FFFE where there is no character.
+        # A charmap has U+FFFE where there is no character.
         plain = (bytes([byte]).decode(codec, "replace").replace("\ufffd", "\ufffe") for byte in range(256))
         table = "".join(characters.get(byte, character) for byte, character in enumerate(plain))
 

@@ -298,7 +298,7 @@ def parse_xa_prepare(body: bytes) -> XaPrepare:
 
 
 def parse_incident(body: bytes) -> Incident:
-    """What the server says that it lost."""
+    """The server's message about what it lost."""
     cursor = Cursor(body, "incident event")
     number = cursor.number(2, "number")
     return Incident(number, cursor.text(cursor.number(1, "length of the message"), "message"))

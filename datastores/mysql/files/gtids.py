@@ -1,4 +1,4 @@
-"""What a binlog file says about GTIDs: the list of what was logged before it, and the ids of its own transactions.
+"""The GTIDs in a binlog file: the list of what was logged before it, and the ids of its own transactions.
 
 A file's list and its transactions together are the list of the next file. That proves that no transaction is missing
 between two files. It does not hold for transactions without GTID, which leave no trace.

@@ -66,7 +66,7 @@ class FolderFile:
 
 
 def read_head(path: Path) -> FolderFile:
-    """Read what a file says about itself. Raises :class:`DecodeError` for one that is none, ``OSError``."""
+    """Read the head of a file. Raises :class:`DecodeError` for one that is none, ``OSError``."""
     with path.open("rb") as file:
         state = _stat(file)
         if (magic := file.read(len(_MAGIC))) != _MAGIC:

@@ -4,7 +4,7 @@ MariaDB's servers have no identity of their own, and a copy of a MySQL server ke
 again: a server that was restored from an older backup, and wrote and purged until its numbers were past those that were
 seen, looks like one that only purged. What distinguishes them are the files: the newest one that was seen and is still
 there must be the same. Its numbers being without holes, that proves the history up to it. Where none is left, nothing
-can prove it. A connection that never broke proves it too: nobody restores a server below one.
+can prove it. A connection that never broke proves it too: a server is not restored while it serves one.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class MySqlDelivered:
                 self._text = None
 
     def include(self, other: GtidSet) -> None:
-        """What a file's beginning says was logged before it."""
+        """The GTIDs that were logged before a file, which its beginning lists."""
         self._set = self._set.union(other)
         self._text = None
 

@@ -109,7 +109,7 @@ class Incarnations:
         """The incarnation that the server's log is in, with this view of it.
 
         ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that
-        began anew. What only a reader saw since then may be missing in the view; without ``since`` nobody saw any.
+        began anew. What only a reader saw since then may be missing in the view; without ``since`` no reader saw any.
         ``lost``: the server's log is not the one that was seen of it (see `datastores.mysql.history.continuity`).
         """
         highest = view.end[0]

@@ -57,11 +57,11 @@ class BinlogFile:
         self._check(self.number, f"{self._beginning}-{crc32(event[events.HEADER :]):08x}")
 
     def is_at(self, rotate: Rotate) -> bool:
-        """Whether reading is where the event says to go on."""
+        """Whether reading is at the place that the event names."""
         return file_number(rotate.name) == self.number and rotate.position == self._encoder.file_offset
 
     def turn(self, rotate: Rotate) -> None:
-        """Reading goes on where the event says."""
+        """Reading goes on at the place that the event names."""
         self.number = file_number(rotate.name)
         self.described = self.identified = False
         self._encoder.file_offset = rotate.position

@@ -101,7 +101,7 @@ class Dump:
 
     @property
     def arrived(self) -> int:
-        """Bytes received that nobody has consumed, also those of an event that is not whole yet."""
+        """Bytes received and not consumed, also those of an event that is not whole yet."""
         return len(self._gathered) or len(self.data) - self.at
 
     def more(self, need: int, wait_s: float) -> bool:

@@ -100,7 +100,7 @@ class BinlogFolder:
             return f"it is another file than the one that was read ({file.fingerprint}, it was {seen})"
         if seen is None and file.server_id != view.server_id:
             return f"it was begun by a server with server_id {file.server_id}, and this one has {view.server_id}"
-        own = view.state if self._mariadb else view.purged  # MariaDB tells of its first file only when it is asked
+        own = view.state if self._mariadb else view.purged  # MariaDB describes its first file only when it is asked
         following = behind[-1].gtids if behind else own
         if following is None or file.gtids is None:
             return ""
@@ -112,7 +112,7 @@ class BinlogFolder:
         return ""
 
     def _head(self, path: Path) -> FolderFile | str | None:
-        """What a file says about itself, or what is wrong with it; ``None``: it is not there."""
+        """The head of a file, or what is wrong with it; ``None``: it is not there."""
         number = file_number(path.name)
         try:
             found = path.stat()

@@ -25,7 +25,7 @@ _OPENED_AGAIN: Final = "it is opened again, which shows whether something is mis
 
 
 class FolderLog:
-    """Reads the files of ``folder``, which a view says that a log has in front of the server's own."""
+    """Reads the files of ``folder``, which a view lists in front of the server's own."""
 
     def __init__(self, folder: BinlogFolder, queries: StateQueries) -> None:
         self._folder = folder

@@ -98,7 +98,7 @@ class Opening:
         return _Making(self, connection, view, incarnation).reader(marker, start, placed, passed, closed)
 
     def describe(self, database: str, table: str) -> Definition | None:
-        """What the server says of a table now."""
+        """The server's present definition of a table."""
         connection = connect(self._address)
         try:
             return ask(connection, database, table)
@@ -339,7 +339,7 @@ class _Making:
             placed=place is not None,
             passed=passed,
             closed=closing_reader,
-            # What the server has against the GTIDs that it was asked for, it says to nobody who asks for a place.
+            # A server that refuses the GTIDs it was asked for does not refuse a place.
             confirmed=lambda error, since: self._of.confirmed(
                 error, self._view, since, walk.place, start if place is None and since == marker.order else None
             ),

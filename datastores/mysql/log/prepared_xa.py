@@ -1,7 +1,7 @@
 """Prepared XA transactions, kept until their commit: in memory, then on disk.
 
 MySQL and MariaDB log the rows of an XA transaction when it is prepared, under an earlier GTID than its commit. They are
-handed on with the commit only: nobody may see what may yet be rolled back.
+handed on with the commit only: what may yet be rolled back reaches no flow.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def last_marker(
 
 
 def _go_on(walk: LogWalk, reached: Callable[[], bool]) -> None:
-    """Read packet by packet until ``reached`` says so."""
+    """Read packet by packet until ``reached`` is true."""
     stalled = _Stalled(walk)
     while not reached():
         walk.one_packet()

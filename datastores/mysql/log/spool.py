@@ -2,7 +2,7 @@
 
     event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 precedes the event
 
-Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What nobody reads is
+Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What is not read is
 not kept.
 """
 

@@ -1,6 +1,6 @@
 """The tables that a reader meets: their schemas and the shards that they belong to.
 
-Every table map in the log says what its columns are (``binlog_row_metadata=FULL``), so that rows are read with the
+Every table map in the log describes its columns (``binlog_row_metadata=FULL``), so that rows are read with the
 columns of their own time, however far behind the reader is. Shards: the whole log, one per database (``log.database``),
 one per table (``log.database.table``) or N by the hash of the primary key; with those, a table without a key is a shard
 of its own.

@@ -448,7 +448,7 @@ class LogWalk:
         elif kind in COMPRESSED:
             return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
         elif encoder.suppress:
-            pass  # nobody gets to see what is wrong with it
+            pass  # its fault reaches no reader
         elif kind == events.INCIDENT:
             incident = parse_incident(body)
             raise DecodeError(
@@ -603,7 +603,7 @@ class LogWalk:
         encoder.discard(close=lost)
 
     def _keep(self, raw: bytes) -> None:
-        """An event of a group that is collected. Without its checksum, it has to say so."""
+        """An event of a group that is collected. Its header is written anew: it has no checksum."""
         self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
 
 

@@ -33,7 +33,7 @@ _LEAST_WAIT_S: Final = 0.05
 
 
 class BoundedConnection(Connection):  # without the type of its cursors: the driver's class takes none at run time
-    """See the module. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` says otherwise."""
+    """See the module. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` sets another."""
 
     def __init__(self, *, timeout_s: float, **options: Any) -> None:
         self._timeout_s = timeout_s

@@ -41,7 +41,7 @@ __all__ = [
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and
 # https://mariadb.com/kb/en/mariadb-error-code-reference/.
-# What somebody has to repair: the numbers, what the server refuses, and the next step.
+# What an operator has to repair: the numbers, what the server refuses, and the next step.
 _REFUSALS: Final = (
     (
         {1045, 1698},
@@ -147,7 +147,7 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
             defer_connect=True,
         )
         connection.bound(most_bytes=_MOST_GREETING_BYTES)
-        # The driver would leave a Unix socket open where nobody listens.
+        # The driver would leave a Unix socket open where no server listens.
         connection.connect(_unix_socket(address.socket, timeout_s) if address.socket else None)
         connection.query(_SETTINGS)
         opened: Connection[DictCursor] = connection
@@ -167,12 +167,12 @@ def query(
     within_s: float | None = None,
     most_bytes: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows of a statement. Raises :class:`~wormhole.model.errors.WormholeError`, as :func:`translate` says.
+    """The rows of a statement. Raises :class:`~wormhole.model.errors.WormholeError`, see :func:`translate`.
 
     ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given; ``most_bytes``: of
     memory for it, by default
     :data:`~datastores.mysql.server.bounded_connection.MOST_ANSWER_BYTES`. A connection whose answer
-    could not be read is closed: nobody knows where the next answer begins.
+    could not be read is closed: the place where the next answer begins is not known.
     """
     bound(connection, within_s, most_bytes)
     with translating(sql, connection), connection.cursor() as cursor:

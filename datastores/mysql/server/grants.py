@@ -88,7 +88,7 @@ class SelectGrants:
 
 
 def select_grants(settings: Settings) -> SelectGrants:
-    """What the server's settings say."""
+    """The grants of the server's settings."""
     return parse_select_grants(
         settings.grant_lines,
         literal=settings.flag("partial_revokes"),
@@ -97,7 +97,7 @@ def select_grants(settings: Settings) -> SelectGrants:
 
 
 def parse_select_grants(lines: Sequence[str], *, literal: bool = False, folds: bool = False) -> SelectGrants:
-    """What the lines of ``SHOW GRANTS`` say together; those of roles are among them."""
+    """The grants of all lines of ``SHOW GRANTS``, those of roles among them."""
     everywhere = False
     revoked, tables, columns = set(), set(), set()
     databases: dict[str, bool] = {}

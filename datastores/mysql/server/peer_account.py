@@ -28,7 +28,7 @@ _PEER: Final = struct.Struct("3i")
 def doubt_local(connected: socket.socket, path: str | None = None) -> str | None:
     """Why the process at the other end may not be the database; empty: it runs as root, as this user, or as the
     server's account. ``None``: it is not on this host, as far as the kernel knows. ``path``: of a Unix socket, which
-    is also trusted in a folder that not everybody can write to."""
+    is also trusted in a folder that not every user can write to."""
     uid = owner(connected)
     if uid is None:
         return None

@@ -137,7 +137,7 @@ class Settings:
 
 
 def parse_version(text: str) -> tuple[Flavour, tuple[int, int, int]]:
-    """Which server says this of its version. Raises ``ValueError``."""
+    """The server and version of a version text. Raises ``ValueError``."""
     numbers = _VERSION.search(text)
     if not numbers:
         raise ValueError(f"its version is {text!r:.80}")

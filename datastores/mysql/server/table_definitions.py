@@ -57,11 +57,11 @@ class Definition:
 
 
 Describe = Callable[[str, str], Definition | None]
-"""Database and table to what the server says; ``None``: it has no such table, or does not show it to this account."""
+"""From database and table to the server's definition; ``None``: it has no such table, or hides it from this account."""
 
 
 def ask(connection: Connection[Any], database: str, table: str) -> Definition | None:
-    """What the server says of a table. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The server's definition of a table. Raises :class:`~wormhole.model.errors.WormholeError`."""
     found = query(connection, _TABLE, (database, table))
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""``mysql://user@host:3306/?tls=verify&ca=/etc/ssl/db.pem``: the URL of a database server, parsed once for everybody.
+"""``mysql://user@host:3306/?tls=verify&ca=/etc/ssl/db.pem``: the URL of a database server, parsed in one place.
 
 Parsing touches nothing: neither files nor the network.
 """
@@ -27,8 +27,8 @@ _PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """What a URL says; empty (``port``: 0, ``tls``: ``None``) is what it leaves open. ``password`` is ``None`` where
-    there is none.
+    """The parts of a URL; empty (``port``: 0, ``tls``: ``None``) where it leaves one open. ``password`` is ``None``
+    where there is none.
 
     ``server_public_key``: PEM file of the RSA key to which the password is encrypted without TLS; ``exposed``:
     `EXPOSED` was written.

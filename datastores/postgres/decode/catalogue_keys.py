@@ -82,7 +82,7 @@ def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -
     """Where the key is. ``before``: what was found for the same table last."""
     parts = [column for column in key.columns if column.in_key]
     if not parts:
-        # What is left of a key that was dropped is that somebody saw it.
+        # All that is left of a key that was dropped is that a look saw it.
         if key.settled is False or (key.settled is None and before is not None and before.numbers):
             return KeyPlaces(problem="the catalogue does not have its primary key any more")
         return KeyPlaces()

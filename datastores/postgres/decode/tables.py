@@ -1,6 +1,6 @@
 """The tables that a reader meets: their schemas, their keys and the shards that they belong to.
 
-Relation messages say what the columns of the rows behind them are, so that rows are read with the columns of their own
+Relation messages describe the columns of the rows behind them, so that rows are read with the columns of their own
 time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.schema``), one per table
 (``log.schema.table``) or N by the hash of the key; with those, a table without a key is a shard of its own.
 """

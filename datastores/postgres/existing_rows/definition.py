@@ -280,7 +280,7 @@ def _operator(name: str) -> str:
 
 
 def _fingerprint(number: int, key: Sequence[KeyColumn]) -> str:
-    """``number``: the table's own, which tells it from another one that took its name."""
+    """``number``: the table's own, which distinguishes it from another table that took its name."""
     parts = [
         str(number),
         *(f"{one.name}\0{one.place}\0{one.declared}\0{one.collation}\0{one.labels}\0{one.operators}" for one in key),

@@ -81,7 +81,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
     # --- the port ------------------------------------------------------------------------------------------------
 
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> list[ScannedTable]:
-        """See the port. What the publication does not have is listed where somebody names it."""
+        """See the port. A table that the publication does not have is listed where ``named`` has it."""
         self._interruption.clear()
         with self._connected() as session:
             query = session.connection.query

@@ -145,7 +145,7 @@ class Opening:
         prove = partial(log_bytes_anchor, self._address, log.state, log.timelines)
         anchor = prove(here.order) if here.anchor is None else here.anchor
         if anchor is not None and anchor.is_of_log_bytes:
-            # Else nothing would tell this log from a copy that was put back, for as long as nobody writes.
+            # Without it this log is like a copy that was put back, as long as nothing is written.
             passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(
             stream,

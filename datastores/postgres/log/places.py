@@ -43,7 +43,7 @@ class Places:
         self._open = open_at
         self._commit_nothing = commit_nothing
         self._wait = wait
-        self._ending = threading.Lock()  # one commit of nothing serves everybody who asks for the end
+        self._ending = threading.Lock()  # one commit of nothing serves all threads that ask for the end
         self._proving = threading.Lock()
         self._proven: dict[tuple[str, LogPosition], Datamarker] = {}  # the last few: flows often ask for one place
 
@@ -140,8 +140,8 @@ class Places:
         return found
 
     def _with_proof(self, log: Log, marker: Datamarker) -> Datamarker:
-        """With the log's bytes before it as its anchor, where the server sends them: else nothing would tell this log
-        from a copy that was put back, if the state folder is lost too before a transaction is read.
+        """With the log's bytes before it as its anchor, where the server sends them: otherwise nothing distinguishes this
+        log from a copy that was put back, if the state folder is lost too before a transaction is read.
         """
         place = marker.order
         if place.offset > log.state.flushed:

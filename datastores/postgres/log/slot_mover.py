@@ -156,7 +156,7 @@ class SlotMover:
         """End the sessions that hold the lock, where no other publisher may; whether it is ours then.
 
         The readers of that publisher need not be ended: each has a temporary copy of a slot, which goes with its
-        session and is in nobody's way.
+        session and holds up no other.
         """
         if not self._evicts():
             return False

@@ -234,7 +234,7 @@ def copy(walsender: Connection, slot: Slot, name: str) -> None:
 
 
 def advance(connection: Connection, slot: Slot, to: int) -> bool:
-    """Confirm a slot up to ``to``; whether that was done. Not while somebody reads the slot itself.
+    """Confirm a slot up to ``to``; whether that was done. Not while a session reads the slot itself.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable`.
     """
@@ -263,7 +263,7 @@ def awaited(connection: Connection) -> list[Awaited]:
 
 
 def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
-    """Which of them hold the slots up until somebody does something; empty: none."""
+    """Which of them hold the slots up until an operator acts; empty: none."""
     away = [one for one in standbys if not one.connected]
     if not away:
         return NO_PROBLEM

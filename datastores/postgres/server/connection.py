@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 TIMEOUT_S: Final = 30.0
-"""For connecting, and for a statement if nothing else is said."""
+"""For connecting, and for a statement without a timeout of its own."""
 
 Row = tuple[str | None, ...]
 
@@ -97,7 +97,7 @@ class ServerError(SourceUnavailable):
 
 
 class SessionEnded(SourceUnavailable):
-    """The server ended the session: it shuts down, or somebody ended this one."""
+    """The server ended the session: it shuts down, or an operator ended this one."""
 
 
 class Connection:
@@ -199,14 +199,14 @@ class Connection:
                 request.finish()
 
     def refusal(self, result: pq.abc.PGresult) -> ServerError:
-        """What the server says in a refusal."""
+        """The parts of a server's refusal."""
 
         def field(name: pq.DiagnosticField) -> bytes:
             return self.encoding.show((result.error_field(name) or b"")[:_MOST_TEXT]).encode()
 
         detail = _said(field(pq.DiagnosticField.MESSAGE_DETAIL))
         sqlstate = _said(field(pq.DiagnosticField.SQLSTATE))
-        # What libpq itself says of an answer that is none has no fields.
+        # libpq's own errors have no fields.
         what = _said(field(pq.DiagnosticField.MESSAGE_PRIMARY)) or _one_line(result.error_message)
         return ServerError(
             f"{self._address}: {what}{f' ({detail})' if detail else ''}",

@@ -1,4 +1,4 @@
-"""What a server says of itself and of its log: asked in one statement, so that the parts fit together."""
+"""The state of a server and of its log: asked in one statement, so that the parts fit together."""
 
 from __future__ import annotations
 

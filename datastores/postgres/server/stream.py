@@ -1,8 +1,8 @@
 """The log as a walsender sends it, and the answers that it expects.
 
-The server ends a session of which it hears nothing for ``wal_sender_timeout``, also while nobody reads here: a reader
-pauses when its applications are slow, and to begin anew would decode everything since the slot's restart place again.
-So the answers are sent by a thread of the source, independent of who reads.
+The server ends a session without an answer for ``wal_sender_timeout``, also while nothing is read here: a reader pauses
+when its applications are slow, and a new session would decode everything since the slot's restart place again. So a
+thread of the source sends the answers, whatever the readers do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEEPALIVE_BYTES: Final = 18
 _MOST_BYTES: Final = 512 << 10
 _MESSAGE_COST: Final = 64
 _INTERNAL: Final = frozenset({"XX000", "XX001"})
-# What a server says of a record that it cannot read (xlogreader.c); up to 14 without the words that come first.
+# A server's messages about a record that it cannot read (xlogreader.c); up to 14 without the words that come first.
 _UNREADABLE: Final = re.compile(
     r"could not find record|checksum in record|contrecord|record (length|offset|with)|resource manager ID|"
     r"magic number|info bits|pageaddr|out-of-sequence|block_id|(decompress|restore) image"
@@ -190,6 +190,6 @@ class Stream:
 
 
 def keepalive_end(message: bytes) -> int:
-    """Up to which LSN the server has sent everything that was committed, as a keepalive says."""
+    """The LSN in a keepalive: the server has sent everything that was committed up to there."""
     end: int = _END.unpack_from(message, 1)[0]
     return end

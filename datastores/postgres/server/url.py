@@ -30,7 +30,7 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """What a URL says; empty (``port``: 0, ``sslmode``: ``None``) is what it leaves open. ``password`` is ``None``
+    """The parts of a URL; empty (``port``: 0, ``sslmode``: ``None``) where it leaves one open. ``password`` is ``None``
     where there is none.
 
     ``socket``: folder of a Unix socket, in place of a host. ``publication``, ``slot``: names on the server; empty: made
