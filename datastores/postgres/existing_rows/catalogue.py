@@ -1,4 +1,4 @@
-"""The definitions of tables in the server's catalogues, a JSON text for each: equal texts mean that nothing was altered."""
+"""The definitions of tables in the catalogues, a JSON text for each: equal texts mean that nothing was altered."""
 
 from __future__ import annotations
 

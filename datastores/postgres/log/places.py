@@ -140,7 +140,7 @@ class Places:
         return found
 
     def _with_proof(self, log: Log, marker: Datamarker) -> Datamarker:
-        """With the log's bytes before it as its anchor, where the server sends them: otherwise nothing distinguishes this
+        """With the log's bytes before it as its anchor, where the server sends them: else nothing distinguishes this
         log from a copy that was put back, if the state folder is lost too before a transaction is read.
         """
         place = marker.order
