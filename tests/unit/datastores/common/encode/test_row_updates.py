@@ -92,6 +92,14 @@ def test_one_that_is_too_large_goes_without_its_values(row_updates: ModuleType) 
     assert (large.too_large, large.starts[1], large.starts[3] - large.starts[1]) == (True, 94, 8)
 
 
+@pytest.mark.parametrize("key", [(0,), (1, 0)])
+def test_a_key_is_split_by_its_hash(row_updates: ModuleType, key: tuple[int, ...]) -> None:
+    values = b"".join(encode_row(Op.INSERT, (("1", "a")[c],))[4:] for c in key)
+    for op, before, after in ((Op.INSERT, None, ("1", "a")), (Op.DELETE, ("1", "a"), None)):
+        made = changed(row_updates, op, before, after, key=key, shards=8)
+        assert f"log.{made.updates.shards[0]}of8" == shard_of_hash("log", values, 8)
+
+
 def test_a_key_that_moves_to_another_shard_is_deleted_there_and_inserted_here(row_updates: ModuleType) -> None:
     def shard(text: str) -> int:
         value = encode_row(Op.INSERT, (text,))[4:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from itertools import pairwise
 from types import ModuleType
@@ -16,7 +15,7 @@ from tests.support import mysql_events as build
 from tests.support.hot import hot_module
 from wormhole.model.errors import DecodeError
 from wormhole.model.values import UNAVAILABLE, Op
-from wormhole.wire.rows import decode_row, encode_row, entry
+from wormhole.wire.rows import encode_row, entry
 
 rows = hot_module("datastores.mysql.decode.rows")
 
@@ -82,14 +81,6 @@ def test_a_hidden_column_is_passed_over(rows: ModuleType, hash_: Any) -> None:
             made.event(body, 0, cut, known, UPDATE, True, False)
 
 
-def test_updates_with_full_images(rows: ModuleType) -> None:
-    made = encoded(rows, UPDATE, [[1, "a", b"x"], [1, "b", b"x"], [2, "a", None], [3, "a", b""]])
-    assert updates(made) == [
-        entry(encode_row(Op.UPDATE, (1,), after=(1, "b", b"x"), before=(1, "a", b"x"))),
-        entry(encode_row(Op.UPDATE, (3,), after=(3, "a", b""), before=(2, "a", None), old_key=(2,))),
-    ]
-
-
 @pytest.mark.parametrize(
     ("before", "after", "key", "new", "old", "old_key"),
     [
@@ -119,47 +110,6 @@ def test_inserts_and_deletes_with_poorer_images(rows: ModuleType) -> None:
     assert updates(made) == [entry(encode_row(Op.DELETE, (1,), before=(1, B, B)))]
     made = encoded(rows, INSERT, [[A, A, A]])  # all defaults: a row of no bytes
     assert updates(made) == [entry(encode_row(Op.INSERT, (B,), after=(B, B, B)))]
-
-
-def test_keys_of_several_columns_stand_in_the_keys_order(rows: ModuleType) -> None:
-    made = encoded(rows, INSERT, [[1, "a", b"x"]], key=(1, 0))
-    assert updates(made) == [entry(encode_row(Op.INSERT, ("a", 1), after=(1, "a", b"x")))]
-    made = encoded(rows, UPDATE, [[1, "a", b"x"], [2, "a", b"x"]], key=(1, 0))
-    assert updates(made) == [
-        entry(encode_row(Op.UPDATE, ("a", 2), after=(2, "a", b"x"), before=(1, "a", b"x"), old_key=("a", 1)))
-    ]
-    made = encoded(rows, UPDATE, [[1, "a", b"x"], [1, "b", b"x"]], key=())
-    assert updates(made) == [entry(encode_row(Op.UPDATE, (), after=(1, "b", b"x"), before=(1, "a", b"x")))]
-
-
-def test_an_update_that_is_too_large_goes_without_values(rows: ModuleType) -> None:
-    made = encoded(rows, INSERT, [[1, "a", b"x" * 80], [2, "a", b"x" * 200], [3, "a", b"x" * 90]], most=100)
-    assert updates(made) == [
-        entry(encode_row(Op.INSERT, (1,), after=(1, "a", b"x" * 80))),
-        entry(encode_row(Op.INSERT, (2,), too_large=True)),
-        entry(encode_row(Op.INSERT, (3,), too_large=True)),
-    ]
-    assert made.too_large == 2
-    made = encoded(rows, UPDATE, [[1, "a", b"x" * 60], [2, "a", b"x" * 60]], most=100)
-    assert updates(made) == [entry(encode_row(Op.UPDATE, (2,), old_key=(1,), too_large=True))]
-    made = encoded(rows, UPDATE, [[1, "a", b"x" * 60], [1, "b", A]], most=100)
-    assert updates(made) == [entry(encode_row(Op.UPDATE, (1,), too_large=True))]
-
-
-def bucket(*key: Any) -> int:
-    if len(key) == 1 and isinstance(key[0], bytes):
-        return zlib.crc32(key[0]) % 8
-    return zlib.crc32(b"".join(v.SerializeToString() for v in decode_row(encode_row(Op.INSERT, key)).key)) % 8
-
-
-def test_keys_are_split_by_their_hash(rows: ModuleType) -> None:
-    images = [[i, f"name{i}", b"k%d" % i * (i * 9)] for i in range(30)]
-    for key in ((0,), (1,), (2,), (0, 1), (2, 0)):
-        for op in (INSERT, DELETE):
-            made = encoded(rows, op, images, key=key, shards=8, shard=HASHED)
-            assert made.updates.shards[:30].tolist() == [bucket(*(image[c] for c in key)) for image in images]
-    made = encoded(rows, UPDATE, [[1, "a", b"x"], [1, "b", b"x"]], shards=8, shard=HASHED)
-    assert made.updates.shards[:1].tolist() == [bucket(1)]
 
 
 def test_only_a_table_with_a_key_can_be_split(rows: ModuleType) -> None:

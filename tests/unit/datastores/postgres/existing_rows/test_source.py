@@ -18,10 +18,11 @@ from tests.support.postgres_catalogue import answer, column, part
 from wormhole.host.state_file import FolderState
 from wormhole.model.errors import ChunkUnavailable, SourceUnavailable, UnreadableTable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
-from wormhole.model.sharding import Sharding
+from wormhole.model.sharding import Sharding, shard_of_hash
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.table_source import Chunk, ChunkLimits
 from wormhole.wire.rows import encode_key
+from wormhole.wire.v1 import update_pb2
 
 _PLACE = LogPosition(1, 0, 0x100)
 _MARKER = Datamarker(_PLACE, "1:0/100", _PLACE)
@@ -278,3 +279,28 @@ def test_an_interrupted_call(server: Server, tables: PostgresTables) -> None:
     tables.interrupt()
     with pytest.raises(SourceUnavailable, match="was interrupted"):
         tables._interruption.wait(60)
+
+
+def test_many_keys_are_asked_for_some_at_a_time(server: Server, tables: PostgresTables) -> None:
+    assert tables.rows("shop.t", [encode_key((n,)) for n in range(500)], _MARKER).done
+    asked = [statement.count(" OR ") + 1 for statement in server.said if statement.startswith("COPY")]
+    assert asked == [200, 200, 100]
+
+
+def test_only_a_later_place_of_the_same_incarnation_reaches_a_chunk(tables: PostgresTables) -> None:
+    for place, expected in (((1, 0, 256), True), ((1, 0, 255), False), ((1, 1, 0), True), ((2, 9, 9), False)):
+        order = LogPosition(*place)
+        assert tables.reached(str(_PLACE), Datamarker(order, "1", order)) is expected
+
+
+@pytest.mark.parametrize("key", [(5,), (b"bytes",), ("text",), (b"a", -5)])
+def test_the_shard_of_a_key(tmp_path: Path, key: tuple[Any, ...]) -> None:
+    """`tests/unit/datastores/common/encode/test_row_updates.py` has the same rule for the log's rows."""
+    values = update_pb2.RowKey.FromString(encode_key(key)).values
+    hashed = key[0] if key == (b"bytes",) else b"".join(value.SerializeToString() for value in values)
+    for sharding, expected in (
+        (Sharding("hash", 7), shard_of_hash("log", hashed, 7)),
+        (Sharding("table"), "log.shop.t"),
+    ):
+        tables = PostgresTables("postgres://w@127.0.0.1/shop", SourceOptions("log", tmp_path, sharding, 1 << 20, 0))
+        assert tables.shard_of("shop.t", encode_key(key)) == expected
