@@ -9,8 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from datastores.postgres.existing_rows import reading, snapshot, source
-from datastores.postgres.existing_rows.reading import copied_key
+from datastores.postgres.existing_rows import reading, snapshot
 from datastores.postgres.existing_rows.source import PostgresTables
 from datastores.postgres.log import reader
 from tests.support.eventually import until
@@ -257,19 +256,6 @@ def test_generated_columns_of_a_publication(postgres_server: PostgresServer, pos
         assert listed(scene)["public.made"].columns == (("n", "m") if newer else ("n",))
 
 
-@pytest.mark.parametrize(
-    "statement", ["DROP TABLE fine", "ALTER TABLE fine RENAME TO moved", "DROP SCHEMA public CASCADE"]
-)
-def test_a_table_that_goes_in_the_middle(scene: PostgresScene, statement: str) -> None:
-    first = scene.chunk("public.fine", limits=_ONE)
-    scene.sql(statement)
-    with pytest.raises(UnreadableTable, match=r"no table public\.fine any more"):
-        scene.chunk("public.fine", first.last)
-    assert "public.fine" not in listed(scene)
-    scene.sql("CREATE SCHEMA IF NOT EXISTS public", _OPEN, *_FINE)
-    assert len(scene.chunk("public.fine", limits=_ALL).rows) == 2
-
-
 def test_an_altered_and_a_truncated_table(scene: PostgresScene) -> None:
     first = scene.chunk("public.fine", limits=_ONE)
     for change in (
@@ -369,20 +355,6 @@ def test_a_call_that_is_interrupted_and_a_connection_that_ends(scene: PostgresSc
     with pytest.raises(SourceUnavailable):
         scene.chunk("public.fine")
     assert len(scene.read("public.fine")) == 2
-
-
-def test_counting_that_takes_too_long_counts_less_far(scene: PostgresScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.sql("INSERT INTO fine SELECT n, n FROM generate_series(3, 3000) n")
-    monkeypatch.setattr(source, "_SKIP_S", 0.6)
-    plain = copied_key
-
-    def slow(definition: object, conditions: list[str], offset: int) -> str:
-        return plain(definition, [*conditions, "(n < 1000 OR pg_sleep(0.01) IS NOT NULL)"], offset)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(source, "copied_key", slow)
-    key = given(scene.tables.skip("public.fine", None, 2_000))
-    chunk = scene.chunk("public.fine", None, key, ChunkLimits(rows=5_000))
-    assert len(chunk.rows) == 500
 
 
 def test_a_type_of_an_extension_is_text_in_the_log_and_in_the_table(postgres_of_each: PostgresServer) -> None:
