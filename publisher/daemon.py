@@ -203,7 +203,7 @@ def _candidate(
 
     async def look() -> Standing:
         served = await applications.names()
-        with suppress(WormholeError):  # without contact nobody takes the log
+        with suppress(WormholeError):  # without contact no process takes the log
             await known.follow(served)
         return await asyncio.to_thread(ask, served)
 
@@ -260,7 +260,7 @@ def _say_ready(path: Path, admin: str, http: str, running: str, write: Callable[
         write()
         write_ready(path, ReadyFile(pid, process_started(pid) or 0, admin, http, __version__, running))
     except OSError as error:
-        # Nobody would find this publisher, so it is better not there; its monitor starts it again.
+        # This publisher would not be found, so it is better not there; its monitor starts it again.
         raise Retryable(
             f"{path} cannot be written: {error.strerror}",
             hint="make room on that disk, or let this user write there; state_dir under [publisher] names another",

@@ -91,9 +91,9 @@ class _Member:
 
 @dataclass(slots=True)
 class _Application:
-    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed; ``crowded``: it
-    was said that there are more than are dialled. ``given``: what the assignment was computed from last time, and
-    ``wanted``, its result.
+    """``infos``: the subscribers that were registered last; ``refused``: those that are logged as not allowed;
+    ``crowded``: it is logged that there are more than are dialled. ``given``: what the assignment was computed from
+    last time, and ``wanted``, its result.
     """
 
     config: ApplicationConfig
@@ -106,7 +106,7 @@ class _Application:
     settled: bool = False
 
     def rests(self) -> bool:
-        """Whether no time that passes changes anything: nobody is away, asked to let go, or waited for."""
+        """Whether time changes nothing: no subscriber is away, asked to let go, or waited for."""
         return self.settled and all(
             member.gone_since is None
             and member.stream.connected
@@ -279,7 +279,7 @@ class Assigner:
         """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have
         left.
 
-        A file lists subscribers whether they run or not: at the address of one that does not run nobody listens.
+        A file lists subscribers whether they run or not: at the address of one that does not run no process listens.
         """
         app = self._applications.get(application)
         members = {} if app is None else app.members
@@ -436,7 +436,7 @@ class Assigner:
 
     def _takeover_s(self, stream: SubscriberStream) -> float:
         """How long a subscriber may be away before its shards move. One that does not answer may still be running a
-        handler; at an address where nobody listens none runs, and one that is connected is asked to let go first.
+        handler; at an address where no process listens none runs, and one that is connected is asked to let go first.
         """
         silent = not stream.connected and not stream.vacant
         return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)
@@ -526,7 +526,7 @@ class Assigner:
         member = None if target is None else app.members.get(target)
         holder = None if holding.subscriber is None else app.members.get(holding.subscriber)
         if holding.held_until:
-            # An earlier publisher gave it away, and nobody reported since that it was released.
+            # An earlier publisher gave it away, and its release was not reported since.
             if now >= holding.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
                 holding.was_at(None, None)
                 holder = None

@@ -1,7 +1,7 @@
 """What becomes of a flow's backfill request, as changes of its control. Pure.
 
 A generation is one beginning of a backfill. It rises with each request, and with everything after which the rows that
-were sent so far prove nothing: another filter, a datamarker that somebody set, a mass replay.
+were sent so far prove nothing: another filter, a datamarker that was set, a mass replay.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def extended(control: FlowControl, lost: tuple[Range, ...], of: int, *, anew: bo
 
 
 def paused(control: FlowControl, by: str) -> FlowControl:
-    """``control`` with an unfinished backfill paused ``by`` somebody, or not paused (empty)."""
+    """``control`` with an unfinished backfill paused ``by`` an operator, or not paused (empty)."""
     if control.backfill is None or control.backfill.ended:
         return control
     return replace(control, backfill=replace(control.backfill, paused=by))

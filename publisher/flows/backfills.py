@@ -124,7 +124,7 @@ class Backfills:
         self._problems: dict[FlowKey, Problem] = {}
         self._unlogged: dict[FlowKey, set[str]] = {}  # rows changed without a trace in the log, which is not stored yet
         self._storing: set[FlowKey] = set()
-        self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that nobody has now
+        self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that no subscriber has now
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
         # The ranges that a flow's backfill covers, with the keys that were lost in them.
@@ -622,7 +622,7 @@ class Backfills:
             self._storing.discard(flow.key)
 
     def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
-        """The subscriber is told no end of a table of which rows could not be read, and so reports none."""
+        """The subscriber receives no end of a table of which rows could not be read, and so reports none."""
         for table in finished:
             if table.unread and not self._verifications.has_ended(flow, table.table):
                 self._verifications.add(flow, unread_keys(table.table, table.unread))

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Tasks that nobody waits for, until :meth:`stop`."""
+    """Tasks that run beside their owner, until :meth:`stop`."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

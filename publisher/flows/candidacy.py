@@ -40,7 +40,7 @@ __all__ = ["Candidacy", "Candidate"]
 _log = logging.getLogger(__name__)
 
 _WAITING_S: Final = 2.0
-"""Between two looks at the datastore while nobody owns the log, or this process could not take it over."""
+"""Between two looks at the datastore while the log has no owner, or this process could not take it over."""
 _RESTING_S: Final = 30.0
 """The same otherwise."""
 

@@ -113,7 +113,7 @@ class DeadLetterOffice:
             flow.parking.found(await self._ask(flow.application, partial(self._load, flow.key)))
 
     async def look(self) -> None:
-        """Read what is parked of flows that nobody has received yet, so that it can be shown.
+        """Read what is parked of flows that no subscriber has received yet, so that it can be shown.
 
         Raises what the store raises.
         """
@@ -161,7 +161,7 @@ class DeadLetterOffice:
     ) -> str | None:
         """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is
         one, and half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is
-        refused; ``None``: the epoch is over, or nobody ``waits`` for an answer. While the store fails it is tried
+        refused; ``None``: the epoch is over, or no answer is waited for (``waits``). While the store fails it is tried
         again: the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
         """
         trouble = ""

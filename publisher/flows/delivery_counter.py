@@ -46,7 +46,7 @@ class DeliveryCounter:
     async def load(self, flows: Collection[PublisherFlow]) -> None:
         """The flows are assigned in new epochs.
 
-        Nobody else can have written since the one before if that was ours as well.
+        No other publisher can have written since the one before if that was ours as well.
         """
         unknown = [flow.key for flow in flows if not self._is_next(flow)]
         pages = await asyncio.to_thread(self._store.delivery_counts, unknown) if unknown else {}

@@ -87,7 +87,7 @@ class Losses:
                 resume = await asyncio.to_thread(_resume, self._source, error)
                 break
             except WormholeError as trouble:
-                # Whatever the reason: a loss that is never reported could be accepted by nobody.
+                # Whatever the reason: a loss that is never reported could not be accepted.
                 if str(trouble) != reported:
                     reported = str(trouble)
                     _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)

@@ -35,6 +35,6 @@ class LostRows:
         return LostKeys.joined(parts)
 
     async def keep(self, oldest: LogPosition) -> None:
-        """Nobody asks for a range before ``oldest`` any more."""
+        """No range before ``oldest`` is asked for any more."""
         if self._relay is not None:
             await asyncio.to_thread(self._relay.keep_lost_keys, oldest)

@@ -50,7 +50,7 @@ class OwnerWatch:
             to = moved_to(owners)
             if owners.move is not None and to not in ("", self._name):
                 return f"{to} (by {owners.move.by})"
-        await asyncio.Event().wait()  # the coordinator is stopped: nobody moves anything
+        await asyncio.Event().wait()  # the coordinator is stopped: nothing is moved
         raise AssertionError("unreachable")
 
     async def outdone(self, troubled: Callable[[], bool]) -> str:

@@ -33,7 +33,7 @@ __all__ = ["LogHandedOver", "Ownership"]
 class LogHandedOver(Retryable):
     """This process serves the log no more: another one does, or is to. It may become a candidate again.
 
-    ``gone``: the log may be another's already, so nobody is asked to release anything.
+    ``gone``: the log may be another's already, so no subscriber is asked to release anything.
     """
 
     def __init__(self, message: str, *, gone: bool) -> None:
@@ -78,12 +78,12 @@ class Ownership:
 
     @property
     def host(self) -> str:
-        """This host, as the configuration names it; empty: nobody else could own the log, and it need not."""
+        """This host, as the configuration names it; empty: no other process could own the log, and it need not."""
         return "" if self._candidacy is None else self._candidacy.candidate.host
 
     @property
     def candidate(self) -> str:
-        """What this process is called among those that could own the log; empty: nobody else could."""
+        """What this process is called among those that could own the log; empty: no other process could."""
         return "" if self._candidacy is None else self._candidacy.name
 
     @property

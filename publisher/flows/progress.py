@@ -28,7 +28,7 @@ class Progress:
     def measured(
         self, place: LogPosition | None, behind: int | None, now: float, *, read: int = 0, waits: bool = False
     ) -> None:
-        """The lead is at ``place`` (``None``: nobody reads) and ``behind`` bytes of log follow it (``None``: not
+        """The lead is at ``place`` (``None``: no reader is open) and ``behind`` bytes of log follow it (``None``: not
         known).
 
         ``read``: bytes that it read so far, which rise inside a large transaction too; ``waits``: it may not read just
@@ -49,7 +49,7 @@ class Progress:
         self._seen = seen
 
     def stuck_s(self, now: float) -> float | None:
-        """For how long the log grew while nothing of it was read, or nobody reads it; ``None``: progress is made."""
+        """For how long the log grew while nothing of it was read, or no reader was open; ``None``: progress is made."""
         if self._since is None or self._growths < _GROWTHS:
             return None
         return now - self._since

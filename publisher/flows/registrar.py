@@ -46,7 +46,7 @@ def begin_of_unknown(
 
     At the earliest datamarker of the application's other shards. Markers are stored only when every shard that the log
     showed until then is registered, so each of them is at or before the birth of one that is not. Records of shards
-    that the log does not show any more (a dropped table's) count only when there are no others: nobody moves them, and
+    that the log does not show any more (a dropped table's) count only when there are no others: nothing moves them, and
     the log behind them may be gone. Without any it is the application's ``start``.
     """
     known = [record for (_, shard), record in flows.items() if shard in shards] or list(flows.values())

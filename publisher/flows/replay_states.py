@@ -54,9 +54,9 @@ class Run:
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
-    ``told``: as a task heard last, at ``told_at``. ``parking``: what is being parked in this epoch, of which more may
-    come; ``max_frame``: bytes of the largest message to its subscriber, ``parked_by``: who that is. ``allowance``: the
-    work that its tasks may cause.
+    ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: what is being parked in this
+    epoch, of which more may come; ``max_frame``: bytes of the largest message to its subscriber, ``parked_by``: who
+    that is. ``allowance``: the work that its tasks may cause.
     """
 
     id: str
@@ -68,8 +68,8 @@ class Run:
     updates: int = 0
     bytes: int = 0
     rate: float = 0.0
-    told: float = 0.0
-    told_at: float = 0.0
+    granted: float = 0.0
+    granted_at: float = 0.0
     parking: Arriving = field(default_factory=Arriving)
     max_frame: int = 0
     parked_by: str = ""
@@ -86,13 +86,13 @@ class Run:
         self.epoch = 0
         self.parking.drop()
 
-    def tell(self, now: float) -> None:
+    def answer(self, now: float) -> None:
         """A task asks for something at ``now``: the answer contains its share of the rate."""
-        self.told, self.told_at = self.rate, now
+        self.granted, self.granted_at = self.rate, now
 
     def heard(self, now: float) -> float:
         """The share that a task may use still: one that does not ask any more lets it lapse."""
-        return self.told if now < self.told_at + _SHARE_S else 0.0
+        return self.granted if now < self.granted_at + _SHARE_S else 0.0
 
 
 def check_id(text: str) -> str:
@@ -190,7 +190,7 @@ def opened(now: ReplayControl, subscriber: str, opener: str) -> ReplayControl:
 
 
 def cause(flow: str, replay: ReplayControl, run: Run | None) -> Problem:
-    """Why nobody gets the flow from the log."""
+    """Why no subscriber gets the flow from the log."""
     waits = "" if run is None else run.waits.text
     about = f"replay {replay.id} by {replay.who}"
     if replay.state is ReplayState.NEEDS_REPLAY:

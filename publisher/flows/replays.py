@@ -3,7 +3,7 @@ both.
 
 What has a flow is stored with its record (:class:`~wormhole.ports.marker_store.ReplayControl`), so that a restarted
 publisher, or the next one, knows it. The lease is in memory: who restarts gives the driver a whole one again. What
-happens when somebody dies:
+happens when one of them dies:
 
 - this process, before something was stored: the request is made again. After: the next one goes on from the record. A
   task hears that its epoch is over (``ABORTED``), for only what was opened here is known to be the newest.
@@ -185,7 +185,7 @@ class Replays:
                 known.fence()
             self._runs[key] = run
             self._over.pop(key, None)
-            flow.resume()  # somebody wants it to be tried again
+            flow.resume()  # it is to be tried again
             self._assigner.recall(flow, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", flow.name, wanted.id, wanted.who, extra=flow.about)
 
@@ -200,7 +200,7 @@ class Replays:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
             _check_projects(flow, projects=projects)
             run = self._known(flow, now)
-            run.tell(self._clock.monotonic())
+            run.answer(self._clock.monotonic())
             if now.subscriber:
                 self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
             stream = self._assigner.receiver(flow)
@@ -275,7 +275,7 @@ class Replays:
         async with self._one(key) as flow:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
             run = self._at_work(flow, now, epoch)
-            run.tell(self._clock.monotonic())
+            run.answer(self._clock.monotonic())
             if marker is not None or settled is not None:
                 await self._store_marker(flow, run, marker or flow.delivery.marker, settled)
             if progress and progress != now.progress:
@@ -307,7 +307,7 @@ class Replays:
         run = self._known(flow, now)
         run.until, run.trouble = self._clock.monotonic() + now.lease_s, ""
         if rate is None:
-            run.tell(self._clock.monotonic())  # it may be a task that asks
+            run.answer(self._clock.monotonic())  # it may be a task that asks
         else:
             run.rate = rate
 
@@ -423,7 +423,7 @@ class Replays:
     async def _change(
         self, flow: PublisherFlow, now: ReplayControl, change: Callable[[ReplayControl], ReplayControl | None]
     ) -> None:
-        """Change what is stored, unless somebody else had the flow meanwhile."""
+        """Change what is stored, unless another replay had the flow meanwhile."""
 
         def changed(control: FlowControl) -> FlowControl:
             present = mine(flow.name, control.replay, now.id)

@@ -21,7 +21,7 @@ STEP_S: Final = 0.5
 UNREADY_S: Final = 5.0
 """How long a candidate whose datastore cannot be read leaves the log to others, also to one that waits for its
 patience. Then it owns the log all the same: an operator can look at its flows, and decide about them, only where
-somebody owns it."""
+the log has an owner."""
 _MOST_AHEAD: Final = 10
 """So many preferred candidates are left the first try, however many there are."""
 _MOVED_S: Final = 5.0
@@ -39,7 +39,7 @@ class Attempt:
 
 
 def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
-    """When ``me`` tries to own the log that nobody owns.
+    """When ``me`` tries to own the log that has no owner.
 
     ``patience_s``: how long a candidate that lacks what was delivered leaves the log to a more complete one.
     """

@@ -84,7 +84,7 @@ class Verifications:
             return
         unkept = found.keep_extra(more)
         if more.ended:
-            found.take_extra(more.table)  # nobody asks for them any more
+            found.take_extra(more.table)  # they are not asked for any more
         before = found.tables.get(more.table, TableVerification(more.table))
         # A key counts when it is confirmed, and is named before that too, to be asked for.
         unnamed = before.extra + more.extra - sum(one.kind is DifferenceKind.EXTRA for one in before.differences)

@@ -118,7 +118,7 @@ class Access:
             return permitted[0]
         raise RefusedError(
             grpc.StatusCode.PERMISSION_DENIED,
-            f"the certificate of {', '.join(known) or 'nobody'} may not change anything here",
+            f"the certificate of {', '.join(known) or 'no name'} may not change anything here",
             hint="list one of its names in `admins` under [publisher], or use the host's token",
             code="not-permitted",
         )

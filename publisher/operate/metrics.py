@@ -1,4 +1,4 @@
-"""The publisher's metrics, read from its parts when somebody asks: nothing is done for them per update."""
+"""The publisher's metrics, read from its parts when they are asked for: nothing is done for them per update."""
 
 from __future__ import annotations
 

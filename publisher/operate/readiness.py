@@ -94,7 +94,7 @@ class ReadinessCheck:
         log = f"{served.dataset.name}/{served.copy}/{served.log}"
         if lead is None:
             cause = str(self._tailed.unreadable) or "no reader could be opened"
-            return f"nobody reads the log {log} for {stuck:.0f} s: {cause}"
+            return f"the log {log} has had no reader for {stuck:.0f} s: {cause}"
         unread = self._tailed.watch.behind(lead.buffer.place)
         more = "" if unread is None else f", {unread} bytes are not read"
         return (

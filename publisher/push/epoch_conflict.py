@@ -24,7 +24,7 @@ _SETTLES_S: Final = 60.0
 class EpochConflict:
     """A refusal. ``held_epoch``: what the next epoch has to exceed; ``by``: the publisher that assigned it;
     ``contested``: that is another one, and it goes first at this subscriber for now. ``until`` and ``at`` (seconds,
-    monotonic): nobody gets the flow before, and when it was.
+    monotonic): the flow is not assigned before, and when the refusal was.
     """
 
     held_epoch: int

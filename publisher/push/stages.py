@@ -66,7 +66,7 @@ class Event(Enum):
     HALT = "halt"
     """A handler failed until its retries were exhausted."""
     RESUME = "resume"
-    """Somebody wants a halted flow to be tried again."""
+    """A halted flow is to be tried again."""
 
 
 _ASSIGNED: Final = (

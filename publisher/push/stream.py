@@ -122,9 +122,9 @@ class SubscriberStream:
     """See the module. Implements :class:`~wormhole.push.connection.Owner`.
 
     ``problem``: why it is not connected, for operators. ``left``: the subscriber reported that it leaves, and has not
-    come back. ``leaving``: it released a flow without being asked, so it is shutting down. ``vacant``: nobody listens
-    at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's process
-    does, as far as can be known.
+    come back. ``leaving``: it released a flow without being asked, so it is shutting down. ``vacant``: no process
+    listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's
+    process does, as far as can be known.
     """
 
     def __init__(

@@ -417,8 +417,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="the-share-of-a-task-that-died-is-kept",
         file="publisher/flows/replay_states.py",
-        old="        return self.told if now < self.told_at + _SHARE_S else 0.0\n",
-        new="        return self.told\n",
+        old="        return self.granted if now < self.granted_at + _SHARE_S else 0.0\n",
+        new="        return self.granted\n",
         tests=(f"{_REPLAYS}::test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard",),
         promise="the share of a task that died goes to the others",
     ),

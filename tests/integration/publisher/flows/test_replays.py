@@ -329,10 +329,10 @@ async def test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard(
         assert run is not None
         assert (await replay.renews(100.0)).replay.rate == 0.0, "no task was told yet"
         assert (await replay.advances(first)).replay.rate == 100.0
-        run.told_at += 1e6  # time flies here
+        run.granted_at += 1e6  # time flies here
         assert (await replay.renews(50.0)).replay.rate == 100.0
         assert (await replay.renews()).replay.rate == 50.0, "a task asks"
-        run.told_at -= 10.0
+        run.granted_at -= 10.0
         assert (await replay.renews(50.0)).replay.rate == 0.0, "its task has died"
         for rate in (-1.0, float("inf"), float("nan")):
             assert (await refused(replay.renews(rate))).status is Status.INVALID_ARGUMENT

@@ -45,7 +45,7 @@ async def test_a_log_that_cannot_be_reached_is_reported_with_the_cause(world: Wo
     async with world.publisher() as publisher:
         await eventually(lambda: publisher.log.progress.stuck_s(publisher.clock.monotonic()) is not None, "it is seen")
         (reason,) = operated(publisher).readiness.at(publisher.clock.monotonic() + STUCK_S).reasons
-        assert reason.startswith("nobody reads the log shop/main/log for ")
+        assert reason.startswith("the log shop/main/log has had no reader for ")
         world.source.set_reachable(True)
         await _ready(publisher)
 

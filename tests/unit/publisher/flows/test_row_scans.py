@@ -6,12 +6,13 @@ import pytest
 
 from caravan.backfill.boundaries import MemoryBoundaries
 from caravan.fleet import Fleet, FleetEvents
+from datastores.memory.source import MemorySource
 from publisher.flows.configured_limits import limits_of
 from publisher.flows.row_scans import RowScans
-from tests.integration.publisher.conftest import World
 from tests.support.clocks import ScriptedClock
 from wormhole.config import CaravanCaps, ExistingRows
 from wormhole.model.errors import UsageError
+from wormhole.model.sharding import Sharding
 from wormhole.ports.table_source import TableSource
 
 MIB = 1 << 20
@@ -23,10 +24,9 @@ def _none() -> TableSource:
 
 
 @pytest.fixture
-def scans(world: World) -> RowScans:
-    fleet = Fleet(
-        world.source, limits_of(CaravanCaps(), MIB), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0
-    )
+def scans() -> RowScans:
+    source = MemorySource(log="log", sharding=Sharding("table"))
+    fleet = Fleet(source, limits_of(CaravanCaps(), MIB), FleetEvents(lambda *_: None, lambda *_: None), lambda: 0.0)
     return RowScans(fleet, _none, MemoryBoundaries(), ExistingRows(rate=8 * MIB), ScriptedClock().clock)
 
 
