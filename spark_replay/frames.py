@@ -19,7 +19,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import after, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.combine import rows_that_count
-from spark_replay.selected import ALL, COLUMNS, TYPES, FilePiece, Wanted, piece_rows, tasks_of
+from spark_replay.selected import ALL, COLUMNS, TYPES, VERIFY, FilePiece, Wanted, piece_rows, tasks_of
 from spark_replay.spark.portions import read_portions
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError, UsageError
 from wormhole.model.position import Datamarker
@@ -33,9 +33,6 @@ __all__ = ["ShardFiles", "read", "reading", "schemas_of", "within_times"]
 
 _KINDS: Final = {one.__name__: one for one in (ArchiveError, ArchiveUnavailable, ReplayError, UsageError)}
 _OURS: Final = re.compile(rf"wormhole\.model\.errors\.({'|'.join(_KINDS)}): (.*)")
-_VERIFY: Final = (
-    "`wormholectl archive verify --deep` shows every file that is missing or damaged; restore it from a backup"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ def reading() -> Iterator[None]:
             raise
         kind, text = found[-1]  # what led to it stands before it
         problem = Problem.parsed(text)  # Spark hands on the text of an exception, nothing else
-        hint = problem.hint or (_VERIFY if kind == "ArchiveError" else None)
+        hint = problem.hint or (VERIFY if kind == "ArchiveError" else None)
         raise _KINDS[kind](problem.text, hint=hint, code=problem.code or None) from error
 
 

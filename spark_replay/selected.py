@@ -24,6 +24,7 @@ __all__ = [
     "COLUMNS",
     "PLAIN",
     "TYPES",
+    "VERIFY",
     "ColumnCondition",
     "FilePiece",
     "Wanted",
@@ -59,7 +60,7 @@ _TASK_BYTES: Final = 8 << 20, 128 << 20
 _FILE_BYTES: Final = 1 << 20  # what opening a file counts as
 _LAST_INDEX: Final = (1 << 32) - 1
 _COMPARE: Final = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
-_VERIFY: Final = (
+VERIFY: Final = (
     "`wormholectl archive verify --deep` shows every file that is missing or damaged; restore it from a backup"
 )
 
@@ -236,7 +237,7 @@ def _in_its_place(store: ArchiveStore, piece: FilePiece, error: ArchiveError) ->
     manifest = store.read(piece.shard)
     files = () if manifest is None else files_between(manifest, entry.begin, entry.end)
     if entry.name in {one.name for one in files}:
-        raise ArchiveError(f"{path}: the manifest names it, and it is not there", hint=_VERIFY) from error
+        raise ArchiveError(f"{path}: the manifest names it, and it is not there", hint=VERIFY) from error
     low, high = after(entry.begin), upto(entry.end)
     count = 0
     for one in files:

@@ -31,7 +31,7 @@ from wormhole.model.reads import is_read_source
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run, Segment
 
-__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "after", "open_file", "segments_of", "upto"]
+__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "after", "markers_of", "open_file", "segments_of", "upto"]
 
 LIMIT: Final = 1 << 20
 """Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the
@@ -86,6 +86,12 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
         shard=shard,
         hint="`wormholectl archive verify` says what else is wrong; restore the file from a backup",
     )
+
+
+def markers_of(store: ArchiveStore, shard: str, entry: FileEntry) -> Sequence[Datamarker]:
+    """The datamarkers of a file's footer, ascending. Raises as :func:`open_file`."""
+    with open_file(store, shard, entry) as file:
+        return file.footer.markers
 
 
 class DataFile(AbstractContextManager["DataFile"]):

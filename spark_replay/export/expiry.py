@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.properties import property_as_int
 
 from spark_replay.archive.storage import storage_errors
-from spark_replay.export.places import NOTES, places_path
+from spark_replay.export.places import NOTES, places_path, write_note
 
 __all__ = ["expirable", "expire", "without_parent"]
 
@@ -63,10 +63,7 @@ def expire(
     paths = [root + one.removeprefix(location) for one in sorted(unused) if one.startswith(f"{location}/")]
     paths += [places_path(root, runs[one]) for one in sorted(gone & runs.keys())]
     note = f"{root}/{NOTES}/expired/{secrets.token_hex(8)}.json"
-    with storage_errors("write", note):
-        filesystem.create_dir(note.rpartition("/")[0], recursive=True)
-        with filesystem.open_output_stream(note) as sink:
-            sink.write(json.dumps({"snapshots": sorted(gone), "files": paths}).encode())
+    write_note(filesystem, note, json.dumps({"snapshots": sorted(gone), "files": paths}).encode())
     with contextlib.suppress(CommitFailedException):  # the next run finds that they are there
         table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
     _finish(table.refresh(), filesystem, root)

@@ -31,8 +31,8 @@ from spark_replay.tables.columns import TableColumn, arrow_type
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import NEEDED, Decoding, needed
 from spark_replay.tables.schemas import attach
+from spark_replay.tables.selection import ENDING
 from wormhole.model.schema import Column, Schema
-from wormhole.model.values import Op
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangedRows", "Work", "run"]
 
-_ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 _TASK_BYTES: Final = 128 << 20
 _SMALL_BYTES: Final = 16 << 20
 _MOST_SMALL: Final = 16
@@ -134,7 +133,7 @@ class _Job:
         import pyspark.sql.functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        rows = self._changes.where(~f.col("op").isin(*_ENDING))
+        rows = self._changes.where(~f.col("op").isin(*ENDING))
         keys = rows.select("shard", "key")
         keys = keys.union(rows.where("old_key is not null").select("shard", "old_key")).distinct()
         kinds = {column.name: column.type for column in self._work.before}
@@ -158,7 +157,7 @@ class _Job:
     def _ends_many(self) -> bool:
         import pyspark.sql.functions as f
 
-        return self._work.inspect and bool(self._changes.where(f.col("op").isin(*_ENDING)).take(1))
+        return self._work.inspect and bool(self._changes.where(f.col("op").isin(*ENDING)).take(1))
 
     def _hit(self, touched: DataFrame) -> tuple[TableFile, ...]:
         """The files with rows that may change; and the small ones, if they became many."""

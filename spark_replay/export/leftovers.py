@@ -15,7 +15,7 @@ from typing import Final
 from pyarrow import fs
 
 from spark_replay.archive.storage import storage_errors
-from spark_replay.export.places import NOTES, places_path
+from spark_replay.export.places import NOTES, places_path, write_note
 from spark_replay.export.port import OpenTable
 
 __all__ = ["NOTES", "ExportRun", "clean", "is_ours", "noted"]
@@ -43,13 +43,10 @@ class ExportRun:
 
     def begin(self) -> None:
         """Note it: before the first file."""
-        note = _note(self._table, self.name)
-        with storage_errors("write", note):
-            filesystem = self._table.filesystem
-            filesystem.create_dir(note.rpartition("/")[0], recursive=True)
-            filesystem.create_dir(self.folder, recursive=True)
-            with filesystem.open_output_stream(note) as sink:
-                sink.write(json.dumps({"base": self._version}).encode())
+        with storage_errors("write", self.folder):
+            self._table.filesystem.create_dir(self.folder, recursive=True)
+        note = json.dumps({"base": self._version}).encode()
+        write_note(self._table.filesystem, _note(self._table, self.name), note)
 
     def committed(self) -> None:
         """Its files count."""

@@ -17,7 +17,7 @@ from spark_replay.archive.storage import storage_errors
 from spark_replay.export.state import ANEW, Exported, state_from_text, state_to_text
 from wormhole.model.errors import ReplayError
 
-__all__ = ["NOTES", "keep_places", "load_places", "places_path", "run_of"]
+__all__ = ["NOTES", "keep_places", "load_places", "places_path", "run_of", "write_note"]
 
 NOTES: Final = "_wormhole"
 """The folder beside a table in which runs have what is not the table's."""
@@ -30,13 +30,18 @@ def places_path(root: str, run: str) -> str:
     return f"{root}/{NOTES}/places/{run}.json"
 
 
-def keep_places(filesystem: fs.FileSystem, root: str, state: Exported) -> str:
-    """Write the file, before the commit that names it; returns what the commit contains of it."""
-    path, data = places_path(root, state.run), state_to_text(state).encode()
+def write_note(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+    """A small file beside a table, with the folders above it."""
     with storage_errors("write", path):
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
         with filesystem.open_output_stream(path) as sink:
             sink.write(data)
+
+
+def keep_places(filesystem: fs.FileSystem, root: str, state: Exported) -> str:
+    """Write the file, before the commit that names it; returns what the commit contains of it."""
+    path, data = places_path(root, state.run), state_to_text(state).encode()
+    write_note(filesystem, path, data)
     return json.dumps({"format": _FORMAT, "run": state.run, "sha256": hashlib.sha256(data).hexdigest()})
 
 

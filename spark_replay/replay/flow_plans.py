@@ -6,10 +6,11 @@ import difflib
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.ranges import Asked, Range, files_between, held, range_of
-from spark_replay.archive.reader import open_file
+from spark_replay.archive.reader import markers_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.publisher import ReplayClient
@@ -292,12 +293,7 @@ def _planned(
     if place is not None:
         begin, start = _goes_on(manifest, place, stored), Asked()
         first = manifest.begin if manifest.whole and manifest.begin.order < stored.order else stored
-
-    def markers(entry: FileEntry) -> Sequence[Datamarker]:
-        with open_file(store, shard, entry) as file:
-            return file.footer.markers
-
-    chosen = range_of(manifest, begin, start, request.stop, markers)
+    chosen = range_of(manifest, begin, start, request.stop, partial(markers_of, store, shard))
     if first is not None:
         chosen = replace(chosen, rewinds=first.order < stored.order)
     files = files_between(manifest, chosen.begin, chosen.until)

@@ -29,7 +29,7 @@ from spark_replay.spark.ranges import TASK_ROWS, by_range
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import Decoding, decoding, needed, without
 from spark_replay.tables.schemas import attach, lookup, schemas_of
-from spark_replay.tables.selection import EARLIEST, LATEST, TableOptions, key_problem, select, select_tables
+from spark_replay.tables.selection import EARLIEST, ENDING, LATEST, TableOptions, key_problem, select, select_tables
 from spark_replay.tables.versions import Barriers, EndedVersion, RowChange, Version, linked_keys, versions
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import ReplayError, UsageError
@@ -48,7 +48,6 @@ _MOST_GATHERED: Final = 1_000_000
 """Range deletes, TRUNCATEs and key changes without whole images that are held in memory; each is some hundred bytes."""
 _BATCH_ROWS: Final = 4096
 _BATCH_BYTES: Final = 8 << 20
-_ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 _GROUP: Final = ("_group", "_left")
 _DROPPED: Final = ("_place", "_index", "_committed_at", "_old_key", "_key_end")
@@ -178,7 +177,7 @@ def version_rows(
     schemas = schemas_of(df)
     gathered = _gather(df) if inspect else _Gathered({}, [])
     names = [field.name for field in SCHEMA]
-    events = _in_groups(df.where(~f.col("op").isin(*_ENDING)), gathered.links)
+    events = _in_groups(df.where(~f.col("op").isin(*ENDING)), gathered.links)
     order = ["shard", "table", "_group", "place"]
     sorted_ = events.repartition(*order[:-1]).sortWithinPartitions(*order).select(*names, "shard", *_GROUP)
     task = _Task(schemas, gathered.barriers, frozenset(whole), current)
@@ -200,7 +199,7 @@ def _gather(df: DataFrame) -> _Gathered:
     import pyspark.sql.functions as f
 
     linking = f.col("old_key").isNotNull() & f.col("partial")
-    rows = df.where(f.col("op").isin(*_ENDING) | linking).select(
+    rows = df.where(f.col("op").isin(*ENDING) | linking).select(
         "shard", "table", "place", "committed_at", "op", "key", "old_key", "update"
     )
     barriers: dict[tuple[str, str], Barriers] = {}
@@ -212,7 +211,7 @@ def _gather(df: DataFrame) -> _Gathered:
                 hint="choose single tables, or begin later",
             )
         where = (row.shard, row.table)
-        if row.op not in _ENDING:
+        if row.op not in ENDING:
             pairs.setdefault(where, []).append((bytes(row.key), bytes(row.old_key)))
             continue
         ended = EndedVersion(bytes(row.place), row.committed_at, row.op)

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from spark_replay.archive.manifest import FileEntry, Manifest, marker_to_text
+from spark_replay.archive.manifest import Manifest, marker_to_text
 from spark_replay.archive.ranges import Asked, files_between, range_of
-from spark_replay.archive.reader import open_file
+from spark_replay.archive.reader import markers_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.tables.newest import Newest, newest_schemas
 from wormhole.formats import FormatSpec
 from wormhole.model.errors import UsageError
-from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 
 __all__ = [
     "EARLIEST",
+    "ENDING",
     "LATEST",
     "TableOptions",
     "TableSelection",
@@ -35,7 +36,7 @@ __all__ = [
 
 EARLIEST: Final = Asked("earliest", earliest=True)
 LATEST: Final = Asked()
-_ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
+ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class TableSelection:
     def needs_inspection(self) -> bool:
         """Whether anything in the files ends many rows at once, or changes a key."""
         files = [entry for one in self.shards for entry in one.files]
-        return any(entry.key_changes or any(entry.ops.get(op) for op in _ENDING) for entry in files)
+        return any(entry.key_changes or any(entry.ops.get(op) for op in ENDING) for entry in files)
 
     def shards_to_json(self) -> dict[str, dict[str, Any]]:
         """The shards as the JSON beside the tables has them."""
@@ -111,14 +112,9 @@ def select(
 
 def shard_range(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
     """What the archive holds of one shard between ``start`` and ``stop``. Raises as :func:`select`."""
-
-    def markers(entry: FileEntry) -> Sequence[Datamarker]:
-        with open_file(store, manifest.shard, entry) as file:
-            return file.footer.markers
-
     # As a replay of a flow that has received everything up to where this begins, or all of it.
     stored = manifest.begin if start.earliest else manifest.end
-    range_ = range_of(manifest, stored, start, stop, markers)
+    range_ = range_of(manifest, stored, start, stop, partial(markers_of, store, manifest.shard))
     files = files_between(manifest, range_.begin, range_.until)
     return ShardFiles(manifest.shard, files, range_.begin, range_.until)
 

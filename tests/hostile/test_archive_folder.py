@@ -26,8 +26,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 def _newest(store: ArchiveStore) -> Path:
-    manifest = manifest_of(store)
-    return Path(store.to) / manifest_path("a", manifest.version)
+    return Path(store.to) / manifest_path("a", manifest_of(store).version)
 
 
 def _with(store: ArchiveStore, change: Callable[[Manifest], dict[str, object]]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
@@ -28,7 +28,7 @@ from spark_replay.replay.rate import Shares
 from spark_replay.replay.task import Ended, Task
 from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.start import start_rows
-from tests.support.archives import gone, manifest_of, marker_at, put, tx, write_archive
+from tests.support.archives import gone, manifest_of, marker_at, present, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.ports import free_port
 from tests.support.replay_plans import Listener, flow, seen, setting, wish
@@ -106,12 +106,8 @@ async def test_an_application_begins_from_a_snapshot_of_a_trimmed_archive(
     first = await snapshot(spark, store, tmp_path / "1", 3)
     second = await snapshot(spark, store, tmp_path / "2", 5, first)
 
-    def trimmed(now: Manifest | None) -> Manifest:
-        assert now is not None
-        store.delete_data("a", now.files[0].name)
-        return now.without_first(1)
-
-    await asyncio.to_thread(store.change, "a", trimmed)
+    store.delete_data("a", manifest_of(store).files[0].name)
+    await asyncio.to_thread(store.change, "a", lambda now: present(now).without_first(1))
     # An application that has not begun yet.
     await begins_with(spark, store, second, marker_at(0), marker_at(0))
 
@@ -204,8 +200,7 @@ def test_a_task_that_is_withdrawn_leaves_its_slot_and_its_worker_ends(spark: Spa
 
 
 def files_of(store: ArchiveStore) -> tuple[FileEntry, ...]:
-    manifest = manifest_of(store)
-    return manifest.files
+    return manifest_of(store).files
 
 
 @pytest.mark.parametrize("part", [1 << 20, 300])

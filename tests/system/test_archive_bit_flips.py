@@ -81,8 +81,7 @@ def counted(store: ArchiveStore) -> object:
 
 def merged(store: ArchiveStore) -> object:
     """By a merge that is taken back, so that the next flip meets the same archive."""
-    before = manifest_of(store)
-    result = merge(store, Group("a", before.files))
+    result = merge(store, Group("a", manifest_of(store).files))
     try:
         return result.state, rows(store)
     finally:

@@ -95,8 +95,7 @@ def change(ensemble: Ensemble, flow: str, **what: Any) -> None:
 
 def first_update(store: ArchiveStore, shard: str) -> str:
     """Its id."""
-    manifest = manifest_of(store, shard)
-    name = manifest.files[0].name
+    name = manifest_of(store, shard).files[0].name
     with DataFile(store.open_data(shard, name), name) as file:
         row = next(iter(file.batches())).slice(0, 1).to_pylist()[0]
     return f"{row['tx_source']}:{row['tx_number']}:{row['tx_index']}"

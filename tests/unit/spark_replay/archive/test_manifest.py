@@ -83,8 +83,7 @@ def test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit(
 def test_files_that_are_no_chain_are_not_replayed(store: ArchiveStore) -> None:
     from spark_replay.archive.ranges import Asked, range_of
 
-    manifest = manifest_of(store, "a")
-    given = manifest_given(manifest)
+    given = manifest_given(manifest_of(store, "a"))
     given["files"].pop(0)
     damaged = manifest_from_json(json.dumps(given).encode(), "x")
     with pytest.raises(ArchiveError, match="the manifest of a is damaged: hole between"):

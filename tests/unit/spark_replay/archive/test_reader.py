@@ -42,8 +42,7 @@ def seen(update: Update) -> tuple[object, ...]:
 
 
 def opened(store: ArchiveStore, shard: str = "a", file: int = 0) -> DataFile:
-    manifest = manifest_of(store, shard)
-    name = manifest.files[file].name
+    name = manifest_of(store, shard).files[file].name
     return DataFile(store.open_data(shard, name), name)
 
 

@@ -175,8 +175,7 @@ def test_damage_is_found_and_said_of_its_shard(
 @pytest.mark.parametrize("deep", [False, True])
 def test_what_is_whole_too(store: ArchiveStore, deep: bool) -> None:
     # A shard without rows for a while, and one that goes on behind a known loss.
-    manifest = manifest_of(store)
-    store.commit(manifest.extended(marker_at(7), 1))
+    store.commit(manifest_of(store).extended(marker_at(7), 1))
     store.commit(manifest_of(store).gap_accepted(KnownLoss(marker_at(9), "purged"), 1))
     assert found(store, deep) == []
 

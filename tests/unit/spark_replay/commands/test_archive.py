@@ -54,8 +54,7 @@ def archive(*words: str) -> tuple[int, list[str], str]:
 
 
 def test_what_is_held(store: ArchiveStore) -> None:
-    lossy = manifest_of(store, "b")
-    store.commit(lossy.gap_accepted(KnownLoss(marker_at(5), "purged up to 5"), 1))
+    store.commit(manifest_of(store, "b").gap_accepted(KnownLoss(marker_at(5), "purged up to 5"), 1))
     code, (head, a, b, after), _ = archive("show")
     assert code == 0
     assert head == "SHARD FROM TO SINCE UNTIL UPDATES SIZE FILES BEFORE IT"

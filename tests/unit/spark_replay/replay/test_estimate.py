@@ -46,8 +46,7 @@ def test_each_change_of_a_table_without_a_key_counts_as_a_key(tmp_path: Path) ->
     visits = replace(CUSTOMERS, table="shop.visits", key=())
     visit = replace(row(Op.INSERT, (1, "Ann", "Rome", 10), schema=visits), key=())
     store = write_archive(tmp_path / "archive", {"a": [[tx(visit), tx(visit)], [tx(visit, *[put(b"k", b"v")] * 3)]]})
-    manifest = manifest_of(store)
-    (found,) = estimate(None, store, [ShardFiles("a", manifest.files)]).values()
+    (found,) = estimate(None, store, [ShardFiles("a", manifest_of(store).files)]).values()
     assert (found.updates, found.keys) == (6, 4)
 
 

@@ -47,8 +47,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 def of(store: ArchiveStore, begin: int, until: int) -> ShardFiles:
-    manifest = manifest_of(store)
-    return ShardFiles("a", manifest.files, marker_at(begin), marker_at(until))
+    return ShardFiles("a", manifest_of(store).files, marker_at(begin), marker_at(until))
 
 
 CUTS = st.lists(st.integers(0, 12), max_size=4)

@@ -43,8 +43,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 @pytest.fixture
 def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
-    manifest = manifest_of(store)
-    (entry,) = manifest.files
+    (entry,) = manifest_of(store).files
     with DataFile(store.open_data("a", entry.name), entry.name) as file:
         return list(file.batches())
 

@@ -193,8 +193,7 @@ def test_the_slices_are_the_range(
     store: ArchiveStore, part: int, begin: int, until: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyed, "PART_BYTES", part)
-    manifest = manifest_of(store)
-    chosen = ShardFiles("a", manifest.files, marker_at(begin), marker_at(until))
+    chosen = ShardFiles("a", manifest_of(store).files, marker_at(begin), marker_at(until))
     cut = slices(store, chosen)
     assert [one.number for one in cut] == list(range(len(cut)))
     assert all(one.until <= other.after or one.files != other.files for one, other in pairwise(cut))

@@ -62,8 +62,7 @@ def task(store: ArchiveStore, reach: str, *, until: int = 3, patience_s: float =
 
 def of_pass(store: ArchiveStore, reach: str, by_values: bool | None = None) -> Task:
     """As :func:`task`, for rows of the archive that come one per key."""
-    manifest = manifest_of(store)
-    schemas = schemas_of(store, [ShardFiles("a", manifest.files)])
+    schemas = schemas_of(store, [ShardFiles("a", manifest_of(store).files)])
     return replace(task(store, reach), schemas=schemas, by_values=by_values)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.newest_snapshot import NewestSnapshot, noted_snapshot
 from spark_replay.archive.ranges import Asked
 from spark_replay.archive.store import ArchiveStore
@@ -17,7 +16,7 @@ from spark_replay.tables.folder import Folder
 from spark_replay.tables.snapshot import _planned
 from spark_replay.tables.snapshot_writer import HeldRows, _noted
 from spark_replay.tables.updates import TableRows
-from tests.support.archives import CUSTOMERS, KEYS, Change, manifest_of, marker_at, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, KEYS, Change, manifest_of, marker_at, present, put, row, tx, write_archive
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
@@ -66,11 +65,8 @@ def test_tables_that_the_previous_one_was_made_without_are_in_no_later_one(store
 def test_how_far_the_archivers_own_backfill_came_is_not_in_it(store: ArchiveStore) -> None:
     """It would be taken for the progress of the flow that begins from the snapshot."""
 
-    def further(now: Manifest | None) -> Manifest:
-        assert now is not None
-        return now.extended(replace(now.end, backfill=b"archiver"), now.epoch)
-
-    store.change("a", further)
+    end = replace(manifest_of(store).end, backfill=b"archiver")
+    store.change("a", lambda now: present(now).extended(end, 1))
     assert manifest_of(store).end.backfill
     about = _planned(store, (), Asked(), "").about(store, HeldRows())
     assert about.shards["a"].marker == marker_at(4)
