@@ -59,7 +59,7 @@ from wormhole.ports.marker_store import MOST_UNLOGGED, BackfillControl, FlowCont
 from wormhole.ports.table_source import ScannedTable
 from wormhole.push.session import Verified
 
-__all__ = ["Backfills", "Plan", "Speed"]
+__all__ = ["BackfillPlan", "Backfills", "Speed"]
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BackfillPlan:
     """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it is there already, and paused.
     ``notes``: what its filter means for tables without a column that it tests. ``keys``: the only rows that it sends;
     ``None``: all.
@@ -338,7 +338,7 @@ class Backfills:
 
     # -- what operators ask
 
-    async def plan_repair(self, flow: PublisherFlow, rate: float | None, who: str) -> Plan | str:
+    async def plan_repair(self, flow: PublisherFlow, rate: float | None, who: str) -> BackfillPlan | str:
         """What a start would do that sends just the rows that changed in the log that the flow lacks; or why whole
         tables have to be read.
         """
@@ -366,7 +366,7 @@ class Backfills:
         there = {table.name for table in found}
         gone = sorted(name for name in keys.tables if name not in there and not flow.filter.wants_none_of(name))
         notes = [f"changed, and not there any more, or not to be seen: {few(gone)}"] if gone else []
-        return Plan(planned, found, notes=notes, keys=keys)
+        return BackfillPlan(planned, found, notes=notes, keys=keys)
 
     async def plan(
         self,
@@ -376,7 +376,7 @@ class Backfills:
         rate: float | None,
         who: str,
         verify: VerifyMode = VerifyMode.NONE,
-    ) -> Plan:
+    ) -> BackfillPlan:
         """What a start would do. Raises :class:`~wormhole.model.errors.WormholeError` where it cannot be done."""
         check_size(tables, where, rate)
         check_verifies(where, verify)
@@ -393,7 +393,9 @@ class Backfills:
         self._check_tables(flow, tables, found)
         notes = () if narrowed is None else await self._check_columns(flow, narrowed, found)
         if resumes and present is not None:
-            return Plan(replace(present, paused="", rate=rate or present.rate), found, resumes=True, notes=notes)
+            return BackfillPlan(
+                replace(present, paused="", rate=rate or present.rate), found, resumes=True, notes=notes
+            )
         wanted = BackfillControl(
             1,
             who,
@@ -407,9 +409,9 @@ class Backfills:
         epoch = flow.holding.epoch if present is None else 0
         planned = asked(flow.control, wanted, epoch).backfill
         assert planned is not None
-        return Plan(planned, found, notes=notes)
+        return BackfillPlan(planned, found, notes=notes)
 
-    async def start(self, flow: PublisherFlow, plan: Plan) -> None:
+    async def start(self, flow: PublisherFlow, plan: BackfillPlan) -> None:
         """Start what was planned."""
         if plan.resumes:
             await self._change(flow, lambda control: replace(control, backfill=plan.wanted))

@@ -16,7 +16,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import RelayStatus, SourceStatus
 
-__all__ = ["Headroom", "Lag", "LogWatch"]
+__all__ = ["FlowLag", "Headroom", "LogWatch"]
 
 _STRETCHES: Final = 512
 _COUNTS: Final = 20_000  # per-shard numbers kept in all stretches together: bounds a log of thousands of shards
@@ -25,7 +25,7 @@ _LEAST_GROWTH_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class FlowLag:
     """How far a flow is behind the end of the log; ``None`` = unknown.
 
     ``seconds``: age of the oldest transaction that is not acknowledged; 0 where none of the flow's shard follows.
@@ -182,28 +182,28 @@ class LogWatch:
         """Bytes of log between two places; ``None`` when unknown."""
         return self._map.between(start, end)
 
-    def lag(self, shard: str, marker: Datamarker, now: float) -> Lag:
+    def lag(self, shard: str, marker: Datamarker, now: float) -> FlowLag:
         """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
         end, place = self.end(), marker.order
         if end is None:
             # Before the first status it is not known whether anything follows. What cannot be asked may well go on.
-            return Lag(_age(marker.committed_at_us, now) if self._failure else 0.0, None, None)
+            return FlowLag(_age(marker.committed_at_us, now) if self._failure else 0.0, None, None)
         if end <= place:
-            return Lag(0.0, 0, 0)
+            return FlowLag(0.0, 0, 0)
         behind = self._map.between(place, end)
         stretches = self._stretches
         after = [stretch for stretch in stretches if stretch.end > place]
         if not after or place < stretches[0].begin:
-            return Lag(_age(marker.committed_at_us, now), behind, None)
+            return FlowLag(_age(marker.committed_at_us, now), behind, None)
         first = after[0]
         # A marker that was registered and not acknowledged yet has no commit time; the stretch around it is no younger.
         oldest = (marker.committed_at_us if first.begin < place else 0) or first.oldest_us
         if stretches[-1].end < end:
-            return Lag(_age(oldest or marker.committed_at_us, now), behind, None)
+            return FlowLag(_age(oldest or marker.committed_at_us, now), behind, None)
         if all(shard not in stretch.transactions for stretch in after):
-            return Lag(0.0, behind, 0)  # the log grew, by nothing of the shard: by checkpoints, by other tables
+            return FlowLag(0.0, behind, 0)  # the log grew, by nothing of the shard: by checkpoints, by other tables
         number = sum(stretch.transactions.get(shard, 0) for stretch in after[1:]) + self._part(first, shard, place)
-        return Lag(_age(oldest or marker.committed_at_us, now), behind, number)
+        return FlowLag(_age(oldest or marker.committed_at_us, now), behind, number)
 
     def _part(self, stretch: _Stretch, shard: str, place: LogPosition) -> int:
         """Transactions of a stretch after ``place``: all of them from its beginning on, else in proportion to its

@@ -9,7 +9,7 @@ import grpc
 
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.refused_error import RefusedError
-from publisher.flows.replay_states import Run
+from publisher.flows.replay_states import ReplayRun
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.host.clock import Clock
@@ -33,20 +33,20 @@ class ReplayParking:
         self._clock = clock
         self._reading = Reading()
 
-    def open(self, run: Run, stream: SubscriberStream) -> None:
+    def open(self, run: ReplayRun, stream: SubscriberStream) -> None:
         """A task pushes to the stream's subscriber."""
         run.parking.drop()
         run.parking = Arriving(self._room.share(lambda error: run.fence()))
         run.max_frame, run.parked_by = stream.max_frame_bytes, stream.identity
 
-    async def waited(self, run: Run, frame: push_pb2.Park) -> bool:
+    async def waited(self, run: ReplayRun, frame: push_pb2.Park) -> bool:
         """Wait until the task may cause the work of ``frame``. Whether that took time."""
         wait = run.pays(self._reading, arrival_work(frame.ByteSize()), self._clock.monotonic())
         if wait > 0:
             await self._clock.sleep(wait)
         return wait > 0
 
-    async def park(self, flow: PublisherFlow, run: Run, epoch: int, frame: push_pb2.Park) -> str | None:
+    async def park(self, flow: PublisherFlow, run: ReplayRun, epoch: int, frame: push_pb2.Park) -> str | None:
         """The next piece of an update; once it is whole it is stored. Returns why it is refused; empty: it is durable,
         or more is to come; ``None``: the epoch is over. Raises :class:`~publisher.flows.refused_error.RefusedError`.
         """

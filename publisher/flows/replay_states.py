@@ -28,7 +28,7 @@ __all__ = [
     "LEAST_LEASE_S",
     "LONGEST_ID",
     "MOST_LEASE_S",
-    "Run",
+    "ReplayRun",
     "cause",
     "check_id",
     "hashed",
@@ -47,7 +47,7 @@ _SHARE_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class Run:
+class ReplayRun:
     """What this process knows of a replay beside what is stored. ``until``: when its lease runs out, seconds of the
     monotonic clock.
 
@@ -189,7 +189,7 @@ def opened(now: ReplayControl, subscriber: str, opener: str) -> ReplayControl:
     return replace(now, state=ReplayState.REPLAYING, attempts=now.attempts + 1, subscriber=subscriber, opener=opener)
 
 
-def cause(flow: str, replay: ReplayControl, run: Run | None) -> Problem:
+def cause(flow: str, replay: ReplayControl, run: ReplayRun | None) -> Problem:
     """Why no subscriber gets the flow from the log."""
     waits = "" if run is None else run.waits.text
     about = f"replay {replay.id} by {replay.who}"

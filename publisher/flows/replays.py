@@ -31,7 +31,7 @@ from publisher.flows.epoch_openings import EpochOpenings
 from publisher.flows.records import FlowRecords
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.replay_parking import ReplayParking
-from publisher.flows.replay_states import Run, cause, hashed, mine, opened, parked, permitted, stale, taken
+from publisher.flows.replay_states import ReplayRun, cause, hashed, mine, opened, parked, permitted, stale, taken
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.audit.sent_counts import Settled
@@ -46,7 +46,7 @@ from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerWrite, Repla
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
-__all__ = ["Gap", "Opening", "Replays"]
+__all__ = ["Gap", "ReplayOpening", "Replays"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ReplayOpening:
     """The orders of a task: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a
     handler fails on finally is parked; ``parked``: what is. ``counted_to``: up to where deliveries are
     counted. ``rewound``: the datamarker was set back and nothing was acknowledged since.
@@ -106,7 +106,7 @@ class Replays:
         self._parking = parking
         self._background = background
         self._clock = clock
-        self._runs: dict[FlowKey, Run] = {}
+        self._runs: dict[FlowKey, ReplayRun] = {}
         self._over: dict[FlowKey, _Over] = {}
         self._locks: dict[FlowKey, asyncio.Lock] = {}
         self._ending: set[FlowKey] = set()
@@ -118,7 +118,7 @@ class Replays:
         """Held while something about the flow's replay, or about its datamarker, is decided."""
         return self._locks.setdefault(key, asyncio.Lock())
 
-    def run_of(self, flow: PublisherFlow) -> Run | None:
+    def run_of(self, flow: PublisherFlow) -> ReplayRun | None:
         """What this process knows of the replay that has the flow."""
         run, replay = self._runs.get(flow.key), flow.control.replay
         return run if run is not None and replay is not None and run.id == replay.id else None
@@ -178,7 +178,7 @@ class Replays:
             leased = known is None or self._clock.monotonic() < known.until
             with _recorded(flow):
                 await self._records.control(flow, lambda c: _held_for(flow, c, wanted, leased, resumes))
-            run = Run(wanted.id, self._clock.monotonic() + wanted.lease_s)
+            run = ReplayRun(wanted.id, self._clock.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
             if known is not None:
@@ -191,7 +191,7 @@ class Replays:
 
     async def open(
         self, key: FlowKey, replay: str, ticket: str, *, parks: bool, projects: bool, opener: str, above: int = 0
-    ) -> Opening | Problem:
+    ) -> ReplayOpening | Problem:
         """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked
         updates; ``projects``: and of columns that are not sent as they are; ``opener``: who it is; ``above``: the epoch
         that its subscriber holds.
@@ -236,7 +236,7 @@ class Replays:
             _check_projects(flow, projects=projects)  # again: the configuration may have changed
             run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
             self._parking.open(run, stream)
-            return Opening(
+            return ReplayOpening(
                 stream,
                 epoch,
                 flow.delivery.marker,
@@ -436,7 +436,7 @@ class Replays:
             await self._records.control(flow, changed)
 
     async def _store_marker(
-        self, flow: PublisherFlow, run: Run, marker: Datamarker, settled: Settled | None = None
+        self, flow: PublisherFlow, run: ReplayRun, marker: Datamarker, settled: Settled | None = None
     ) -> None:
         write = MarkerWrite(flow.key, run.epoch, marker, run.filter_hash, {})
         if not await self._records.store_replayed(flow, write, settled):
@@ -472,13 +472,13 @@ class Replays:
         except WormholeError:
             return None
 
-    def _known(self, flow: PublisherFlow, replay: ReplayControl) -> Run:
+    def _known(self, flow: PublisherFlow, replay: ReplayControl) -> ReplayRun:
         run = self.run_of(flow)
         if run is None:  # an earlier publisher began it: the driver has a whole lease to find this one
-            run = self._runs[flow.key] = Run(replay.id, self._clock.monotonic() + replay.lease_s)
+            run = self._runs[flow.key] = ReplayRun(replay.id, self._clock.monotonic() + replay.lease_s)
         return run
 
-    def _at_work(self, flow: PublisherFlow, now: ReplayControl, epoch: int) -> Run:
+    def _at_work(self, flow: PublisherFlow, now: ReplayControl, epoch: int) -> ReplayRun:
         """What is known of the replay, for a task that works in its newest epoch."""
         run = self._known(flow, now)
         if not epoch:

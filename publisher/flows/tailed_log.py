@@ -9,7 +9,7 @@ from caravan.fleet import Fleet
 from publisher.flows.applications import Applications
 from publisher.flows.assigner import Assigner
 from publisher.flows.described import Row
-from publisher.flows.lag_and_headroom import Headroom, Lag, LogWatch
+from publisher.flows.lag_and_headroom import FlowLag, Headroom, LogWatch
 from publisher.flows.log_description import caravan_samples, describe_end, describe_fleet, log_samples
 from publisher.flows.progress import Progress
 from publisher.push.flow import PublisherFlow
@@ -111,7 +111,7 @@ class TailedLog:
             yield from log_samples(watch.status, self._clock.wall())
         yield from caravan_samples(fleet, now)
 
-    def lag(self, flow: PublisherFlow) -> Lag:
+    def lag(self, flow: PublisherFlow) -> FlowLag:
         """How far the flow is behind."""
         return self.watch.lag(flow.shard, flow.delivery.acknowledged_to, self._clock.wall())
 

@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 from publisher.flows.applications import Served
 from publisher.flows.refused_error import RefusedError, one_line, status_of
 from publisher.flows.this_process import ThisProcess
-from publisher.operate.admin_access import Access, host_token
+from publisher.operate.admin_access import OperatorAccess, host_token
 from publisher.operate.operated import Operated
 from wormhole.host.clock import Clock
 from wormhole.host.compiled import compiled_modules
@@ -92,7 +92,7 @@ class _Places:
 class _Service:
     """The methods. A change that was begun is finished, also when the client hangs up meanwhile."""
 
-    def __init__(self, operated: Operated, access: Access, clock: Clock) -> None:
+    def __init__(self, operated: Operated, access: OperatorAccess, clock: Clock) -> None:
         self._operated = operated
         self._access = access
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -237,7 +237,7 @@ async def serve_admin(
     """
     settings = served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
-    service = _Service(operated, Access(token, settings.admins), clock)
+    service = _Service(operated, OperatorAccess(token, settings.admins), clock)
     await asyncio.to_thread(compiled_modules)  # looks at the disk the first time
     options = [
         ("grpc.so_reuseport", 0),  # sharing would let a second publisher bind the same port without an error

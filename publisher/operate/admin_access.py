@@ -24,7 +24,7 @@ from publisher.flows.refused_error import RefusedError
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import ConfigError
 
-__all__ = ["Access", "host_token"]
+__all__ = ["OperatorAccess", "host_token"]
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{64}\n?")
 _BEARER: Final = "Bearer "
@@ -82,7 +82,7 @@ def _make(path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class OperatorAccess:
     """``token``: of the host; ``admins``: names of certificates that may change things."""
 
     token: str

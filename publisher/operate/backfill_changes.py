@@ -8,7 +8,7 @@ import grpc
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.backfill_rules import does_not_verify
-from publisher.flows.backfills import Backfills, Plan
+from publisher.flows.backfills import BackfillPlan, Backfills
 from publisher.flows.refused_error import RefusedError
 from publisher.operate.flow_reports import FlowReports
 from publisher.operate.operators import not_now, paused_by
@@ -64,7 +64,7 @@ class BackfillChanges:
                 grpc.StatusCode.FAILED_PRECONDITION, lacks.text, flow=flow.name, hint=lacks.hint, code=lacks.code
             )
         found = await self._plan_repair(flow, stream, rate, who) if wanted.lost else None
-        if isinstance(found, Plan):
+        if isinstance(found, BackfillPlan):
             plan, verify = found, VerifyMode.NONE
         else:
             plan = await self._backfills.plan(flow, wanted.tables, wanted.where, rate, who, verify)
@@ -97,7 +97,7 @@ class BackfillChanges:
 
     async def _plan_repair(
         self, flow: PublisherFlow, stream: SubscriberStream | None, rate: float | None, who: str
-    ) -> Plan | str:
+    ) -> BackfillPlan | str:
         """A backfill of just the rows that were lost; or why that is not enough."""
         if stream is not None and stream.connected and not stream.takes_ranges:
             return f"{flow.application} has no on_range, by which it learns that a row is gone"

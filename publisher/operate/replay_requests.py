@@ -14,7 +14,7 @@ import grpc
 from publisher.flows.applications import Applications, Served
 from publisher.flows.refused_error import RefusedError
 from publisher.flows.replay_states import LEAST_LEASE_S, LONGEST_ID, MOST_LEASE_S, check_id, hashed
-from publisher.flows.replays import Gap, Opening, Replays
+from publisher.flows.replays import Gap, ReplayOpening, Replays
 from publisher.operate.flow_reports import FlowReports
 from publisher.operate.operators import Operators, flow_key, person
 from publisher.push.flow import PublisherFlow
@@ -87,7 +87,7 @@ class ReplayRequests:
                     opener=_short(wanted.opener, LONGEST_ID, "opener"),
                     above=wanted.above,
                 )
-                if isinstance(found, Opening):
+                if isinstance(found, ReplayOpening):
                     reply.opened.CopyFrom(self._opened(found))
                 else:
                     reply.cause = str(found)
@@ -145,7 +145,7 @@ class ReplayRequests:
             await self._operators.record(who, "replay", request.flow, before, f"held for {wanted.id}")
         reply.reaches = await self._replays.reaches(flow)
 
-    def _opened(self, found: Opening) -> admin_pb2.OpenedReplay:
+    def _opened(self, found: ReplayOpening) -> admin_pb2.OpenedReplay:
         served = self._served
         return admin_pb2.OpenedReplay(
             epoch=found.epoch,

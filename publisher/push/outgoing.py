@@ -55,7 +55,7 @@ def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _FlowTurn:
     """One flow's turn in a round. ``quantum``: bytes that the flow may still send in it."""
 
     push: PushFlow
@@ -201,14 +201,14 @@ class Outgoing:
             return
         if caravan_flow.blocked and push.window.half_free:
             self._fleet.moved(caravan_flow)
-        turn = _Turn(push, flow, caravan_flow, now, out)
+        turn = _FlowTurn(push, flow, caravan_flow, now, out)
         cursor = caravan_flow.cursor
         if self._add_pieces(turn):
             self._rest(turn)
         if caravan_flow.cursor != cursor:  # also when it only skipped what it has
             self._fleet.moved(caravan_flow)
 
-    def _add_pieces(self, turn: _Turn) -> bool:
+    def _add_pieces(self, turn: _FlowTurn) -> bool:
         """Add pieces until the flow's quantum is used or nothing is left. Whether none of them stopped the flow."""
         caravan_flow = turn.caravan_flow
         while turn.quantum > 0 and (piece := _peek(caravan_flow)) is not None:
@@ -228,7 +228,7 @@ class Outgoing:
                 self._offer(turn)
         return True
 
-    def _send(self, turn: _Turn, piece: Piece) -> None:
+    def _send(self, turn: _FlowTurn, piece: Piece) -> None:
         """Add the piece's updates."""
         push, flow, body, out = turn.push, turn.flow, piece.body, turn.out
         assert body is not None
@@ -246,7 +246,7 @@ class Outgoing:
         turn.quantum -= body.size
         self._traffic.batches += 1
 
-    def _stop(self, step: NextStep, turn: _Turn, piece: Piece) -> None:
+    def _stop(self, step: NextStep, turn: _FlowTurn, piece: Piece) -> None:
         """Something has to happen before the piece can be sent."""
         push, flow, caravan_flow = turn.push, turn.flow, turn.caravan_flow
         match step:
@@ -262,7 +262,7 @@ class Outgoing:
                 self._offer(turn)  # so that what was sent is acknowledged
                 hold(self._fleet, flow, caravan_flow, piece)
 
-    def _rest(self, turn: _Turn) -> None:
+    def _rest(self, turn: _FlowTurn) -> None:
         """The flow's turn is over, and it goes on in the next one."""
         push, caravan_flow = turn.push, turn.caravan_flow
         if turn.quantum <= 0:
@@ -271,7 +271,7 @@ class Outgoing:
         elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, turn.now):
             self._offer(turn)
 
-    def _add_ends(self, turn: _Turn, piece: Piece, chunk: ChunkRange) -> None:
+    def _add_ends(self, turn: _FlowTurn, piece: Piece, chunk: ChunkRange) -> None:
         """What follows the rows of a chunk: which range they are, and that a table is through. Nothing follows from
         rows that a filter of the backfill left out, or that could not be read.
         """
@@ -284,7 +284,7 @@ class Outgoing:
             if not backfill.narrowed and not table.unread:
                 turn.out.add(self._session.scan_end(turn.push, table.table, backfill.generation, table.rows))
 
-    def _offer(self, turn: _Turn) -> None:
+    def _offer(self, turn: _FlowTurn) -> None:
         frame = self.datamarker(turn.push, turn.flow, turn.caravan_flow, turn.now)
         if frame is not None:
             turn.out.add(frame)

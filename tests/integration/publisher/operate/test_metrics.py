@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.flows.lag_and_headroom import Lag
+from publisher.flows.lag_and_headroom import FlowLag
 from publisher.publisher import Publisher
 from publisher.wiring import operated
 from tests.integration.publisher.conftest import World
@@ -82,7 +82,7 @@ async def test_the_lag_is_that_of_the_place_in_the_present_history(world: World)
         assert reads is not None
         reads.go_over(replace(reads.marker, order=LogPosition(2, 1, 700)))
         publisher.log.watch.lag = (  # type: ignore[method-assign]
-            lambda shard, marker, now: Lag(float(marker.order.incarnation), 1, 1)
+            lambda shard, marker, now: FlowLag(float(marker.order.incarnation), 1, 1)
         )
         assert (await values(publisher))["wormhole_flow_lag_seconds", *FLOW] == 2.0
 
@@ -90,7 +90,7 @@ async def test_the_lag_is_that_of_the_place_in_the_present_history(world: World)
 @pytest.mark.usefixtures("first")
 async def test_a_lag_that_nobody_knows_is_left_out(world: World, publisher: Publisher) -> None:
     await eventually(lambda: KEY in publisher.assigner.flows and publisher.log.watch.status is not None, "a flow")
-    publisher.log.watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
+    publisher.log.watch.lag = lambda shard, marker, now: FlowLag(0.0, 100, None)  # type: ignore[method-assign]
     found = await values(publisher)
     assert ("wormhole_flow_lag_seconds", *FLOW) not in found
     assert found["wormhole_flow_lag_bytes", *FLOW] == 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from datastores.memory.source import MemorySource
-from publisher.flows.lag_and_headroom import Headroom, Lag, LogWatch
+from publisher.flows.lag_and_headroom import FlowLag, Headroom, LogWatch
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.sharding import Sharding
@@ -45,19 +45,19 @@ def status(*files: tuple[int, int], budget: int = 0) -> SourceStatus:
 
 def test_a_flow_at_the_end_has_no_lag() -> None:
     log = Log()
-    assert log.watch.lag("log.t", log.start, 9.0) == Lag(0.0, None, None)  # nothing is known of the log yet
+    assert log.watch.lag("log.t", log.start, 9.0) == FlowLag(0.0, None, None)  # nothing is known of the log yet
     end = log.commit()
     log.read()
     assert log.watch.end() == end.order
-    assert log.watch.lag("log.t", end, 9.0) == Lag(0.0, 0, 0)
+    assert log.watch.lag("log.t", end, 9.0) == FlowLag(0.0, 0, 0)
 
 
 def test_before_the_log_is_measured_the_age_of_the_datamarker_is_no_lag() -> None:
     log = Log()
     acknowledged = log.commit()
-    assert log.watch.lag("log.t", acknowledged, 9.0) == Lag(0.0, None, None)
+    assert log.watch.lag("log.t", acknowledged, 9.0) == FlowLag(0.0, None, None)
     log.watch.failed(Problem("it cannot be asked"))
-    assert log.watch.lag("log.t", acknowledged, 9.0) == Lag(8.0, None, None), "it may grow unseen"
+    assert log.watch.lag("log.t", acknowledged, 9.0) == FlowLag(8.0, None, None), "it may grow unseen"
 
 
 def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
@@ -78,7 +78,7 @@ def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard() -
     for table in "ttot":
         end = log.commit(table)
     log.read()
-    assert log.watch.lag("log.t", first, 9.0) == Lag(4.0, end.order.offset - first.order.offset, 3)
+    assert log.watch.lag("log.t", first, 9.0) == FlowLag(4.0, end.order.offset - first.order.offset, 3)
     assert log.watch.lag("log.o", first, 9.0).transactions == 1
     assert log.watch.lag("log.t", log.start, 9.0).seconds == 8.0
 
@@ -91,7 +91,7 @@ def test_a_log_that_grows_by_nothing_of_the_shard_makes_no_lag() -> None:
     log.us = 50_000_000
     end = log.commit("o")
     log.read()
-    assert log.watch.lag("log.t", first, 51.0) == Lag(0.0, end.order.offset - first.order.offset, 0)
+    assert log.watch.lag("log.t", first, 51.0) == FlowLag(0.0, end.order.offset - first.order.offset, 0)
     assert log.watch.lag("log.o", first, 51.0).seconds == 1.0
 
 
@@ -104,7 +104,7 @@ def test_what_was_not_read_is_not_counted() -> None:
     assert segment is not None
     fresh.read(segment)
     assert fresh.lag("log.t", first, 9.0).transactions == 1
-    assert fresh.lag("log.t", log.start, 9.0) == Lag(0.0, second.order.offset, None)
+    assert fresh.lag("log.t", log.start, 9.0) == FlowLag(0.0, second.order.offset, None)
     fresh.measured(replace(log.source.status(), end=at(1, 10_000)), 1.0)
     assert fresh.lag("log.t", first, 9.0).transactions is None
 

@@ -8,7 +8,18 @@ import grpc
 import pytest
 
 from publisher.flows.refused_error import RefusedError
-from publisher.flows.replay_states import Run, cause, check_id, hashed, mine, opened, parked, permitted, stale, taken
+from publisher.flows.replay_states import (
+    ReplayRun,
+    cause,
+    check_id,
+    hashed,
+    mine,
+    opened,
+    parked,
+    permitted,
+    stale,
+    taken,
+)
 from tests.support.markers import marker
 from wormhole.model.problem import Problem
 from wormhole.ports.marker_store import ReplayControl, ReplayState
@@ -100,7 +111,7 @@ def test_the_ticket_itself_is_not_kept() -> None:
 
 
 def test_what_an_operator_reads() -> None:
-    run = Run("r1", 0.0, waits=Problem("no subscriber is there"))
+    run = ReplayRun("r1", 0.0, waits=Problem("no subscriber is there"))
     assert str(cause("app/s", FIRST, None)) == "held for replay r1 by maria@ops [flow-replaying]"
     assert str(cause("app/s", FIRST, run)) == "held for replay r1 by maria@ops: no subscriber is there [flow-replaying]"
     working = opened(FIRST, "s1", "t1")

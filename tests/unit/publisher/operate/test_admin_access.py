@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from publisher.flows.refused_error import RefusedError
-from publisher.operate.admin_access import Access, host_token
+from publisher.operate.admin_access import OperatorAccess, host_token
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import ConfigError
 
@@ -19,7 +19,7 @@ TOKEN = "ab" * 32
 
 def refusal(authorization: list[str], names: list[str] | None, *, admins: tuple[str, ...] = ()) -> grpc.StatusCode:
     with pytest.raises(RefusedError) as caught:
-        Access(TOKEN, admins).check(authorization, names)
+        OperatorAccess(TOKEN, admins).check(authorization, names)
     assert TOKEN not in str(caught.value)
     return caught.value.status
 
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_the_hosts_token_permits_with_and_without_tls() -> None:
-    access = Access(TOKEN)
+    access = OperatorAccess(TOKEN)
     assert access.check([f"Bearer {TOKEN}"], None) == ""
     assert access.check([f"Bearer {TOKEN}"], ["app-1"]) == ""
 
@@ -93,7 +93,7 @@ def test_two_words_are_refused() -> None:
 
 
 def test_a_certificate_permits_when_it_is_listed() -> None:
-    assert Access(TOKEN, ("maria", "ops")).check([], ["localhost", "ops"]) == "ops"
+    assert OperatorAccess(TOKEN, ("maria", "ops")).check([], ["localhost", "ops"]) == "ops"
     assert refusal([], None, admins=("maria",)) is grpc.StatusCode.UNAUTHENTICATED
     assert refusal([], ["app-1", "localhost"], admins=("maria",)) is grpc.StatusCode.PERMISSION_DENIED
     assert refusal([], [], admins=("",)) is grpc.StatusCode.PERMISSION_DENIED

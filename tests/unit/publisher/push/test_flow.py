@@ -11,7 +11,7 @@ import pytest
 from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow, Piece
-from publisher.flows.lag_and_headroom import Lag, LogWatch
+from publisher.flows.lag_and_headroom import FlowLag, LogWatch
 from publisher.push.delivery import FlowDelivery
 from publisher.push.flow import PublisherFlow
 from publisher.push.holding import FlowHolding
@@ -74,7 +74,7 @@ def test_a_flow_that_went_over_to_another_history_is_not_behind_by_the_age_of_it
         "what follows it there is not known yet"
     )
     caravan_flow.go_over(Datamarker(end, "1", end))
-    assert watch.lag("log", one.delivery.acknowledged_to, 90.0) == Lag(0.0, 0, 0)
+    assert watch.lag("log", one.delivery.acknowledged_to, 90.0) == FlowLag(0.0, 0, 0)
     # What follows there is not acknowledged, wherever the flow is.
     caravan_flow.place = LogPosition(2, 1, 900)
     watch.measured(SourceStatus(LogPosition(2, 1, 900), LogPosition(2, 1, 4), 0), 1.0)

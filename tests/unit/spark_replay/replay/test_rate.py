@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from publisher.flows.replay_states import Run
+from publisher.flows.replay_states import ReplayRun
 from spark_replay.replay.rate import HEARD_S, RateShare, Shares
 
 RATE = 1000.0
@@ -18,7 +18,7 @@ class Publisher:
     """What it knows of one flow, and the flow's task, if one runs."""
 
     flow: str
-    run: Run = field(default_factory=lambda: Run("r", 0.0))
+    run: ReplayRun = field(default_factory=lambda: ReplayRun("r", 0.0))
     task: RateShare | None = None
     asks_at: float = 0.0
     uses: float = 0.0
