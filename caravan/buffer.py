@@ -21,7 +21,7 @@ from wormhole.model.position import LogPosition
 from wormhole.model.segment import Run, Segment
 from wormhole.wire.body import Body, build_body
 
-__all__ = ["Begun", "ChangeBuffer", "Entry", "begun_in", "first_wanted", "undone"]
+__all__ = ["Begun", "BufferEntry", "ChangeBuffer", "begun_in", "first_wanted", "undone"]
 
 
 # The objects around the bytes of a body take this; it was measured, as that of a segment was.
@@ -37,7 +37,7 @@ def _uncounted(size: int) -> None:
     """Growth of an entry that left the buffer."""
 
 
-class Entry:
+class BufferEntry:
     """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes).
 
     ``behind_bytes``: bytes of log from the begin of the transaction in which it begins; 0 between transactions.
@@ -223,7 +223,7 @@ class ChangeBuffer:
     __slots__ = ("_entries", "_first", "_inside", "_of_all", "_of_shard", "_open_bytes", "place", "size")
 
     def __init__(self, place: LogPosition) -> None:
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[BufferEntry] = deque()
         self._first = 0
         self._inside = False
         self._open_bytes = 0  # what the log has of the transaction inside which the newest segment ends
@@ -263,7 +263,7 @@ class ChangeBuffer:
         else:
             for shard in segment.runs:
                 self._of_shard.setdefault(shard, []).append(self.end)
-        entry = Entry(segment, self._grow, self._open_bytes)
+        entry = BufferEntry(segment, self._grow, self._open_bytes)
         self._open_bytes = self._open_bytes + segment.log_bytes if segment.marker is None else 0
         self._entries.append(entry)
         self.size += entry.size
@@ -280,7 +280,7 @@ class ChangeBuffer:
             if not any(undone(segment, shard, self.place, begun) for shard, begun in opened.items()):
                 continue
             rest = {shard: run for shard, run in piece.runs.items() if shard not in opened}
-            emptied = self._entries[at] = Entry(replace(piece, runs=rest), self._grow, entry.behind_bytes)
+            emptied = self._entries[at] = BufferEntry(replace(piece, runs=rest), self._grow, entry.behind_bytes)
             self.size += emptied.size - entry.size
             entry.drop()
 
@@ -303,7 +303,7 @@ class ChangeBuffer:
     def _grow(self, size: int) -> None:
         self.size += size
 
-    def entry(self, number: int) -> Entry | None:
+    def entry(self, number: int) -> BufferEntry | None:
         """Segment ``number``; ``None`` if it is not read yet. Raises ``IndexError`` when it was dropped."""
         if number < self._first:
             raise IndexError(f"segment {number} is no longer buffered; the oldest is {self._first}")

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from caravan.backfill.progress import FinishedTable, FlowBackfill
-from caravan.buffer import Begun, ChangeBuffer, Entry, begun_in, undone
+from caravan.buffer import Begun, BufferEntry, ChangeBuffer, begun_in, undone
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap
@@ -289,7 +289,7 @@ class CaravanFlow:
             and self.backfill.needs(chunk)
         )
 
-    def _look_at_rows(self, entry: Entry, chunk: ChunkRange) -> Piece:
+    def _look_at_rows(self, entry: BufferEntry, chunk: ChunkRange) -> Piece:
         assert self.backfill is not None
         self._peeked_in = entry.segment
         chunk = chunk.of_shard(self.shard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-__all__ = ["DamagedError", "Reader", "Writer", "sealed", "unsealed"]
+__all__ = ["DamagedError", "FieldReader", "FieldWriter", "sealed", "unsealed"]
 
 _CHECKSUM: Final = 4
 _MOST_BITS: Final = 105
@@ -29,7 +29,7 @@ def unsealed(version: int, data: bytes) -> bytes:
     return content[1:]
 
 
-class Writer:
+class FieldWriter:
     """Collects bytes; numbers are not negative."""
 
     __slots__ = ("_out",)
@@ -58,8 +58,8 @@ class Writer:
         return bytes(self._out)
 
 
-class Reader:
-    """Reads what :class:`Writer` wrote; every method raises :class:`DamagedError` where that cannot be."""
+class FieldReader:
+    """Reads what :class:`FieldWriter` wrote; every method raises :class:`DamagedError` where that cannot be."""
 
     __slots__ = ("_at", "_source")
 
@@ -68,7 +68,7 @@ class Reader:
         self._at = 0
 
     def number(self) -> int:
-        """See :meth:`Writer.number`."""
+        """See :meth:`FieldWriter.number`."""
         value = shift = 0
         while shift < _MOST_BITS:
             byte = self.raw(1)[0]
@@ -79,7 +79,7 @@ class Reader:
         raise DamagedError
 
     def raw(self, size: int) -> bytes:
-        """See :meth:`Writer.raw`."""
+        """See :meth:`FieldWriter.raw`."""
         found = self._source[self._at : self._at + size]
         if len(found) != size:
             raise DamagedError
@@ -87,7 +87,7 @@ class Reader:
         return found
 
     def data(self) -> bytes:
-        """See :meth:`Writer.data`."""
+        """See :meth:`FieldWriter.data`."""
         return self.raw(self.number())
 
     def text(self) -> str:

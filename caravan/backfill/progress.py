@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Final, Self
 
 from caravan.backfill.boundaries import END, START, Boundaries
-from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
+from caravan.backfill.encoding import DamagedError, FieldReader, FieldWriter, sealed, unsealed
 from wormhole.filters import Filter
 from wormhole.filters.tree import And, TableIn, TableMatches, leaves
 from wormhole.model.lost_keys import LostKeys, TableKeys
@@ -486,7 +486,7 @@ class FlowBackfill:
     def _encoded(self) -> bytes:
         if self.request.verify:
             # The datamarker behind the last rows is another one than those before, so that its ack shows their end.
-            out = Writer()
+            out = FieldWriter()
             for number in (self.generation, self._chunks):
                 out.number(number)
             return sealed(_UNKEPT, out.taken())
@@ -526,7 +526,7 @@ class FlowBackfill:
         done: list[bytes],
         renewal: str = "",
     ) -> bytes:
-        out = Writer()
+        out = FieldWriter()
         out.number(self.generation)
         out.data(self.filter_hash.encode())
         out.number(int(self.finished))
@@ -558,7 +558,7 @@ class FlowBackfill:
         return sealed(_VERSION, out.taken())
 
     def _read(self, data: bytes) -> None:
-        source = Reader(unsealed(_VERSION, data))
+        source = FieldReader(unsealed(_VERSION, data))
         if source.number() != self.generation or source.data() != self.filter_hash.encode():
             raise DamagedError
         self.offered = bool(source.number())

@@ -9,12 +9,12 @@ from typing import Final
 from caravan.backfill.boundaries import Boundaries, BoundaryStore
 from wormhole.ports.table_source import ScannedTable, TableSource
 
-__all__ = ["Catalog"]
+__all__ = ["TableLists"]
 
 _MOST: Final = 1 << 16  # boundaries of one table: of larger ones every second is forgotten
 
 
-class Catalog:
+class TableLists:
     """See the module. Methods may block; used by one thread at a time.
 
     ``tables``: as the datastore described them last. ``lists``: of those that can be read.

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from caravan.scan.bring_forward import BroughtForward
-from caravan.scan.window import Runs, Window
+from caravan.scan.window import Runs, ScanWindow
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.segment import ChunkRange, Run, Segment
@@ -54,7 +54,7 @@ class EnteringChunk:
         """Why it cannot enter."""
         return self._forward.spoiled
 
-    def unseen(self, window: Window) -> tuple[list[Runs], int, int]:
+    def unseen(self, window: ScanWindow) -> tuple[list[Runs], int, int]:
         """What :meth:`catch_up` has to look at."""
         return window.pieces[self._pieces :], len(window.pieces), window.segments
 
@@ -68,7 +68,7 @@ class EnteringChunk:
             self._runs = _build(self.range.schema, self._forward.rows(), self._source, self._number)
             self._built_after = self._forward.changes
 
-    def segment(self, window: Window, place: LogPosition, marker: Datamarker) -> Segment | None:
+    def segment(self, window: ScanWindow, place: LogPosition, marker: Datamarker) -> Segment | None:
         """To enter at ``place``, where ``window`` ends; ``None``: not yet."""
         if not self.reached or self._runs is None or self._segments != window.segments:
             return None

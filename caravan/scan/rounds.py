@@ -17,14 +17,14 @@ from caravan.backfill.progress import FlowBackfill, without
 from wormhole.model.schema import Column
 from wormhole.model.segment import ChunkRange
 
-__all__ = ["Taker", "Work", "next_work"]
+__all__ = ["NextRows", "Taker", "next_work"]
 
 _MOST_KEYS = 500
 _MOST_KEY_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class NextRows:
     """The range of ``table`` between two neighbours in its list, or, if given, the keys ``alone``. ``named``:
     subscribers named them, and they may be no keys of the table. ``columns``: they are of lost log, in which the
     table's key had these columns.
@@ -75,7 +75,7 @@ class Taker:
 
 def next_work(
     takers: Sequence[Taker], lists: Mapping[str, Boundaries], table: str, number: int, *, failed: bool = False
-) -> Work | None:
+) -> NextRows | None:
     """What to read for ``takers``, after the range of ``table`` that ended at ``number``; ``None``: nothing.
 
     ``failed``: that range was read in vain, so that other tables come first.
@@ -95,19 +95,19 @@ def next_work(
     return last
 
 
-def _next_in(takers: Sequence[Taker], table: str, boundaries: Boundaries, number: int) -> Work | None:
+def _next_in(takers: Sequence[Taker], table: str, boundaries: Boundaries, number: int) -> NextRows | None:
     ranges = [one for taker in takers for one in taker.ranges(table)]
     above = [max(begin, number) for begin, end in ranges if end > number]
     if above or ranges:
         begin = min(above) if above else min(begin for begin, _ in ranges)
-        return Work(table, begin, boundaries.after(begin))
+        return NextRows(table, begin, boundaries.after(begin))
     if alone := _some(key for taker in takers for key in taker.again(table)):
-        return Work(table, alone=alone)
+        return NextRows(table, alone=alone)
     for columns in dict.fromkeys(taker.backfill.lost(table)[0] for taker in takers):
         if lost := _some(key for taker in takers for key in taker.lost(table, columns)):
-            return Work(table, alone=lost, columns=columns)
+            return NextRows(table, alone=lost, columns=columns)
     named = _some(key for taker in takers for key in taker.named(table))
-    return Work(table, alone=named, named=True) if named else None
+    return NextRows(table, alone=named, named=True) if named else None
 
 
 def _some(keys: Iterable[bytes]) -> tuple[bytes, ...]:

@@ -23,10 +23,10 @@ from caravan.backfill.progress import FlowBackfill
 from caravan.caravan import Caravan
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
-from caravan.scan.catalog import Catalog
+from caravan.scan.catalog import TableLists
 from caravan.scan.entering import EnteringChunk
-from caravan.scan.rounds import Taker, Work, next_work
-from caravan.scan.window import Window
+from caravan.scan.rounds import NextRows, Taker, next_work
+from caravan.scan.window import ScanWindow
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.waiting import wait_at_most
 from wormhole.model.errors import ChunkUnavailable, DecodeError, SourceUnavailable, UnreadableTable, WormholeError
@@ -100,13 +100,13 @@ class Scanner:
         self._fleet = fleet
         self._tables = tables
         self._store = store
-        self._catalog = Catalog(tables, store)
+        self._catalog = TableLists(tables, store)
         self._settings = settings
         self._clock = clock
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="scanner")
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._window: tuple[Caravan, Window] | None = None
+        self._window: tuple[Caravan, ScanWindow] | None = None
         self._entered: deque[tuple[int, int, ChunkRange]] = deque(maxlen=_IN_BUFFER)
         self._reads: deque[tuple[float, int]] = deque()
         self._table, self._number = "", START
@@ -323,8 +323,8 @@ class Scanner:
 
     # -- one chunk
 
-    async def _read(self, lead: Caravan, work: Work, limits: ChunkLimits) -> None:
-        window = Window(work.table, lead.marker, self._settings.memory // 2)
+    async def _read(self, lead: Caravan, work: NextRows, limits: ChunkLimits) -> None:
+        window = ScanWindow(work.table, lead.marker, self._settings.memory // 2)
         self._window = lead, window
         self._table, self._number = work.table, work.begin
         self._status = replace(self._status, table=work.table, waits=NO_PROBLEM)
@@ -353,7 +353,9 @@ class Scanner:
             self._status = replace(self._status, chunks=self._status.chunks + 1)
             await self._shorten(work.table)
 
-    def _take_chunk(self, work: Work, limits: ChunkLimits, window: Window) -> tuple[Chunk, EnteringChunk | None]:
+    def _take_chunk(
+        self, work: NextRows, limits: ChunkLimits, window: ScanWindow
+    ) -> tuple[Chunk, EnteringChunk | None]:
         """In the thread: read a chunk, and note where it ended."""
         tables, catalog = self._tables, self._catalog
         known = catalog.lists[work.table]
@@ -400,7 +402,7 @@ class Scanner:
         source = f"read:{self._status.scan}"
         return chunk, EnteringChunk(range_, rows, reached, source, self._status.chunks + self._status.discards + 1)
 
-    def _named_rows(self, work: Work, window: Window) -> tuple[Chunk, dict[bytes, str]]:
+    def _named_rows(self, work: NextRows, window: ScanWindow) -> tuple[Chunk, dict[bytes, str]]:
         """In the thread: the rows of keys that subscribers named, and the shards of those keys that the datastore could
         be asked for.
 
@@ -430,7 +432,7 @@ class Scanner:
         for backfill in _backfills(self._fleet.flows):
             backfill.need_whole(table)
 
-    async def _enter(self, lead: Caravan, window: Window, entering: EnteringChunk) -> str:
+    async def _enter(self, lead: Caravan, window: ScanWindow, entering: EnteringChunk) -> str:
         """Bring the chunk forward until it may enter; why it is discarded, if it is."""
         tries = 0
         while True:
@@ -452,7 +454,7 @@ class Scanner:
                 self._status = replace(self._status, waits=waits)
             await wait_at_most(self._changed, _TICK_S)
 
-    def _lost(self, lead: Caravan, window: Window) -> str:
+    def _lost(self, lead: Caravan, window: ScanWindow) -> str:
         """Why the chunk cannot enter the log of ``lead`` any more."""
         if self._stopped.is_set():
             return "the publisher stops"

@@ -11,7 +11,7 @@ from caravan.buffer import begun_in, undone
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Run, Segment
 
-__all__ = ["Runs", "Window"]
+__all__ = ["Runs", "ScanWindow"]
 
 _RUN_BYTES = 200  # an entry of the list takes this, beside a small run
 
@@ -20,7 +20,7 @@ Runs: TypeAlias = tuple[tuple[str, Run], ...]
 """The runs of one segment that hold changes of the table, by shard."""
 
 
-class Window:
+class ScanWindow:
     """See the module. ``begin``: the place that the chunk shows at least; ``budget``: bytes of changes that are kept.
 
     ``pieces``: what was noted, of ``segments`` segments. ``spoiled``: why the chunk cannot be brought forward; empty

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from datastores.rocksdb.history.keeper import History, WalKeeper
+from datastores.rocksdb.history.keeper import KeptHistory, WalKeeper
 from datastores.rocksdb.log.cursor import WentBack
 from datastores.rocksdb.log.places import (
     check_anchor,
@@ -238,7 +238,7 @@ class RocksSource:
 
     # --- inside ------------------------------------------------------------------------------------------------
 
-    def _history(self) -> History:
+    def _history(self) -> KeptHistory:
         return self._keeper.current
 
     def _check_there(self) -> None:
@@ -250,20 +250,16 @@ class RocksSource:
                 hint="bring it back; if it was moved, write its new path into `source` and restart the publisher",
             )
 
-    def _reader(self, history: History, marker: Datamarker) -> RocksReader:
+    def _reader(self, history: KeptHistory, marker: Datamarker) -> RocksReader:
         return RocksReader(
-            history.files,
-            history.catalogue,
-            history.times,
+            history,
             marker,
             log=self._log,
-            source_id=history.source_id,
-            incarnation=history.incarnation,
             sharding=self._sharding,
             max_update_bytes=self._max_update_bytes,
         )
 
-    def _split(self, history: History, back: WentBack) -> None:
+    def _split(self, history: KeptHistory, back: WentBack) -> None:
         """Let another history begin where ``back`` found one. Raises :class:`SourceUnavailable`."""
         try:
             self._keeper.split(history, back.file, back.message)
@@ -271,7 +267,7 @@ class RocksSource:
             raise SourceUnavailable(f"{self._path} cannot be read: {error}", hint="it is tried again") from error
 
     @staticmethod
-    def _stands(history: History, known: Datamarker) -> bool:
+    def _stands(history: KeptHistory, known: Datamarker) -> bool:
         """Whether the log still holds the transaction before ``known``: a crash may have taken its end."""
         try:
             check_anchor(history.files, known)
@@ -295,7 +291,7 @@ class _Reader:
     """A RocksReader that knows what happens to the files around it; implements
     :class:`~wormhole.ports.log_source.LogReader`."""
 
-    def __init__(self, source: RocksSource, history: History, marker: Datamarker, reader: RocksReader) -> None:
+    def __init__(self, source: RocksSource, history: KeptHistory, marker: Datamarker, reader: RocksReader) -> None:
         self._source = source
         self._history = history
         self._marker = marker

@@ -17,7 +17,7 @@ from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
 
-__all__ = ["Cursor", "Gone"]
+__all__ = ["Gone", "RelayCursor"]
 
 _WINDOW: Final = 256 << 10
 
@@ -26,7 +26,7 @@ class Gone(SourceUnavailable):
     """The files that a cursor reads were removed: what is there now has to be looked up again."""
 
 
-class Cursor:
+class RelayCursor:
     """Begins with the first record of ``file``, and is used by one thread. ``marker``: after the last segment that ends
     between transactions. ``lose``: removes a file that is damaged, and takes the reason.
     """

@@ -33,7 +33,7 @@ __all__ = [
     "PACKING_LEVEL",
     "VERSION",
     "Block",
-    "Footer",
+    "FileIndex",
     "Header",
     "OtherFileError",
     "block_at",
@@ -271,7 +271,7 @@ def find_block(file: DiskFile, offset: int, limit: int) -> bool:
 # --- the index of a completed file ------------------------------------------------------------------------------------
 
 
-class Footer(NamedTuple):
+class FileIndex(NamedTuple):
     """What a completed file holds. ``at``: where its records end."""
 
     end: Datamarker
@@ -294,7 +294,7 @@ def footer_bytes(entries: Sequence[Block], end: Datamarker, log_bytes: int, at: 
     return content + _TRAILER.pack(_TRAILER_MAGIC, at, google_crc32c.value(content), len(content))
 
 
-def read_footer(file: DiskFile, size: int) -> Footer | None:
+def read_footer(file: DiskFile, size: int) -> FileIndex | None:
     """The index of a file of ``size`` bytes; ``None`` when it has none that is whole."""
     trailer = file.read(max(size - _TRAILER.size, 0), _TRAILER.size)
     if len(trailer) < _TRAILER.size or not trailer.startswith(_TRAILER_MAGIC):
@@ -310,4 +310,4 @@ def read_footer(file: DiskFile, size: int) -> Footer | None:
     entries = [_block(fields[0], fields[1:]) for fields in _ENTRY.iter_unpack(content[begin + marker :])]
     if len(entries) != count:
         return None
-    return Footer(marker_from_bytes(content[begin : begin + marker]), log_bytes, entries, at)
+    return FileIndex(marker_from_bytes(content[begin : begin + marker]), log_bytes, entries, at)

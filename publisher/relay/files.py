@@ -21,7 +21,7 @@ from typing import Final
 
 import zstandard
 
-from publisher.relay.cursor import Cursor, Gone
+from publisher.relay.cursor import Gone, RelayCursor
 from publisher.relay.disk import DISK, Disk, DiskFile
 from publisher.relay.file_format import PACKING_LEVEL, OtherFileError, header_bytes, record_bytes
 from publisher.relay.one_file import OneFile, load
@@ -249,7 +249,7 @@ class RelayFiles:
         if file is None:
             return
         end = file.end.order
-        with contextlib.closing(Cursor(self._disk, file, file.begin, self._lose)) as cursor:
+        with contextlib.closing(RelayCursor(self._disk, file, file.begin, self._lose)) as cursor:
             while (cursor.marker.order < end or cursor.inside) and (segment := cursor.next()) is not None:
                 yield segment
 
@@ -481,7 +481,7 @@ class RelayFiles:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def find(self, marker: Datamarker) -> Cursor | None:
+    def find(self, marker: Datamarker) -> RelayCursor | None:
         """A cursor behind ``marker``, if the relay holds what follows and proves that the marker is of the same log."""
         place = marker.order
         with self._changing:
@@ -489,7 +489,7 @@ class RelayFiles:
             # A file that begins at the place follows one that ends there.
             files = [file for file in self._files[max(at - 1, 0) : at + 1] if place <= file.end.order]
         for file in reversed(files):
-            cursor = Cursor(self._disk, file, marker, self._lose)
+            cursor = RelayCursor(self._disk, file, marker, self._lose)
             try:
                 if cursor.find():
                     return cursor

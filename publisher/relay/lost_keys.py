@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
+from caravan.backfill.encoding import DamagedError, FieldReader, FieldWriter, sealed, unsealed
 from wormhole.model.lost_keys import MOST_KEYS, LostKeys, TableKeys, bounded
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
@@ -167,7 +167,7 @@ def _add_change(change: update_pb2.Update, keys: set[bytes]) -> str:
 
 def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
     """``identity``: of the relay; another one's keys are not read."""
-    out = Writer()
+    out = FieldWriter()
     out.number(len(lost.shards))
     for shard, tables in sorted(lost.shards.items()):
         out.data(shard.encode())
@@ -182,7 +182,7 @@ def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
             out.number(len(table.keys))
             for key in sorted(table.keys):
                 out.data(key)
-    head = Writer()
+    head = FieldWriter()
     head.data(identity)
     head.raw(lost.begin.to_bytes() + lost.end.to_bytes())
     head.raw(zlib.compress(out.taken(), 1))
@@ -195,13 +195,13 @@ def lost_file(data: bytes, identity: bytes, *, shards: Iterable[str] | None = No
     Raises :class:`~caravan.backfill.encoding.DamagedError`.
     """
     content = unsealed(_VERSION, data)
-    head = Reader(content)
+    head = FieldReader(content)
     if head.data() != identity:
         return None
     begin, end = (LogPosition.from_bytes(head.raw(LogPosition.SIZE)) for _ in range(2))
     packed = zlib.decompressobj()
     try:
-        source = Reader(packed.decompress(head.rest(), _MOST_BYTES))
+        source = FieldReader(packed.decompress(head.rest(), _MOST_BYTES))
     except zlib.error as error:
         raise DamagedError from error
     chosen = None if shards is None else {"", *shards}
@@ -215,7 +215,7 @@ def lost_file(data: bytes, identity: bytes, *, shards: Iterable[str] | None = No
     return LostFile(begin, end, found)
 
 
-def _table(source: Reader) -> TableKeys:
+def _table(source: FieldReader) -> TableKeys:
     whole = source.text()
     columns = tuple(Column(source.text(), source.text()) for _ in range(source.number()))
     return TableKeys(columns, frozenset(source.data() for _ in range(source.number())), whole)

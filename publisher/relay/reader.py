@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from publisher.relay.cursor import Cursor, Gone
+from publisher.relay.cursor import Gone, RelayCursor
 from publisher.relay.recorder import Recorder
 from publisher.relay.tip import Proof
 from wormhole.host.clock import Clock
@@ -33,11 +33,11 @@ class RelayAccess(Protocol):
 
     recorder: Recorder
 
-    def find(self, marker: Datamarker) -> Cursor | None:
+    def find(self, marker: Datamarker) -> RelayCursor | None:
         """The files at a place that they provably hold."""
         ...
 
-    def find_following(self, marker: Datamarker) -> Cursor | None:
+    def find_following(self, marker: Datamarker) -> RelayCursor | None:
         """The same, if they hold what follows, or somebody records it there."""
         ...
 
@@ -68,7 +68,7 @@ class RelayedReader:
         clock: Clock,
         closed: Callable[[RelayedReader], None],
         *,
-        cursor: Cursor | None = None,
+        cursor: RelayCursor | None = None,
         inner: LogReader | None = None,
     ) -> None:
         self._access = access
@@ -161,7 +161,7 @@ class RelayedReader:
 
     # --- the files ------------------------------------------------------------------------------------------------
 
-    def _next(self, cursor: Cursor) -> Segment | None:
+    def _next(self, cursor: RelayCursor) -> Segment | None:
         try:
             return cursor.next()
         except OSError as error:
@@ -171,7 +171,7 @@ class RelayedReader:
                 code="relay-unwritable",
             ) from error
 
-    def _look_up_again(self, cursor: Cursor, error: Gone) -> Segment | None:
+    def _look_up_again(self, cursor: RelayCursor, error: Gone) -> Segment | None:
         """Go on where the files are gone: in those that are there now, else with the datastore's log."""
         if self._closed or self._generation != self._recorder.generation:
             return None
@@ -187,7 +187,7 @@ class RelayedReader:
         self._cursor = cursor
         return True
 
-    def _go_on(self, cursor: Cursor, version: int, deadline: float) -> Segment | None:
+    def _go_on(self, cursor: RelayCursor, version: int, deadline: float) -> Segment | None:
         """At the end of a stretch."""
         recorder, marker = self._recorder, cursor.marker
         tip = recorder.tip
@@ -203,7 +203,7 @@ class RelayedReader:
         recorder.wait_beyond(version, max(0.0, min(deadline - now, _LOOK_S)), lambda: self._closed)
         return None
 
-    def _leave_files(self, cursor: Cursor, *, claimed: bool) -> Segment | None:
+    def _leave_files(self, cursor: RelayCursor, *, claimed: bool) -> Segment | None:
         """Go on with the datastore's log, at the tip as the one who records."""
         recorder, marker = self._recorder, cursor.marker
         try:

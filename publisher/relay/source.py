@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from caravan.log_map import LogMap
-from publisher.relay.cursor import Cursor, Gone
+from publisher.relay.cursor import Gone, RelayCursor
 from publisher.relay.disk import DISK, Disk
 from publisher.relay.files import RelayFile, RelayFiles, Stretch
 from publisher.relay.filler import Filler
@@ -218,7 +218,7 @@ class RelayedSource:
 
     # --- what readers go on with ----------------------------------------------------------------------------------
 
-    def find(self, marker: Datamarker) -> Cursor | None:
+    def find(self, marker: Datamarker) -> RelayCursor | None:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         if not self.recorder.serves:
             return None
@@ -229,7 +229,7 @@ class RelayedSource:
             cursor = self._files.find(marker)
         return cursor
 
-    def find_following(self, marker: Datamarker) -> Cursor | None:
+    def find_following(self, marker: Datamarker) -> RelayCursor | None:
         """See :class:`~publisher.relay.reader.RelayAccess`."""
         recorder = self.recorder
         ends = {stretch.end.order for stretch in self._stretches}
@@ -328,13 +328,13 @@ class RelayedSource:
         return None if cursor is None else self._reader(marker, cursor=cursor)
 
     def _reader(
-        self, marker: Datamarker, *, cursor: Cursor | None = None, inner: LogReader | None = None
+        self, marker: Datamarker, *, cursor: RelayCursor | None = None, inner: LogReader | None = None
     ) -> RelayedReader:
         reader = RelayedReader(self, marker, self._clock, self._readers.discard, cursor=cursor, inner=inner)
         self._readers.add(reader)
         return reader
 
-    def _find_proven(self, marker: Datamarker) -> Cursor | None:
+    def _find_proven(self, marker: Datamarker) -> RelayCursor | None:
         """The files at the marker, if the relay is of the datastore's log and something follows there."""
         return self.find_following(marker) if self.recorder.proof in (Proof.ONE, Proof.PURGED) else None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from caravan.backfill.boundaries import Boundaries
-from caravan.backfill.encoding import DamagedError, Reader, Writer, sealed, unsealed
+from caravan.backfill.encoding import DamagedError, FieldReader, FieldWriter, sealed, unsealed
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.private_files import private_folder, private_opener
 from wormhole.ports.source_state import SourceState
@@ -45,14 +45,14 @@ class TableBoundaries:
     def next_scan(self) -> int:
         """See the port. Without a number that can be read it is the time, which is above all earlier ones."""
         try:
-            last = Reader(unsealed(_VERSION, (self._folder / _SCAN).read_bytes())).number()
+            last = FieldReader(unsealed(_VERSION, (self._folder / _SCAN).read_bytes())).number()
         except (FileNotFoundError, DamagedError):
             last = int(self._clock.wall())
         if self._shared is not None:
             noted = self._shared.read(_SCAN).get("number", 0)
             last = max(last, noted if isinstance(noted, int) else 0)
             self._shared.write(_SCAN, {"number": last + 1})
-        out = Writer()
+        out = FieldWriter()
         out.number(last + 1)
         self._write(self._folder / _SCAN, sealed(_VERSION, out.taken()))
         return last + 1
@@ -72,17 +72,17 @@ class TableBoundaries:
             )
             return None
         try:
-            head = Reader(records[0])
+            head = FieldReader(records[0])
             name, fingerprint = head.text(), head.text()
             list_id = int.from_bytes(head.raw(8), "big")
-            keys = {(source := Reader(record)).number(): source.data() for record in records[1:]}
+            keys = {(source := FieldReader(record)).number(): source.data() for record in records[1:]}
         except (DamagedError, IndexError):
             return None
         return Boundaries(list_id, fingerprint, keys) if name == table and len(keys) == len(records) - 1 else None
 
     def replace(self, table: str, boundaries: Boundaries) -> None:
         """See the port."""
-        head = Writer()
+        head = FieldWriter()
         head.data(table.encode())
         head.data(boundaries.fingerprint.encode())
         head.raw(boundaries.id.to_bytes(8, "big"))
@@ -124,7 +124,7 @@ class TableBoundaries:
 
 
 def _boundary(number: int, key: bytes) -> bytes:
-    out = Writer()
+    out = FieldWriter()
     out.number(number)
     out.data(key)
     return out.taken()

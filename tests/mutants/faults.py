@@ -258,8 +258,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="gap-silently-skipped-by-the-reader",
         file="datastores/rocksdb/log/cursor.py",
-        old="        return Step.GAP\n",
-        new="        self.gap = None\n        return Step.PROGRESS\n",
+        old="        return CursorStep.GAP\n",
+        new="        self.gap = None\n        return CursorStep.PROGRESS\n",
         tests=("tests/unit/datastores/rocksdb/log/test_reader.py",),
         promise="a gap in the log is told with its range",
     ),

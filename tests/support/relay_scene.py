@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from datastores.memory.source import MemorySource
-from publisher.relay.cursor import Cursor
+from publisher.relay.cursor import RelayCursor
 from publisher.relay.disk import DISK, Disk
 from publisher.relay.files import RelayFiles
 from publisher.relay.reader import RelayedReader
@@ -257,7 +257,7 @@ class FilesScene:
         self.files.begin(self.start)
         return self.recorded(rows)
 
-    def cursor(self, marker: Datamarker) -> Cursor:
+    def cursor(self, marker: Datamarker) -> RelayCursor:
         """In the files behind ``marker``, which they hold."""
         return present(self.files.find(marker))
 
@@ -274,7 +274,7 @@ class FilesScene:
         return [stretch.end for stretch in self.files.stretches]
 
 
-def read_on(cursor: Cursor) -> list[str]:
+def read_on(cursor: RelayCursor) -> list[str]:
     """Ids of the updates up to the end of what is there."""
     read = Read()
     with closing(cursor):

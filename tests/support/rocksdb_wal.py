@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from google_crc32c import value as crc32c
 
@@ -179,14 +181,13 @@ def open_reader(
     """A reader over a folder, from its oldest file unless told otherwise."""
     files = files or DirectoryFiles(folder)
     first = files.newer(-1) or 0
+    history: Any = SimpleNamespace(
+        incarnation=1, source_id="src", files=files, catalogue=names or Names(), times=times or OneTime()
+    )
     return RocksReader(
-        files,
-        names or Names(),
-        times or OneTime(),
+        history,
         start or marker(first, 0),
         log="db",
-        source_id="src",
-        incarnation=1,
         sharding=sharding or Sharding("log"),
         max_update_bytes=max_update_bytes,
     )

@@ -46,7 +46,7 @@ from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
 
-__all__ = ["History", "WalKeeper"]
+__all__ = ["KeptHistory", "WalKeeper"]
 
 _log = logging.getLogger(__name__)
 _SCAN_S: Final = 1.0  # a scan of the directory even without events: they may be lost
@@ -57,7 +57,7 @@ _RELEVANT: Final = re.compile(r"\d+\.log|IDENTITY|CURRENT|OPTIONS-\d+|")
 
 
 @dataclass(slots=True)
-class History:
+class KeptHistory:
     """Everything that belongs to one incarnation. ``source_id``: left half of its transactions' ids."""
 
     incarnation: int
@@ -98,8 +98,8 @@ class WalKeeper:
         self._lock = threading.Lock()
         self._lock_fd = -1
         self._histories: dict[int, dict[str, str]] = {}
-        self._history: History | None = None
-        self._ended: list[History] = []
+        self._history: KeptHistory | None = None
+        self._ended: list[KeptHistory] = []
         self._options: DatabaseOptions | None = None
         self._options_names: list[str] = []
         self._identity_seen = (0, 0, 0)
@@ -167,7 +167,7 @@ class WalKeeper:
         self._give_up()
 
     @property
-    def current(self) -> History:
+    def current(self) -> KeptHistory:
         """The history that goes on. Raises :class:`SourceUnavailable` before :meth:`start`."""
         with self._lock:
             if self._history is None:
@@ -395,7 +395,7 @@ class WalKeeper:
         (self._folder / "families.probe").unlink(missing_ok=True)
         return probe.database_id or f"{_UNNAMED}{self._path}"
 
-    def _evidence(self, history: History) -> Evidence:
+    def _evidence(self, history: KeptHistory) -> Evidence:
         """What the database shows now. Raises ``OSError``."""
         history.catalogue.refresh()
         manifest, sequence = history.catalogue.manifest
@@ -404,7 +404,7 @@ class WalKeeper:
             return before
         return evidence_of(self._path, manifest, sequence)
 
-    def _conflict(self, history: History, now: Evidence, live: dict[int, LiveFile]) -> str | None:
+    def _conflict(self, history: KeptHistory, now: Evidence, live: dict[int, LiveFile]) -> str | None:
         """Why what is there cannot follow on ``history``; ``None``: it can.
 
         ``now`` was seen before ``live``. Raises ``OSError``."""
@@ -440,7 +440,7 @@ class WalKeeper:
                 found[int(number)] = entry
         return found
 
-    def split(self, history: History, number: int, reason: str) -> bool:
+    def split(self, history: KeptHistory, number: int, reason: str) -> bool:
         """A reader saw that another history begins with WAL ``number``.
 
         Whether one began with that; ``False``: it did before.
@@ -460,7 +460,7 @@ class WalKeeper:
             begun.files.observe(live_files(self._wal_directory), recycles=self._recycles())
             return True
 
-    def _resume(self, identity: str) -> History:
+    def _resume(self, identity: str) -> KeptHistory:
         """The history that was kept when the publisher last ran, if it still is the same, else a new one."""
         matching = [n for n, entry in self._histories.items() if entry.get("identity") == identity]
         if not matching:
@@ -488,7 +488,7 @@ class WalKeeper:
         self._ended.append(history)
         return self._begin(identity, f"the database was put back to an earlier state: {reason}", live)
 
-    def _begin(self, identity: str, reason: str, live: dict[int, LiveFile]) -> History:
+    def _begin(self, identity: str, reason: str, live: dict[int, LiveFile]) -> KeptHistory:
         old = self._history
         incarnation = max(self._histories, default=0) + 1
         (_log.info if incarnation == 1 else _log.error)("incarnation %d of %s: %s", incarnation, self._path, reason)
@@ -509,7 +509,7 @@ class WalKeeper:
         return history
 
     @contextmanager
-    def _opened(self, incarnation: int, identity: str) -> Iterator[History]:
+    def _opened(self, incarnation: int, identity: str) -> Iterator[KeptHistory]:
         """A history; closed again where what is done with it fails, since it is opened anew at the next look."""
         folder = self._folder / str(incarnation)
         folder.mkdir(exist_ok=True)
@@ -525,7 +525,7 @@ class WalKeeper:
             catalogue.refresh()
             about = self._histories[incarnation]
             files.about = dict(about)
-            yield History(incarnation, identity, about.get("source_id", "rocksdb"), files, catalogue, times)
+            yield KeptHistory(incarnation, identity, about.get("source_id", "rocksdb"), files, catalogue, times)
         except BaseException:
             times.close()
             raise
@@ -533,7 +533,7 @@ class WalKeeper:
     def _save_histories(self) -> None:
         write_state(self._folder / "histories.json", {str(n): entry for n, entry in self._histories.items()})
 
-    def _tell_times(self, history: History, live: dict[int, LiveFile]) -> None:
+    def _tell_times(self, history: KeptHistory, live: dict[int, LiveFile]) -> None:
         """Files that were written while nobody looked got their first record about when the one before got its last."""
         before = 0
         for number in sorted(live):

@@ -38,7 +38,7 @@ _PRUNE: Final = 4096
 
 
 class TimeIndex:
-    """Implements :class:`~datastores.rocksdb.log.port.Clock`. Thread-safe.
+    """Implements :class:`~datastores.rocksdb.log.port.CommitTimes`. Thread-safe.
 
     ``measure``: size of the WAL with a given number and when it was last written to (microseconds since 1970); zeros:
     unknown. ``now_us``: the wall clock.

@@ -23,13 +23,13 @@ from datastores.common.next_steps import REPAIR
 from datastores.rocksdb.decode.log_format import FULL, LAST
 from datastores.rocksdb.decode.write_batch import Encoder, Status
 from datastores.rocksdb.log.port import WalFiles
-from datastores.rocksdb.log.transaction import Bytes, Outcome, Payload, Prepared, RecordWalk, refuse_per_batch
-from datastores.rocksdb.log.wal_file import FillResult, Record, WalFile
+from datastores.rocksdb.log.transaction import Bytes, Outcome, Payload, PreparedBatch, RecordWalk, refuse_per_batch
+from datastores.rocksdb.log.wal_file import FillResult, WalFile, WalRecord
 from wormhole.model.errors import DecodeError, Diverged, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 
-__all__ = ["Cursor", "Step", "WentBack"]
+__all__ = ["CursorStep", "WalCursor", "WentBack"]
 
 _NOOP: Final = b"\x0d"
 
@@ -50,7 +50,7 @@ class WentBack(Diverged):
         self.file = file
 
 
-class Step:
+class CursorStep:
     """What a step of the cursor came to."""
 
     END: Final = 0
@@ -63,7 +63,7 @@ class Step:
     """Log is missing before the next record: see ``gap``, which the caller clears."""
 
 
-class Cursor:
+class WalCursor:
     """``file`` and ``at``: the place, next to read.
 
     ``begin``: where the transaction before it begins, ``sequence`` and ``checksum`` are that one's.
@@ -96,7 +96,7 @@ class Cursor:
         self.begin: tuple[int, int] | None = None
         self.sequence = 0
         self.checksum = 0
-        self.prepared: dict[bytes, Prepared] = {}
+        self.prepared: dict[bytes, PreparedBatch] = {}
         self.gap: LogGap | None = None
         self.log_bytes = 0
         self._silent_until = silent_until
@@ -147,7 +147,7 @@ class Cursor:
         return self._walk_end[0]
 
     def step(self, max_bytes: int) -> int:
-        """Go on by about ``max_bytes``. Returns a `Step`.
+        """Go on by about ``max_bytes``. Returns a `CursorStep`.
 
         Raises :class:`DecodeError`, :class:`Diverged`, :class:`~wormhole.model.errors.SourceUnavailable`,
         :class:`~wormhole.model.errors.UnsupportedLog`.
@@ -216,9 +216,9 @@ class Cursor:
             self._passed(wal, encoder.frame, self._next)
         status = encoder.status
         if status == Status.OK:
-            return Step.PROGRESS
+            return CursorStep.PROGRESS
         if self._next > first and status != Status.FAMILY:
-            return Step.PROGRESS  # what was encoded goes first; the same status comes again
+            return CursorStep.PROGRESS  # what was encoded goes first; the same status comes again
         return self._odd(wal, status, max_bytes)
 
     def _compressed(self, wal: WalFile, last: int, max_bytes: int) -> int:
@@ -245,7 +245,7 @@ class Cursor:
                 break
             else:
                 return self._odd(wal, status, max_bytes)
-        return Step.PROGRESS
+        return CursorStep.PROGRESS
 
     def _odd(self, wal: WalFile, status: int, max_bytes: int) -> int:
         """The record at ``_next`` is not a plain one that follows on the last."""
@@ -305,7 +305,7 @@ class Cursor:
         self._unprepared = b""
         return self._go_on(max_bytes)
 
-    def _fetch(self, prepared: Prepared) -> Payload:
+    def _fetch(self, prepared: PreparedBatch) -> Payload:
         """The batch that holds a prepared transaction."""
         file, at = prepared.place
         if self._wal is not None and self._wal.number == file:
@@ -337,7 +337,7 @@ class Cursor:
             raise wal.error("record", self._walk_begin, f"is no valid batch: {error.message}") from error
         if outcome == Outcome.PIECE:
             encoder.open_transaction(self._walk_begin)
-            return Step.PIECE
+            return CursorStep.PIECE
         self._walk = None
         if outcome == Outcome.GAP:
             wal.frames.count = 0  # the record is begun anew after the gap was reported
@@ -362,7 +362,7 @@ class Cursor:
                 "and the log no longer holds what it prepared",
             )
             self._expect = -1
-        return Step.PROGRESS
+        return CursorStep.PROGRESS
 
     # --- gaps and the ends of files -------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Cursor:
         self._expect = sequence
         expected = encoder.expected
         if self.silent:
-            return Step.PROGRESS
+            return CursorStep.PROGRESS
         kind, why = LossKind.NOT_LOGGED, "they were written past the log (writes with the WAL disabled, ingested files)"
         if self._lost_file:
             kind, why = LossKind.PURGED, f"WAL {self._lost_file} is no longer there"
@@ -383,7 +383,7 @@ class Cursor:
             str(sequence - 1),
             f"sequence numbers {expected} to {sequence - 1} are not in the log: {why}",
         )
-        return Step.GAP
+        return CursorStep.GAP
 
     def _no_place(self, at: int) -> DecodeError:
         return DecodeError(
@@ -394,7 +394,7 @@ class Cursor:
     def _back(self, wal: WalFile, at: int) -> WormholeError:
         went = f"sequence number {self._encoder.sequence} where {self._encoder.expected} follows"
         with closing(WalFile(wal.path, wal.number)) as whole:
-            before: Record | None = None
+            before: WalRecord | None = None
             for record in whole.records():
                 if before is not None and record.sequence < before.sequence + before.entries:
                     # The file itself falls: no two histories meet in one.
@@ -461,10 +461,10 @@ class Cursor:
             if newer is not None and not self.silent:
                 self._lost_file = self._lost_file or lost
                 self._move(newer)
-            return Step.END
+            return CursorStep.END
         self._lost_file = self._lost_file or lost
         self._move(found[0])
-        return Step.PROGRESS if self.silent else self.step(1 << 18)
+        return CursorStep.PROGRESS if self.silent else self.step(1 << 18)
 
     def _successor(self) -> tuple[int, int] | None:
         """The next file that holds a record, and that record's sequence number."""
@@ -501,7 +501,7 @@ class Cursor:
             return self.step(1 << 18)
         self._check_damage(wal, result, successor is not None)
         if successor is None:
-            return Step.END
+            return CursorStep.END
         number, sequence = successor
         expected = self._encoder.expected
         if result is FillResult.TORN and not wal.recycled and 0 <= expected < sequence:

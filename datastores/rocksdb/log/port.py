@@ -7,7 +7,7 @@ from typing import Protocol
 
 from wormhole.model.position import LogPosition
 
-__all__ = ["Catalogue", "Clock", "WalFiles"]
+__all__ = ["Catalogue", "CommitTimes", "LogHistory", "WalFiles"]
 
 
 class WalFiles(Protocol):
@@ -55,7 +55,7 @@ class Catalogue(Protocol):
         ...
 
 
-class Clock(Protocol):
+class CommitTimes(Protocol):
     """Commit times, which RocksDB's log does not hold: the durable index from places to times."""
 
     def committed_at(self, position: LogPosition, live: bool) -> int:
@@ -65,3 +65,22 @@ class Clock(Protocol):
         Every later call for the same position gives the same time.
         """
         ...
+
+
+class LogHistory(Protocol):
+    """One incarnation of a log. ``source_id``: the left half of its transactions' ids."""
+
+    @property
+    def incarnation(self) -> int: ...
+
+    @property
+    def source_id(self) -> str: ...
+
+    @property
+    def files(self) -> WalFiles: ...
+
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    @property
+    def times(self) -> CommitTimes: ...

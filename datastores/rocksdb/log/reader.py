@@ -17,9 +17,9 @@ from typing import Final
 from datastores.common.encode.piece import HASHED
 from datastores.common.encode.runs import open_shards, runs_of
 from datastores.rocksdb.decode.write_batch import Encoder
-from datastores.rocksdb.log.cursor import Cursor, Step
+from datastores.rocksdb.log.cursor import CursorStep, WalCursor
 from datastores.rocksdb.log.places import sequence_of
-from datastores.rocksdb.log.port import Catalogue, Clock, WalFiles
+from datastores.rocksdb.log.port import LogHistory
 from datastores.rocksdb.log.wal_file import WalFile
 from wormhole.model.errors import WormholeError
 from wormhole.model.loss import LogGap
@@ -47,29 +47,24 @@ VALUE_SCHEMAS: Final = {False: (_KEY, _VALUE), True: (_KEY, _WIDE)}
 class RocksReader:
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``.
 
-    ``files``, ``catalogue``, ``times``: see :mod:`datastores.rocksdb.log.port`. ``log``: the log's name, from which
-    those of shards are made. ``source_id``: the left half of transaction ids. The marker's anchor is not compared here:
-    that is for the caller that opens the reader. ``too_large``: updates that went without their values so far.
+    ``log``: the log's name, from which those of shards are made. The marker's anchor is not compared here: that is for
+    the caller that opens the reader. ``too_large``: updates that went without their values so far.
     """
 
     def __init__(
         self,
-        files: WalFiles,
-        catalogue: Catalogue,
-        times: Clock,
+        history: LogHistory,
         marker: Datamarker,
         *,
         log: str,
-        source_id: str,
-        incarnation: int,
         sharding: Sharding,
         max_update_bytes: int = MAX_UPDATE_BYTES,
     ) -> None:
-        self._files = files
-        self._catalogue = catalogue
-        self._times = times
-        self._source_id = source_id
-        self._incarnation = incarnation
+        self._files = history.files
+        self._catalogue = history.catalogue
+        self._times = history.times
+        self._source_id = history.source_id
+        self._incarnation = history.incarnation
         self._place = marker.order
         self._anchor = marker.anchor
         self._committed_at_us = marker.committed_at_us
@@ -86,8 +81,8 @@ class RocksReader:
             self._shards = {0: log}  # a RocksDB is one database
         order, read_from = marker.order, marker.read_from
         start = min(order, read_from)
-        self._cursor = Cursor(
-            files,
+        self._cursor = WalCursor(
+            history.files,
             self._encoder,
             self._resolve,
             file=start.file,
@@ -123,13 +118,13 @@ class RocksReader:
                     # What is before the fault is returned first.
                     self._failure = error
                     return self._segment(True)
-                if step == Step.GAP:
+                if step == CursorStep.GAP:
                     if self._advanced():
                         return self._segment(True)  # which leaves the gap for the next one
                     self._gap, cursor.gap = cursor.gap, None
-                elif step == Step.PIECE:
+                elif step == CursorStep.PIECE:
                     return self._segment(False)
-                elif step == Step.PROGRESS:
+                elif step == CursorStep.PROGRESS:
                     # Small records of several kinds share a segment, as long as they are in one piece of file.
                     if not cursor.silent and (
                         cursor.gap is not None or not cursor.loaded or encoder.used >= max_bytes // 2

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastores.rocksdb.decode.write_batch import Encoder
-from datastores.rocksdb.log.cursor import Cursor, Step
+from datastores.rocksdb.log.cursor import CursorStep, WalCursor
 from datastores.rocksdb.log.port import WalFiles
 from datastores.rocksdb.log.wal_file import FillResult, WalFile
 from wormhole.model.errors import DecodeError, PositionError, PositionPurged, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 
 __all__ = [
-    "Found",
+    "FoundRecord",
     "end_of",
     "find_sequence",
     "first_of",
@@ -37,7 +37,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(slots=True, frozen=True)
-class Found:
+class FoundRecord:
     """A record: its first sequence number, the CRC32C of its payload as an anchor has it, and the place after it."""
 
     sequence: int
@@ -51,15 +51,15 @@ def _skipping() -> Encoder:
     return encoder
 
 
-def _cursor(files: WalFiles, after: Datamarker | None, *, one_by_one: bool = False) -> tuple[Cursor, Encoder]:
+def _cursor(files: WalFiles, after: Datamarker | None, *, one_by_one: bool = False) -> tuple[WalCursor, Encoder]:
     encoder = _skipping()
     if after is None:
         file = files.newer(-1)
-        return Cursor(files, encoder, _never, file=file or 0, at=0, one_by_one=one_by_one), encoder
+        return WalCursor(files, encoder, _never, file=file or 0, at=0, one_by_one=one_by_one), encoder
     encoder.expected = int(after.delivered) + 1 if after.delivered else -1
     start = min(after.order, after.read_from)
     until = None if start == after.order else (after.order.file, after.order.offset)
-    return Cursor(
+    return WalCursor(
         files, encoder, _never, file=start.file, at=start.offset, silent_until=until, one_by_one=one_by_one
     ), encoder
 
@@ -82,7 +82,7 @@ def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datama
     end: Datamarker | None = None
     while True:
         try:
-            while cursor.step(_CHUNK) != Step.END:
+            while cursor.step(_CHUNK) != CursorStep.END:
                 cursor.gap = None
                 encoder.take()
         except DecodeError:
@@ -100,7 +100,7 @@ def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datama
             return end
         encoder = _skipping()
         prepared = cursor.prepared
-        cursor = Cursor(files, encoder, _never, file=behind[0], at=behind[1])
+        cursor = WalCursor(files, encoder, _never, file=behind[0], at=behind[1])
         cursor.prepared = prepared
 
 
@@ -130,7 +130,7 @@ def read_through(files: Mapping[int, Path]) -> int:
     """
     cursor, encoder = _cursor(_SomeFiles(files), None)
     try:
-        while cursor.step(_CHUNK) != Step.END:
+        while cursor.step(_CHUNK) != CursorStep.END:
             cursor.gap = None
             encoder.take()
     finally:
@@ -143,7 +143,7 @@ def last_of(path: Path, number: int) -> int:
     holds none."""
     cursor, encoder = _cursor(_SomeFiles({number: path}), None)
     try:
-        while cursor.step(_CHUNK) != Step.END:
+        while cursor.step(_CHUNK) != CursorStep.END:
             cursor.gap = None
             encoder.take()
     except WormholeError:
@@ -160,16 +160,16 @@ def logged_up_to(files: WalFiles, sequence: int, file: int, at: int) -> tuple[in
     last = 0
     for one_by_one in (False, True):
         encoder = _skipping()
-        cursor = Cursor(files, encoder, _never, file=file, at=at, one_by_one=one_by_one)
+        cursor = WalCursor(files, encoder, _never, file=file, at=at, one_by_one=one_by_one)
         try:
-            while (step := cursor.step(_CHUNK)) != Step.END and encoder.expected - 1 <= sequence:
+            while (step := cursor.step(_CHUNK)) != CursorStep.END and encoder.expected - 1 <= sequence:
                 cursor.gap = None
                 encoder.take()
-                if step == Step.PROGRESS:
+                if step == CursorStep.PROGRESS:
                     last, file, at = max(last, encoder.expected - 1), cursor.file, cursor.at
         finally:
             cursor.close()
-        if step == Step.END:
+        if step == CursorStep.END:
             break
     return last, file, at
 
@@ -217,7 +217,7 @@ def find_sequence(files: WalFiles, sequence: int, *, source_id: str, incarnation
             step = cursor.step(_CHUNK)
             cursor.gap = None
             encoder.take()
-            if step == Step.END:
+            if step == CursorStep.END:
                 last = encoder.expected - 1
                 if last == sequence:
                     return cursor.marker(incarnation, source_id, known.anchor, 0)
@@ -254,7 +254,7 @@ def _narrow(
                         hint="start at earliest, or replay what is missing",
                     )
                 found = True
-            if step == Step.END or encoder.expected - 1 > sequence:
+            if step == CursorStep.END or encoder.expected - 1 > sequence:
                 return known
             if encoder.expected > 0:
                 known = cursor.marker(incarnation, source_id, known.anchor, 0)
@@ -262,7 +262,7 @@ def _narrow(
         cursor.close()
 
 
-def read_record(files: WalFiles, begin: LogPosition) -> Found | None:
+def read_record(files: WalFiles, begin: LogPosition) -> FoundRecord | None:
     """The record that begins at ``begin``, to be compared with an anchor; ``None``: the file is gone or no whole
     record is there."""
     path = files.path(begin.file)
@@ -278,6 +278,6 @@ def read_record(files: WalFiles, begin: LogPosition) -> Found | None:
             return None
         end, checksum = measured
         head = wal.open_payload(at).read(8)
-        return Found(int.from_bytes(head, "little"), checksum, LogPosition(begin.incarnation, begin.file, end))
+        return FoundRecord(int.from_bytes(head, "little"), checksum, LogPosition(begin.incarnation, begin.file, end))
     finally:
         wal.close()

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from datastores.rocksdb.decode.write_batch import Encoder, Status
 from wormhole.model.errors import DecodeError, UnsupportedLog
 
-__all__ = ["Bytes", "Outcome", "Payload", "Prepared", "RecordWalk", "refuse_per_batch"]
+__all__ = ["Bytes", "Outcome", "Payload", "PreparedBatch", "RecordWalk", "refuse_per_batch"]
 
 _PIECE: Final = 64 << 10
 _BEGIN_PREPARE: Final = 0x09
@@ -46,7 +46,7 @@ class Bytes:
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedBatch:
     """Where the entries of a prepared transaction are: bytes ``begin`` to ``end`` of the batch at ``place`` (file,
     offset)."""
 
@@ -134,8 +134,8 @@ class RecordWalk:
         encoder: Encoder,
         payload: Payload,
         place: tuple[int, int],
-        prepared: dict[bytes, Prepared],
-        fetch: Callable[[Prepared], Payload],
+        prepared: dict[bytes, PreparedBatch],
+        fetch: Callable[[PreparedBatch], Payload],
         resolve: Callable[[int], None],
     ) -> None:
         self._encoder = encoder
@@ -271,7 +271,7 @@ class RecordWalk:
             end = level.offset + level.at
             self._prepare = None
             level.at = after
-            self._prepared[xid] = Prepared(self._place, begin, end, self._written - before)
+            self._prepared[xid] = PreparedBatch(self._place, begin, end, self._written - before)
             return None
         if self._prepare is not None or self._in_commit:
             raise DecodeError("record: a commit or rollback is inside a prepare")

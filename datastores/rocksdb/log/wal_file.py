@@ -34,7 +34,7 @@ from datastores.rocksdb.decode.log_format import (
 )
 from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog
 
-__all__ = ["LARGE", "FillResult", "PayloadReader", "Record", "WalFile"]
+__all__ = ["LARGE", "FillResult", "PayloadReader", "WalFile", "WalRecord"]
 
 LARGE: Final = 4 << 20
 """A record of more bytes than this is never held whole: it is checked first and then read again in pieces."""
@@ -66,7 +66,7 @@ class FillResult(Enum):
     """Bytes that are no whole record: not yet written, never finished, or damaged. See `WalFile.check`."""
 
 
-class Record(NamedTuple):
+class WalRecord(NamedTuple):
     """A whole record: its place, and what its batch's header holds."""
 
     begin: int
@@ -274,7 +274,7 @@ class WalFile:
         head = self.open_payload(at).read(12)
         return int.from_bytes(head[:8], "little") if len(head) == 12 else None
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[WalRecord]:
         """Every whole record from the file's beginning on; what is damaged is passed over."""
         at = 0
         while True:
@@ -300,10 +300,10 @@ class WalFile:
                 return
             at = later
 
-    def _record(self, begin: int, end: int, head: bytes) -> Record:
+    def _record(self, begin: int, end: int, head: bytes) -> WalRecord:
         if self.zstd or len(head) < _HEAD.size:
             head = self.open_payload(begin).read(_HEAD.size)
-        return Record(begin, end, *_HEAD.unpack(head.ljust(_HEAD.size, b"\0")))
+        return WalRecord(begin, end, *_HEAD.unpack(head.ljust(_HEAD.size, b"\0")))
 
     def read_timestamps(self, before: int) -> None:
         """Read the sizes of timestamps that the file has before offset ``before``, for a reader that began behind

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from caravan.buffer import Begun, ChangeBuffer, Entry, first_wanted, undone
+from caravan.buffer import Begun, BufferEntry, ChangeBuffer, first_wanted, undone
 from datastores.memory.source import MemorySource
 from tests.support.present import present
 from wormhole.filters import Filter, Projection
@@ -49,7 +49,7 @@ class Log:
         self.buffer.append(segment)
         return segment
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> BufferEntry:
         return present(self.buffer.entry(number))
 
 
@@ -58,7 +58,7 @@ def log() -> Log:
     return Log()
 
 
-def parsed(entry: Entry, wanted: Filter = ALL) -> ParsedBody:
+def parsed(entry: BufferEntry, wanted: Filter = ALL) -> ParsedBody:
     return parse_body(present(entry.body(SHARD, wanted)).data)
 
 
@@ -279,7 +279,7 @@ def test_a_flow_that_joins_in_the_middle_gets_marks_and_bad_values_from_there_on
     builder.end(LogPosition(1, 1, 100))
     end = LogPosition(1, 1, 100)
     segment = Segment(LogPosition(1, 1, 0), end, builder.take(), Datamarker(end, "1", end), 100)
-    entry = Entry(segment, lambda size: None)
+    entry = BufferEntry(segment, lambda size: None)
     whole, rest = entry.body(SHARD, wanted), entry.body_from(SHARD, wanted, segment.begin, 1)
     assert whole is not None
     assert rest is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from caravan.buffer import ChangeBuffer, Entry
+from caravan.buffer import BufferEntry, ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState, Piece
 from datastores.memory.source import MemorySource
 from scripts.prepare import ROOT
@@ -330,7 +330,7 @@ def test_a_flow_passes_a_thousand_segments_of_other_shards_at_once() -> None:
     looked: list[int] = []
     entry = ChangeBuffer.entry
 
-    def noted(self: ChangeBuffer, number: int) -> Entry | None:
+    def noted(self: ChangeBuffer, number: int) -> BufferEntry | None:
         looked.append(number)
         return entry(self, number)
 

@@ -8,7 +8,7 @@ from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FinishedTable, FlowBackfill, Renewal
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState
-from caravan.scan.window import Window
+from caravan.scan.window import ScanWindow
 from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker, LogPosition
@@ -237,7 +237,7 @@ def test_a_renaming_is_reported_once_when_no_rows_are_wanted() -> None:
 
 
 def test_rows_of_a_table_that_another_one_replaced_are_of_no_use() -> None:
-    window = Window("t", marker(0), 1 << 20)
+    window = ScanWindow("t", marker(0), 1 << 20)
     window.note(log(0, 1, 1))
     assert not window.spoiled
     window.note(renamed(1, 2, 1))

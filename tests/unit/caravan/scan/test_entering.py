@@ -6,7 +6,7 @@ import pytest
 
 from caravan.backfill.boundaries import END, START
 from caravan.scan.entering import EnteringChunk
-from caravan.scan.window import Window
+from caravan.scan.window import ScanWindow
 from tests.support.present import present
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
@@ -40,7 +40,7 @@ def entering(alone: tuple[bytes, ...] = ()) -> EnteringChunk:
     return EnteringChunk(range_, rows, lambda at: at.order.offset >= HIGH, "read:4", 7)
 
 
-def look(chunk: EnteringChunk, window: Window, at: int) -> Segment | None:
+def look(chunk: EnteringChunk, window: ScanWindow, at: int) -> Segment | None:
     chunk.catch_up(*chunk.unseen(window), marker(at))
     return chunk.segment(window, marker(at).order, marker(at))
 
@@ -56,7 +56,7 @@ def values(segment: Segment) -> dict[Value, tuple[Value, ...]]:
 
 
 def test_enters_where_the_log_reached_the_snapshot() -> None:
-    chunk, window = entering(), Window("t", marker(0), 10_000)
+    chunk, window = entering(), ScanWindow("t", marker(0), 10_000)
     assert look(chunk, window, 0) is None
     window.note(change(1, 1, 10))
     assert look(chunk, window, 1) is None
@@ -68,7 +68,7 @@ def test_enters_where_the_log_reached_the_snapshot() -> None:
 
 
 def test_what_came_during_the_last_look_is_looked_at_first() -> None:
-    chunk, window = entering(), Window("t", marker(0), 10_000)
+    chunk, window = entering(), ScanWindow("t", marker(0), 10_000)
     window.note(change(1, 1, 10))
     window.note(change(2, 1, 20))
     unseen = chunk.unseen(window)
@@ -81,7 +81,7 @@ def test_what_came_during_the_last_look_is_looked_at_first() -> None:
 
 @pytest.mark.parametrize("alone", [(), (encode_key((1,)), encode_key((2,)))], ids=["a range", "single keys"])
 def test_of_single_keys_nothing_else_is_left_out(alone: tuple[bytes, ...]) -> None:
-    chunk, window = entering(alone), Window("t", marker(0), 10_000)
+    chunk, window = entering(alone), ScanWindow("t", marker(0), 10_000)
     window.note(change(1, 9, 10))
     window.note(change(2, 8, 10))
     entered = present(present(look(chunk, window, 2)).chunk)

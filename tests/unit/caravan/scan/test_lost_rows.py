@@ -9,7 +9,7 @@ import pytest
 from caravan.backfill import progress as progress_module
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import MOST_BYTES, BackfillRequest, FlowBackfill
-from caravan.scan.rounds import Taker, Work, next_work
+from caravan.scan.rounds import NextRows, Taker, next_work
 from tests.support.present import present
 from tests.support.rows_received import Receiver
 from tests.unit.caravan.backfill.test_progress import boundaries, chunk, offered
@@ -160,9 +160,9 @@ def test_keys_of_lost_log_are_read_behind_those_to_read_again() -> None:
     lists = {"t": Boundaries(7, "")}
     takers = [Taker(one), Taker(two)]
     one.read_again("t", b"a")
-    assert next_work(takers, lists, "t", START) == Work("t", alone=(b"a",))
+    assert next_work(takers, lists, "t", START) == NextRows("t", alone=(b"a",))
     one.took(alone(b"a"), 1)
-    assert next_work(takers, lists, "t", START) == Work("t", alone=(b"b", b"c"), columns=ID)
+    assert next_work(takers, lists, "t", START) == NextRows("t", alone=(b"b", b"c"), columns=ID)
     coming = [Taker(one, (alone(b"b", b"c"),)), Taker(two)]
     assert present(next_work(coming, lists, "t", START)).alone == (b"z",)
     assert next_work(coming[:1], lists, "t", START) is None

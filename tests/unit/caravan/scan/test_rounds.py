@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
-from caravan.scan.rounds import Taker, Work, next_work
+from caravan.scan.rounds import NextRows, Taker, next_work
 from wormhole.model.position import LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
@@ -18,7 +18,7 @@ def test_a_number_of_a_list_that_was_replaced_is_not_read_from() -> None:
     lists = {"t": Boundaries(2, "other")}
     backfill = FlowBackfill(BackfillRequest(1), "f")
     backfill.offer(lists.items())
-    assert next_work([Taker(backfill)], lists, "t", 7 << 64) == Work("t", START, END)
+    assert next_work([Taker(backfill)], lists, "t", 7 << 64) == NextRows("t", START, END)
 
 
 def test_keys_that_subscribers_named_are_read_by_themselves_and_last() -> None:
@@ -30,12 +30,12 @@ def test_keys_that_subscribers_named_are_read_by_themselves_and_last() -> None:
     keys = [b"%d" % number for number in range(700)]
     taker.backfill.confirm("t", keys)
     taker.backfill.read_again("t", b"again")
-    assert next_work([taker], lists, "t", START) == Work("t", alone=(b"again",))
+    assert next_work([taker], lists, "t", START) == NextRows("t", alone=(b"again",))
     taker.backfill.took(replace(everything, end=START, alone=(b"again",)), 1)
     work = next_work([taker], lists, "t", START)
-    assert work == Work("t", alone=tuple(keys[:500]), named=True)
+    assert work == NextRows("t", alone=tuple(keys[:500]), named=True)
     coming = Taker(taker.backfill, (replace(everything, end=START, alone=work.alone),))
-    assert next_work([coming], lists, "t", START) == Work("t", alone=tuple(keys[500:]), named=True)
+    assert next_work([coming], lists, "t", START) == NextRows("t", alone=tuple(keys[500:]), named=True)
 
 
 def taken(*tables: str) -> tuple[FlowBackfill, dict[str, Boundaries]]:
@@ -48,19 +48,19 @@ def taken(*tables: str) -> tuple[FlowBackfill, dict[str, Boundaries]]:
 def test_after_a_chunk_in_vain_another_table_comes_first() -> None:
     backfill, lists = taken("a", "b", "c")
     takers = [Taker(backfill)]
-    assert next_work(takers, lists, "b", START) == Work("b", START, 5)
-    assert next_work(takers, lists, "b", START, failed=True) == Work("c", START, 5)
-    assert next_work(takers, lists, "c", START, failed=True) == Work("a", START, 5)
+    assert next_work(takers, lists, "b", START) == NextRows("b", START, 5)
+    assert next_work(takers, lists, "b", START, failed=True) == NextRows("c", START, 5)
+    assert next_work(takers, lists, "c", START, failed=True) == NextRows("a", START, 5)
     alone, one = taken("b")
-    assert next_work([Taker(alone)], one, "b", START, failed=True) == Work("b", START, 5)
+    assert next_work([Taker(alone)], one, "b", START, failed=True) == NextRows("b", START, 5)
 
 
 def test_what_is_needed_again_of_a_table_comes_after_the_others() -> None:
     """A table that is truncated faster than it is read holds up no other one."""
     backfill, lists = taken("a", "b")
     takers = [Taker(backfill)]
-    assert next_work(takers, lists, "a", 5) == Work("a", 5, END)
-    assert next_work(takers, lists, "a", END) == Work("b", START, 5)
-    assert next_work(takers, lists, "b", END) == Work("a", START, 5)
+    assert next_work(takers, lists, "a", 5) == NextRows("a", 5, END)
+    assert next_work(takers, lists, "a", END) == NextRows("b", START, 5)
+    assert next_work(takers, lists, "b", END) == NextRows("a", START, 5)
     backfill.refuse("b", Problem("gone"))
-    assert next_work(takers, lists, "a", END) == Work("a", START, 5)
+    assert next_work(takers, lists, "a", END) == NextRows("a", START, 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from caravan.scan.window import Window
+from caravan.scan.window import ScanWindow
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
@@ -32,8 +32,8 @@ def log(begin: int, end: int, table: str = "t", number: int = 0, *, ends: bool =
     return Segment(place(begin), place(end if ends else begin), builder.take(), marker(end) if ends else None, 1)
 
 
-def window(*segments: Segment, budget: int = 10_000) -> Window:
-    found = Window("t", marker(0), budget)
+def window(*segments: Segment, budget: int = 10_000) -> ScanWindow:
+    found = ScanWindow("t", marker(0), budget)
     for segment in segments:
         found.note(segment)
     return found

@@ -15,11 +15,12 @@ from datastores.rocksdb.log import port
 if TYPE_CHECKING:
     FILES: type[port.WalFiles] = WalHistory
     CATALOGUE: type[port.Catalogue] = FamilyCatalogue
-    CLOCK: type[port.Clock] = TimeIndex
+    TIMES: type[port.CommitTimes] = TimeIndex
 
 
 @pytest.mark.parametrize(
-    ("protocol", "form"), [(port.WalFiles, WalHistory), (port.Catalogue, FamilyCatalogue), (port.Clock, TimeIndex)]
+    ("protocol", "form"),
+    [(port.WalFiles, WalHistory), (port.Catalogue, FamilyCatalogue), (port.CommitTimes, TimeIndex)],
 )
 def test_each_form_takes_what_its_port_promises(protocol: type, form: type) -> None:
     promised = [name for name, member in vars(protocol).items() if inspect.isfunction(member) and name[0] != "_"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datastores.rocksdb.decode.write_batch import Encoder, Status
-from datastores.rocksdb.log.transaction import Bytes, Outcome, Payload, Prepared, RecordWalk
+from datastores.rocksdb.log.transaction import Bytes, Outcome, Payload, PreparedBatch, RecordWalk
 from tests.support.rocksdb_wal import batch, delete, put, string
 from wormhole.model.errors import DecodeError, UnsupportedLog
 from wormhole.model.values import Op
@@ -43,7 +43,7 @@ class Log:
     def __init__(self, dribble: bool = False) -> None:
         self.records: dict[int, bytes] = {}
         self.encoder = Encoder(1 << 20)
-        self.prepared: dict[bytes, Prepared] = {}
+        self.prepared: dict[bytes, PreparedBatch] = {}
         self._dribble = dribble
 
     def payload(self, offset: int) -> Payload:
