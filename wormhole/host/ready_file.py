@@ -12,7 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from wormhole.model.json_input import read_json
+from wormhole.model.errors import ConfigError
+from wormhole.model.record import Count, Host, ProcessId, StoredRecord, Word
 from wormhole.model.replace_file import replace_file
 
 __all__ = ["ReadyFile", "process_started", "read_ready", "ready_path", "remove_ready", "write_ready"]
@@ -36,6 +37,15 @@ class ReadyFile:
     config: str
 
 
+class _StoredReady(StoredRecord):
+    pid: ProcessId
+    started: Count
+    admin: Host
+    http: Host
+    version: Word
+    config: Word
+
+
 def ready_path(state_dir: Path, dataset: str, copy: str, log: str) -> Path:
     """Where the publisher of a log keeps its file."""
     return state_dir / dataset / copy / log / "publisher.json"
@@ -43,15 +53,7 @@ def ready_path(state_dir: Path, dataset: str, copy: str, log: str) -> Path:
 
 def write_ready(path: Path, ready: ReadyFile) -> None:
     """Write it in one step, readable by everybody. Blocks. Raises ``OSError``."""
-    fields = {
-        "pid": ready.pid,
-        "started": ready.started,
-        "admin": ready.admin,
-        "http": ready.http,
-        "version": ready.version,
-        "config": ready.config,
-    }
-    replace_file(path, json.dumps(fields), sync=False, opener=_readable)
+    replace_file(path, json.dumps(_StoredReady.fields_of(ready)), sync=False, opener=_readable)
 
 
 def _readable(path: str, flags: int) -> int:
@@ -66,12 +68,8 @@ def read_ready(path: Path) -> ReadyFile | None:
     Blocks.
     """
     try:
-        given = read_json(path.read_text(encoding="utf-8"))
-        texts = given["admin"], given["http"], given["version"], given["config"]
-        ready = ReadyFile(given["pid"], given["started"], *texts)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if type(ready.pid) is not int or type(ready.started) is not int:
+        ready = ReadyFile(**_StoredReady.read(path.read_bytes(), str(path)).fields())
+    except (OSError, ConfigError):
         return None
     return ready if process_started(ready.pid) == ready.started else None
 
