@@ -1232,9 +1232,9 @@ def read_stream(folder: Path) -> Any:
 
 
 EVENTS: Final = (
-    "Welcomed Welcomed Assigned Opened BatchArrived RangeArrived ScanEnded MarkerArrived NoticeArrived NoticeArrived "
-    "ParkWanted Reported Verified Acked Progressed ParkAnswered LossArrived LossDecided Revoked Assigned Released "
-    "FlowFailed"
+    "PublisherWelcomed Welcomed Assigned Opened BatchArrived RangeArrived ScanEnded MarkerArrived NoticeArrived "
+    "NoticeArrived ParkWanted Reported Verified Acked Progressed ParkAnswered LossArrived LossDecided Revoked "
+    "Assigned Released FlowFailed"
 )
 """What a stream with every frame brings to either side."""
 PARKED: Final = ((LETTER.rows[0], LETTER.place),)
