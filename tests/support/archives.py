@@ -114,9 +114,9 @@ def put(key: bytes, value: bytes, schema: Schema = KEYS) -> Change:
     return Change(Op.UPSERT, (key,), (value,), schema=schema)
 
 
-def gone(key: bytes, schema: Schema = KEYS) -> Change:
+def gone(key: bytes) -> Change:
     """A deletion from a RocksDB."""
-    return Change(Op.DELETE, (key,), schema=schema)
+    return Change(Op.DELETE, (key,), schema=KEYS)
 
 
 def row(

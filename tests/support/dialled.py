@@ -86,7 +86,6 @@ class Dialler:
 async def dialled(
     address: str,
     tls: TlsFiles | None = None,
-    name: str = "one",
     *,
     wait: bool = False,
     compression: grpc.Compression | None = None,
@@ -96,7 +95,7 @@ async def dialled(
         channel = grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 100)])
     else:
         credentials = (await asyncio.to_thread(Trust, tls)).channel_credentials()
-        channel = grpc.aio.secure_channel(address, credentials, options=target_options(name))
+        channel = grpc.aio.secure_channel(address, credentials, options=target_options("one"))
     try:
         yield Dialler(channel, wait=wait, compression=compression)
     finally:

@@ -129,9 +129,9 @@ class FaultProxy:
 
         self._call(arm)
 
-    def await_fault(self, timeout: float = PATIENCE_S) -> None:
+    def await_fault(self) -> None:
         """Wait until what :meth:`after` announced has happened. Raises ``TimeoutError``."""
-        if not self._fired.wait(timeout):
+        if not self._fired.wait(PATIENCE_S):
             raise TimeoutError(f"the server sent {self._left} bytes too few for the fault")
 
     # -- in the loop's thread

@@ -87,11 +87,11 @@ def _files(hadoop: Any, folder: Path, settings: Mapping[str, str]) -> Iterator[t
 
 
 @contextmanager
-def hdfs(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, Any]]:
+def hdfs(folder: Path) -> Iterator[tuple[str, Any]]:
     """An HDFS of a name node and a data node that keeps its files in ``folder``: its URL, ``hdfs://localhost:PORT``,
-    and Hadoop's ``MiniDFSCluster``, of which a test stops and restarts nodes. ``settings``: Hadoop's own.
+    and Hadoop's ``MiniDFSCluster``, of which a test stops and restarts nodes.
     """
-    with _java(folder) as hadoop, _files(hadoop, folder, settings or {}) as (_, cluster):
+    with _java(folder) as hadoop, _files(hadoop, folder, {}) as (_, cluster):
         yield cluster.getURI().toString(), cluster
 
 

@@ -35,11 +35,10 @@ def load() -> ctypes.CDLL:
 class TransactionStore:
     """A TransactionDB with default options and the write-committed policy."""
 
-    def __init__(self, path: Path, *, write_buffer: int = 64 << 20) -> None:
+    def __init__(self, path: Path) -> None:
         self.lib = load()
         self._options = c_void_p(self.lib.rocksdb_options_create())
         self.lib.rocksdb_options_set_create_if_missing(self._options, c_ubyte(1))
-        self.lib.rocksdb_options_set_write_buffer_size(self._options, c_size_t(write_buffer))
         self.lib.rocksdb_options_set_max_write_buffer_number(self._options, c_int(8))
         self._db_options = c_void_p(self.lib.rocksdb_transactiondb_options_create())
         self._write = c_void_p(self.lib.rocksdb_writeoptions_create())

@@ -28,13 +28,13 @@ TORN = (
 COLUMNS = [build.integer("id", 4), build.varchar("name", 100)]
 
 
-def format_description(stream: build.Stream, *, server: str = "8.4.0", artificial: bool = False) -> None:
-    """Add the event with which a file begins; ``artificial``: as it is sent when reading begins in the middle."""
+def format_description(stream: build.Stream, *, server: str = "8.4.0") -> None:
+    """Add the event with which a file begins."""
     lengths = bytearray(200)
     for kind, size in events._POST_HEADERS.items():
         lengths[kind - 1] = size
     body = struct.pack("<H50sIB", 4, server.encode(), 0, 19) + bytes(lengths) + bytes([stream.checksums])
-    stream.add(events.FORMAT_DESCRIPTION, body, place=0 if artificial else None)
+    stream.add(events.FORMAT_DESCRIPTION, body)
 
 
 def rotate(stream: build.Stream, name: str, position: int, *, artificial: bool = True) -> None:
@@ -46,9 +46,9 @@ def rotate(stream: build.Stream, name: str, position: int, *, artificial: bool =
         stream.add(events.ROTATE, body)
 
 
-def beginning(name: str = "binlog.000003", position: int = 4, *, checksums: bool = True) -> build.Stream:
+def beginning(name: str = "binlog.000003", position: int = 4) -> build.Stream:
     """What a server sends before the events of a file."""
-    stream = build.Stream(checksums)
+    stream = build.Stream(True)
     rotate(stream, name, position)
     format_description(stream)
     return stream

@@ -61,21 +61,21 @@ def varchar(name: str, most: int = 100, collation: int = UTF8MB4, codec: str = "
     return Col(name, 15, store, struct.pack("<H", most), collation=collation)
 
 
-def char(name: str, most: int = 10, collation: int = UTF8MB4, codec: str = "utf-8") -> Col:
+def char(name: str, most: int = 10, collation: int = UTF8MB4) -> Col:
     """CHAR, and BINARY with the collation `BINARY`: what pads at the end is not stored."""
     size = 2 if most > 255 else 1
 
     def store(value: str | bytes) -> bytes:
-        raw = value.encode(codec) if isinstance(value, str) else value
+        raw = value.encode() if isinstance(value, str) else value
         return prefixed(raw.rstrip(b"\0" if collation == BINARY else b" "), size)
 
     meta = bytes([254 ^ (most >> 8 << 4), most & 0xFF])
     return Col(name, 254, store, meta, collation=collation)
 
 
-def blob(name: str, size: int = 2, collation: int = BINARY, codec: str = "utf-8", type_: int = 252) -> Col:
+def blob(name: str, size: int = 2, collation: int = BINARY, type_: int = 252) -> Col:
     def store(value: str | bytes) -> bytes:
-        return prefixed(value.encode(codec) if isinstance(value, str) else value, size)
+        return prefixed(value.encode() if isinstance(value, str) else value, size)
 
     return Col(name, type_, store, bytes([size]), collation=collation)
 
@@ -185,11 +185,11 @@ def old_timestamp(name: str) -> Col:
     return Col(name, 7, lambda n: n.to_bytes(4, "little"))
 
 
-def enum(name: str, *members: str, collation: int = UTF8MB4) -> Col:
+def enum(name: str, *members: str) -> Col:
     """Values are the number of the member, from 1 on."""
     size = 1 if len(members) < 256 else 2
     meta = bytes([247, size])
-    return Col(name, 254, lambda n: n.to_bytes(size, "little"), meta, collation=collation, members=members)
+    return Col(name, 254, lambda n: n.to_bytes(size, "little"), meta, collation=UTF8MB4, members=members)
 
 
 def set_of(name: str, *members: str, collation: int = UTF8MB4) -> Col:

@@ -60,12 +60,12 @@ class _Talk:
         self.send(payload)
         return self.receive()
 
-    def ask_encrypted(self, payload: bytes = b"") -> None:
+    def ask_encrypted(self) -> None:
         """Give our key, and decrypt what comes back."""
         pem = self._key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        answer = self.ask(payload + b"\1" + pem)
+        answer = self.ask(b"\1" + pem)
         mixed = self._key.decrypt(answer, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))
         self.learned += bytes(byte ^ SALT[i % len(SALT)] for i, byte in enumerate(mixed))
 

@@ -23,7 +23,7 @@ from wormhole.config import parse
 from wormhole.coordination.port import HostRequest, MonitorInfo
 from wormhole.model.problem import Problem
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.hosts import show as hosts
+from wormholectl.hosts.show import HOSTS
 from wormholectl.hosts.status import Host
 from wormholectl.run import up
 
@@ -152,6 +152,6 @@ def running(seen: admin_pb2.PublisherStatus) -> dict[str, int]:
     config = parse("version = 1\n[coordinator]\nstatic = true\n", "observers")
     text = up._Up(Path("shop.toml"), None, config, up._Report(-1))._how_to_go_on(Waited(), config)  # type: ignore[arg-type]
     phases = {str(key): one.phase.label for key, one in Waited.state.publishers.items()}
-    row = hosts._row(Host("h", MonitorInfo("h", 1, "", 0.0, phases), HostRequest(False, "", 0.0), ()))
+    row = HOSTS.row(Host("h", MonitorInfo("h", 1, "", 0.0, phases), HostRequest(False, "", 0.0), ()))
     counts = {"up": re.match(r"(\d+) publishers? running", text), "hosts": re.fullmatch(r"(\d+) running", row[3])}
     return {name: int(found[1]) if found else 0 for name, found in counts.items()}

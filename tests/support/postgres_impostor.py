@@ -75,9 +75,9 @@ def copy_data(content: bytes) -> bytes:
     return message(b"d", content)
 
 
-def keepalive(end: int, reply: bool = False) -> bytes:
+def keepalive(end: int) -> bytes:
     """A keepalive of the log."""
-    return copy_data(b"k" + struct.pack(">QqB", end, 0, reply))
+    return copy_data(b"k" + struct.pack(">QqB", end, 0, False))
 
 
 _SLOTS: Final = [
@@ -160,11 +160,11 @@ class Talk:
         assert self._exactly(1) == b"p"
         return self._exactly(struct.unpack(">I", self._exactly(4))[0] - 4)
 
-    def ask_scram(self, iterations: int, salt: bytes = SALT) -> tuple[bytes, bytes]:
+    def ask_scram(self, iterations: int) -> tuple[bytes, bytes]:
         """What a proof of SCRAM is computed of, and the proof."""
         first = self.ask(10, b"SCRAM-SHA-256\0\0").split(b",,", 1)[1]
         server = first.split(b"r=")[1] + b"impostor"
-        said = b"r=%s,s=%s,i=%d" % (server, base64.b64encode(salt), iterations)
+        said = b"r=%s,s=%s,i=%d" % (server, base64.b64encode(SALT), iterations)
         final, _, proof = self.ask(11, said).rpartition(b",p=")
         return b",".join((first, said, final)), base64.b64decode(proof)
 

@@ -159,10 +159,10 @@ class RelayScene:
         self.flush()
         return end
 
-    def lead(self, count: int = 1, size: int = 10) -> RelayedReader:
+    def lead(self, count: int = 1) -> RelayedReader:
         """A reader at the end of the log, which has recorded so many transactions."""
         reader = self.open()
-        self.recorded(reader, count, size)
+        self.recorded(reader, count, 10)
         return reader
 
     def synced(self) -> None:

@@ -26,9 +26,7 @@ def archived(folder: Path) -> ArchiveStore:
     return open_store(str(folder / "archive"), "orders")
 
 
-def setting(
-    store: ArchiveStore, *, where: str = "", grow_s: float = 0.0, failover: tuple[str, ...] = ()
-) -> ReplaySettings:
+def setting(store: ArchiveStore, *, where: str = "", failover: tuple[str, ...] = ()) -> ReplaySettings:
     """``failover``: copies of a server beside which there is another one, ``other``."""
     copies: dict[str, Any] = {"main": {"logs": {"db1": {"source": "rocksdb:///data/db1"}}}}
     if failover:
@@ -40,7 +38,7 @@ def setting(
         failover=FailoverConfig(copies=failover) if failover else None,
     )
     application = ApplicationConfig(name="cache", dataset="orders", start="earliest", where=where)
-    return ReplaySettings(dataset, application, store, None, 5.0, 1 << 20, grow_s)
+    return ReplaySettings(dataset, application, store, None, 5.0, 1 << 20, 0.0)
 
 
 def flow(shard: str, marker: Datamarker, **more: Any) -> admin_pb2.FlowStatus:

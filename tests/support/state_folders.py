@@ -13,13 +13,13 @@ TOKEN = "5e" * 32
 
 
 @contextmanager
-def local_admin(state_dir: Path, token: str = TOKEN) -> Iterator[tuple[LocalAdmin, str]]:
+def local_admin(state_dir: Path) -> Iterator[tuple[LocalAdmin, str]]:
     """The way to shop/main/db1 with this state folder, and the target at which its socket listens within the
     ``with``."""
     folder = state_dir / "shop" / "main" / "db1"
     folder.mkdir(parents=True, mode=0o700)
     file = token_path(state_dir)
-    file.write_text(f"{token}\n")
+    file.write_text(f"{TOKEN}\n")
     file.chmod(0o600)
     handle = os.open(folder, os.O_PATH)
     try:
