@@ -202,7 +202,7 @@ def test_a_change_that_is_asked_wrongly(words: list[str], shop: Shop) -> None:
     assert err.startswith("error [publisher-silent]: the publisher at 127.0.0.1:1 does not answer")
     assert "Traceback" not in err
     code, _, err = shop(*words)
-    assert code in {1, 2}  # refused for what it is, or since nobody can be asked
+    assert code in {1, 2}  # refused for what it is, or since the question cannot be asked
     assert "Traceback" not in err
     assert (shop.flow()["marker"], shop.history()) == before
 

@@ -228,7 +228,7 @@ def test_after_a_purged_range_the_copy_equals_the_table(verifies: bool, make: Ma
     scene.becomes("held", "the application halts at a data loss")
     assert "wormholectl repair app/db1" in scene.ctl("why-lag", "app/db1")[1]
     code, out, _ = scene.ctl("repair", "app/db1")
-    assert code == 2, "nobody can be asked"
+    assert code == 2, "the question cannot be asked"
     assert out.startswith("app/db1: never delivered: the log begins with ")
     scene.forget_touched()
 

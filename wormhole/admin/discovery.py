@@ -109,7 +109,7 @@ class Unowned:
     def __str__(self) -> str:
         waits = ((one.name, why_not(one)) for one in self.standbys)
         told = (f"{name} stands by{f': {why.text}' if why else ' and is about to take over'}" for name, why in waits)
-        return f"nobody owns the log {self.group}, and the flows there are not known: {few(list(told))}"
+        return f"no publisher owns the log {self.group}, and the flows there are not known: {few(list(told))}"
 
 
 @dataclass(frozen=True, slots=True)

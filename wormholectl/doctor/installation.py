@@ -70,7 +70,7 @@ class Contended:
 
     @property
     def owner(self) -> str:
-        """``COPY@HOST``; empty: nobody owns the log."""
+        """``COPY@HOST``; empty: no publisher owns the log."""
         return owner_name(self.owners)
 
 
@@ -190,7 +190,7 @@ def _of_given_up(seen: Survey, log: str, host: str) -> str:
     for one in seen.contended:
         if log in one.logs and one.owners.owner is not None and one.owners.owner.host != host:
             return _FEWER.format(one.owner)
-    return "nobody reads this log"
+    return "no publisher reads this log"
 
 
 def _drained(report: Report, host: Host) -> None:
@@ -262,7 +262,7 @@ def _unserved(report: Report, seen: Survey) -> None:
         because = "its updates are not delivered"
         if one is not None and one.owners.candidates:
             waits = [(each.name, refusal(each, one.owners) or why_not(each)) for each in one.owners.candidates]
-            what = f"nobody owns the log {one.group}"
+            what = f"no publisher owns the log {one.group}"
             stands_by = few([f"{name} stands by{f': {why.text}' if why else ''}" for name, why in waits])
             hints: dict[str, list[str]] = {}
             for name, why in waits:
@@ -272,7 +272,8 @@ def _unserved(report: Report, seen: Survey) -> None:
             step = "; ".join(of_whom) or "`wormholectl publishers` shows who has taken over"
             report.add("publishers", Severity.PROBLEM, what, f"{because}; {stands_by}", step, code="log-unowned")
         elif one is None or one.owners.owner is None:
-            what = f"log {one.group if one is not None and len(logs) > 1 else log} is configured and nobody serves it"
+            named = one.group if one is not None and len(logs) > 1 else log
+            what = f"log {named} is configured and no publisher serves it"
             step = f"start its monitor, or `wormholectl publisher run --log {log}`"
             report.add("publishers", Severity.PROBLEM, what, because, step, code="no-publisher")
 
@@ -339,7 +340,7 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
         report.add("flows", Severity.PROBLEM, f"little headroom: {few(short)}", because, step, code="log-kept-short")
     if parked:
         step = f"wormholectl flows dead-letters list {parked[0]}"
-        because = "these updates wait for somebody"
+        because = "these updates wait for a decision"
         report.add("flows", Severity.WARN, f"with dead letters: {few(parked)}", because, step, code="handler-failed")
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"

@@ -124,7 +124,7 @@ def _candidate_named(to: str, group: LogGroup, owners: LogOwners, expected: Sequ
         if owners.owner is not None:
             hosts.pop(owners.owner.host, None)
         raise UsageError(
-            f"nobody stands by for {group}",
+            f"no publisher stands by for {group}",
             hint=f"start `wormholectl monitor run` on {' or '.join(hosts)}"
             if hosts
             else "name a second host in `hosts`, and run a monitor there",

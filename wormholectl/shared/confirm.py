@@ -16,13 +16,13 @@ __all__ = ["confirm"]
 def confirm(question: str, yes: bool) -> None:
     """Return when the person at the terminal says yes, or ``yes`` was given; ends the command with 1 when they say no.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where nobody can be asked.
+    Raises :class:`~wormhole.model.errors.UsageError` where the question cannot be asked.
     """
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            "nothing was changed: nobody can be asked, since standard input is no terminal",
+            "nothing was changed: the question cannot be asked, since standard input is no terminal",
             hint="repeat it with --yes if the change is meant",
             code="needs-confirmation",
         )

@@ -248,7 +248,7 @@ def _marker_store() -> list[Cell]:
                 "`markers.sqlite` overwritten; no backup",
                 setting,
                 does.markers_corrupted,
-                (Sign(Seen.ENDED, "file is not a database"), Sign(Seen.DOCTOR, "nobody serves it")),
+                (Sign(Seen.ENDED, "file is not a database"), Sign(Seen.DOCTOR, "no publisher serves it")),
                 (
                     "move `markers.sqlite`, `markers.sqlite-wal` and `markers.sqlite-shm` away",
                     "restart the publisher",

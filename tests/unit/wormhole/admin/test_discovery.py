@@ -125,8 +125,8 @@ def test_a_log_without_an_owner_is_reported_with_who_stands_by_and_why(monkeypat
     [unowned] = found.unowned
     assert (list(found.addresses), unowned.applications) == (["h:1"], frozenset({"cache"}))
     said = "main@gamma stands by: it lacks U:5-9, which was delivered"
-    assert str(unowned) == f"nobody owns the log shop/main/db2, and the flows there are not known: {said}"
-    with pytest.raises(Retryable, match=r"nobody owns the log shop/main/db2.*let its replication catch up"):
+    assert str(unowned) == f"no publisher owns the log shop/main/db2, and the flows there are not known: {said}"
+    with pytest.raises(Retryable, match=r"no publisher owns the log shop/main/db2.*let its replication catch up"):
         ask(knows(monkeypatch, standby="db2"))
     well = Unowned(LogGroup("shop", "main", "db2"), (CandidateInfo("main", "a", 1, "", 1.0, 0),), frozenset())
     assert str(well).endswith("main@a stands by and is about to take over")

@@ -279,14 +279,14 @@ def test_a_log_that_another_host_owns_is_read_although_a_publisher_was_given_up(
     [one] = [one for one in judge(seen).findings if one.check == "monitors"]
     assert one.because == "main@alpha owns the log, and fewer could take it over"
     [one] = [one for one in judge(replace(seen, contended=())).findings if one.check == "monitors"]
-    assert one.because == "nobody reads this log"
+    assert one.because == "no publisher reads this log"
 
 
 def test_a_log_that_nobody_owns_is_reported_once_with_who_stands_by() -> None:
     silent = (Answer("h:7", admin_pb2.PublisherStatus(dataset="audit", copy="main", log="x", compiled=["y"])),)
     seen = with_owners(None, GAMMA, answers=silent)
     [one] = [one for one in judge(seen).findings if one.check == "publishers" and one.severity.value == "problem"]
-    assert one.what == "nobody owns the log shop/@failover/db1"
+    assert one.what == "no publisher owns the log shop/@failover/db1"
     assert "west@gamma stands by: it lacks U:5-9" in one.because
     assert one.next_step == "let its replication catch up"
     seen = with_owners(None, GAMMA, replace(BETA, ready=False, waits="refused", hint="start it"), answers=silent)
@@ -294,7 +294,7 @@ def test_a_log_that_nobody_owns_is_reported_once_with_who_stands_by() -> None:
     assert one.next_step == "west@gamma: let its replication catch up; main@beta: start it"
     nobody = with_owners(None, answers=silent)
     [one] = [one for one in judge(nobody).findings if one.check == "publishers" and one.severity.value == "problem"]
-    assert one.what == "log shop/@failover/db1 is configured and nobody serves it"
+    assert one.what == "log shop/@failover/db1 is configured and no publisher serves it"
 
 
 def test_a_log_is_missed_although_one_of_its_hosts_is_drained() -> None:
@@ -302,6 +302,6 @@ def test_a_log_is_missed_although_one_of_its_hosts_is_drained() -> None:
         Host("a", None, HostRequest(True, "ann"), ("shop/main/x",)),
         Host("b", monitor(), HostRequest(), ("shop/main/x",)),
     )
-    said = "log shop/main/x is configured and nobody serves it"
+    said = "log shop/main/x is configured and no publisher serves it"
     assert said in {what for _, _, what in found(replace(GOOD, hosts=hosts, logs=("shop/main/x",)))}
     assert said not in {what for _, _, what in found(replace(GOOD, hosts=hosts[:1], logs=("shop/main/x",)))}

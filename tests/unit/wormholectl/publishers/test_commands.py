@@ -87,7 +87,7 @@ def test_standbys_are_listed_although_nobody_owns_the_log(applied: str) -> None:
         _, _, why = run("why-lag", "cache/db1", "-c", applied)
         lag_code, lag, _ = run("lag", "cache", "-c", applied)
         doctor_code, doctor, _ = run("doctor", "-c", applied)
-    unowned = "nobody owns the log shop/@failover/db1"
+    unowned = "no publisher owns the log shop/@failover/db1"
     said = f"{unowned}, and the flows there are not known: main@alpha stands by: it is a standby"
     assert code == 3
     assert "no publishers answer" in out

@@ -55,7 +55,7 @@ def test_a_log_and_a_candidate_by_what_is_unique(log: str, to: str, group: LogGr
         ("shop/db2", "beta", UsageError, "no log 'shop/db2'", "did you mean shop/db1"),
         ("shop/main/db2", "beta", UsageError, "no log 'shop/main/db2'", "wormholectl publishers"),
         ("audit/log", "beta", UsageError, "several copies", "audit/east/log or audit/west/log"),
-        ("audit/east/log", "beta", UsageError, "nobody stands by for audit/east/log", "`hosts`"),
+        ("audit/east/log", "beta", UsageError, "no publisher stands by for audit/east/log", "`hosts`"),
         ("shop/db1", "betta", UsageError, "betta does not stand by", "wormholectl publishers"),
         ("shop/db1", "main@betta", UsageError, "main@betta does not stand by", "did you mean main@beta"),
         ("shop/db1", "beta", UsageError, "several publishers", "main@beta or west@beta"),
@@ -104,6 +104,6 @@ def test_a_host_that_is_in_the_configuration_and_down_is_not_to_be_named_there(t
         with pytest.raises(UsageError, match="east@gamma is in the configuration of audit/east/log") as refused:
             planned_move("audit/east/log", to, {EAST: owners}, datasets)
         assert "`wormholectl monitor run` on gamma" in (refused.value.hint or "")
-    with pytest.raises(UsageError, match="nobody stands by for audit/east/log") as refused:
+    with pytest.raises(UsageError, match="no publisher stands by for audit/east/log") as refused:
         planned_move("audit/east/log", "delta", {EAST: LogOwners(OWNER, (), TERMS, None)}, datasets)
     assert "start `wormholectl monitor run` on " in (refused.value.hint or ""), "a second host is named already"
