@@ -125,7 +125,7 @@ FOLD_FAULTS: list[Fault] = [
         old="self._passed_over = last",
         new="pass",
         tests=(
-            "tests/unit/spark_replay/replay/test_pieces.py::test_what_an_application_had_and_has_no_more_is_pushed_after_all",
+            "tests/unit/spark_replay/replay/test_pieces.py::test_rows_are_computed_as_often_as_they_are_needed",
         ),
         promise="what an application says that it has is asked for at each connection",
     ),

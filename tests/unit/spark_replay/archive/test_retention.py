@@ -58,22 +58,6 @@ def test_first_unnamed_then_deleted(store: ArchiveStore) -> None:
     assert store.storage.read(garbage_path("a")) == b"{}"
 
 
-def test_all_may_be_too_old(store: ArchiveStore) -> None:
-    [done] = expire(store, 1, FIRST_S + 1000)
-    assert len(done.dropped) == 4
-    manifest = manifest_of(store)
-    assert (manifest.begin, manifest.end, manifest.files) == (marker_at(4), marker_at(4), ())
-    assert verify(store).problems == []
-
-
-def test_a_dry_run_changes_nothing(store: ArchiveStore) -> None:
-    before = store.read("a")
-    [done] = expire(store, 1, FIRST_S + 1000, dry_run=True)
-    assert len(done.dropped) == 4
-    assert store.read("a") == before
-    assert store.storage.read(garbage_path("a")) is None
-
-
 def test_for_ever_is_for_ever(store: ArchiveStore) -> None:
     before = store.read("a")
     assert expire(store, None, FIRST_S * 2, ["a"])[0].dropped == ()

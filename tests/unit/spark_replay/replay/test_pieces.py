@@ -30,7 +30,6 @@ from wormhole.formats import FormatSpec, ValueFormats
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
-from wormhole.wire.body import parse_body
 
 ALL = Selector("", "", ValueFormats())
 
@@ -209,17 +208,9 @@ def test_a_pass_whose_rows_could_not_be_computed_computes_them_anew(store: Archi
     assert pushed_ids(found.pieces(first.offer.progress, ALL)) == ["source-a:4:0"]
 
 
-def test_what_an_application_had_and_has_no_more_is_pushed_after_all(store: ArchiveStore) -> None:
-    """It told a place of its own, so the rows before were passed over; then it lost its state."""
-    whole = list(a_pass(store)._batches)
-    found = Pass(whole, "a", lambda id_: KEYS, marker_at(0))
-    has = whole[0]["place"][whole[0].num_rows - 1].as_py()
-    assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
-    assert len(pushed_ids(found.pieces(b"", ALL))) == 9
-
-
 def test_rows_are_computed_as_often_as_they_are_needed(store: ArchiveStore) -> None:
-    """To read and to fold them takes as long as a pass, and twice its memory."""
+    """An application told a place of its own, so the rows before were passed over; then it lost its state. To read and
+    fold them takes as long as a pass, and twice its memory."""
     whole, computed = list(a_pass(store)._batches), 0
 
     class Batches:
@@ -248,10 +239,3 @@ def test_rows_that_cannot_be_had_again_end_the_pass(store: ArchiveStore) -> None
     assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
     with pytest.raises(ReplayError, match="cannot be had again"):
         list(found.pieces(b"", ALL))
-
-
-def test_every_row_of_a_pass_ends_its_transaction(store: ArchiveStore) -> None:
-    for piece in a_pass(store).pieces(b"", ALL):
-        assert piece.body is not None
-        body = parse_body(piece.body.data)
-        assert len(body.tx_end) == len(body.tx_number)

@@ -31,9 +31,9 @@ class Publisher:
 
     def ask(self, now: float) -> None:
         assert self.task is not None
-        self.run.tell(now)
-        self.task.heard(self.run.told, now, now)
-        self.uses, self.asks_at = self.run.told, now + HEARD_S
+        self.run.answer(now)
+        self.task.heard(self.run.granted, now, now)
+        self.uses, self.asks_at = self.run.granted, now + HEARD_S
 
 
 @pytest.mark.parametrize("seed", range(8))
