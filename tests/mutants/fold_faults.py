@@ -124,9 +124,7 @@ FOLD_FAULTS: list[Fault] = [
         file="spark_replay/replay/pieces.py",
         old="self._passed_over = last",
         new="pass",
-        tests=(
-            "tests/unit/spark_replay/replay/test_pieces.py::test_rows_are_computed_as_often_as_they_are_needed",
-        ),
+        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_rows_are_computed_as_often_as_they_are_needed",),
         promise="what an application says that it has is asked for at each connection",
     ),
 ]
