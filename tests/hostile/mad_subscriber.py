@@ -1,8 +1,9 @@
-"""A process that plays a subscriber that means harm: ``python -m tests.hostile.mad_subscriber ADDRESS``.
+"""A process that plays a malicious subscriber: ``python -m tests.hostile.mad_subscriber ADDRESS``.
 
-It takes commands, a line each: ``behave`` (so it begins), ``attack NAME...`` (one of them after the other, a new one
-with each connection) and ``state``, which it answers with a line of JSON: how many connections it ``attacked``, the
-``bytes`` that gRPC took of it for that, and for how many seconds it is ``behaving`` on the present connection.
+It reads commands from its input, one in each line. ``behave``: it sends heartbeats only, as at first.
+``attack NAME...``: each connection begins the next of these attacks. ``state``: it prints a line of JSON with the
+number of connections it ``attacked``, the ``bytes`` that gRPC took of it for that, and the seconds for which it is
+``behaving``.
 """
 
 from __future__ import annotations

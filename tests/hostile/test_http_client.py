@@ -1,5 +1,5 @@
-"""A client of the HTTP endpoints that means harm: whatever it does, a health check is answered, little is held,
-nothing leaks."""
+"""A malicious client of the HTTP endpoints: a health check is answered all the same, little memory is held, and nothing
+leaks."""
 
 from __future__ import annotations
 

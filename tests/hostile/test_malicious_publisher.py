@@ -1,5 +1,5 @@
-"""What a publisher with a certificate, or one on loopback, can do to a subscriber at worst: docs/security.md,
-docs/subscriber.md.
+"""A malicious publisher, with a certificate or on loopback: what it can do to a subscriber (docs/security.md,
+docs/subscriber.md).
 
 Each attack is done over real gRPC, with real certificates where it takes one. The bounds count what is held, never the
 time.

@@ -1,5 +1,5 @@
-"""What an application that does no harm feels of one that does: beside an unharmed run of the same length, and in
-memory."""
+"""The latency of an application beside an attacked publisher, compared with a run of the same length without the
+attack; and the publisher's memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def p99(of: list[float]) -> float:
 
 
 class Mad:
-    """The subscriber that means harm."""
+    """The malicious subscriber."""
 
     def __init__(self, ensemble: Ensemble, folder: Path) -> None:
         self._ensemble = ensemble

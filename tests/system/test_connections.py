@@ -48,7 +48,7 @@ def test_every_fault_of_a_connection(flavour: str, running: Running) -> None:
 
         accepted = proxy.accepted
         amid_a_transaction(ensemble, 0.1, proxy.stall)
-        # Nobody says that anything is wrong: the reader must notice by itself, and try anew.
+        # No error comes: the reader must notice the silence, and connect anew.
         ensemble.await_true(lambda: proxy.accepted > accepted, "the reader waits for ever")
         proxy.pass_through()
         ensemble.await_all()

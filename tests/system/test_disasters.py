@@ -39,7 +39,7 @@ def test_no_cell_is_silent_or_without_a_way_on() -> None:
         nothing = [sign for sign in cell.signs if sign.seen is Seen.NOTHING]
         assert not nothing or len(cell.signs) == 1, cell.name
         for step in cell.way:
-            assert step in STEPS or step.startswith("wormholectl "), f"{cell.name}: nobody knows how to {step!r}"
+            assert step in STEPS or step.startswith("wormholectl "), f"{cell.name}: no function does the step {step!r}"
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ class Scene:
         self.ensemble.await_true(lambda: not left(), lambda: f"{left()}")
 
     def flow(self, application: str) -> dict[str, Any]:
-        """As `wormholectl flows` shows it; empty while nobody has it."""
+        """As `wormholectl flows` shows it; empty while no publisher serves it."""
         code, out, _ = command_line.run("flows", "--json", "-c", str(self.ensemble.config))
         flows = [] if code else json.loads(out)["flows"]
         return next((one for one in flows if one["flow"] == f"{application}/{_SHARD}"), {})
