@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
+from datastores.rocksdb.log.reader import RocksReader
 from datastores.rocksdb.log.scan import scan_end
 from tests.support.eventually import PATIENCE_S
 from tests.support.present import present
@@ -45,6 +47,12 @@ def numbered(first: int, count: int, log_number: int | None = None) -> WalWriter
     return writer
 
 
+def reader_of(folder: Path, data: bytes | bytearray, **how: Any) -> RocksReader:
+    """A reader of a log of one file."""
+    write(folder, 4, bytes(data))
+    return open_reader(folder, **how)
+
+
 def keys(found: object) -> list[object]:
     return [u.key[0] for u in updates_of(found)]  # type: ignore[arg-type]
 
@@ -77,8 +85,7 @@ def test_zeros_and_half_written_bytes_at_the_live_end_are_not_yet_written(tmp_pa
 def test_valid_log_behind_the_damage_proves_it(tmp_path: Path) -> None:
     data = numbered(1, 3).data
     data[80] ^= 1
-    write(tmp_path, 4, bytes(data))
-    reader = open_reader(tmp_path)
+    reader = reader_of(tmp_path, data)
     with pytest.raises(DecodeError, match=r"000004\.log, offset \d+: fragment header has a wrong checksum") as caught:
         list(segments(reader))
     assert caught.value.hint
@@ -111,8 +118,7 @@ def test_files_follow_on_each_other(tmp_path: Path) -> None:
 
 
 def test_gaps_and_going_back_are_reported(tmp_path: Path) -> None:
-    write(tmp_path, 4, bytes(numbered(1, 3).data + numbered(10, 2).data))
-    found = list(segments(open_reader(tmp_path)))
+    found = list(segments(reader_of(tmp_path, numbered(1, 3).data + numbered(10, 2).data)))
     (gap,) = gaps_of(found)
     assert (gap.kind, gap.first_missing, gap.last_missing) == (LossKind.NOT_LOGGED, "4", "9")
     assert present(found[0].marker).delivered == "3"
@@ -140,8 +146,7 @@ def test_a_torn_end_before_a_newer_file_is_judged_by_the_numbers(tmp_path: Path)
 
 
 def test_a_reader_begins_anywhere_and_names_its_place(tmp_path: Path) -> None:
-    write(tmp_path, 4, bytes(numbered(1, 2000).data))
-    whole = list(segments(open_reader(tmp_path), 1 << 14))
+    whole = list(segments(reader_of(tmp_path, numbered(1, 2000).data), 1 << 14))
     everything = updates_of(whole)
     assert len(whole) > 5
     done = 0
@@ -189,15 +194,13 @@ def test_a_large_record_comes_in_pieces(tmp_path: Path, sharding: Sharding, zstd
 def test_a_large_record_is_delivered_only_whole(tmp_path: Path) -> None:
     writer = numbered(1, 1)
     writer.add(batch(2, [put(b"k%d" % i, b"v" * 1000) for i in range(6000)]))
-    write(tmp_path, 4, bytes(writer.data[:-1]))
-    reader = open_reader(tmp_path)
+    reader = reader_of(tmp_path, writer.data[:-1])
     assert keys(segments(reader)) == [b"k1"]
     write(tmp_path, 4, bytes(writer.data))
     assert len(keys(segments(reader))) == 6000
     damaged = writer.data
     damaged[3_000_000] ^= 1
-    write(tmp_path, 4, bytes(damaged))
-    reader = open_reader(tmp_path)
+    reader = reader_of(tmp_path, damaged)
     assert present(reader.read(1 << 18, 0)).updates == 1
     with pytest.raises(DecodeError, match="wrong checksum"):
         reader.read(1 << 18, 0)
@@ -206,8 +209,7 @@ def test_a_large_record_is_delivered_only_whole(tmp_path: Path) -> None:
 def test_a_value_of_megabytes_and_one_that_is_too_large(tmp_path: Path) -> None:
     writer = WalWriter()
     writer.add(batch(1, [put(b"a", b"1"), put(b"large", b"v" * 6_000_000), put(b"b", b"2")]))
-    write(tmp_path, 4, bytes(writer.data))
-    found = updates_of(segments(open_reader(tmp_path)))
+    found = updates_of(segments(reader_of(tmp_path, writer.data)))
     assert [(u.key[0], len(u.after[0]), u.index) for u in found] == [  # type: ignore[arg-type]
         (b"a", 1, 0),
         (b"large", 6_000_000, 1),
@@ -233,8 +235,7 @@ def test_unknown_compression_is_refused_and_names_come_from_anywhere(tmp_path: P
     writer.meta(130, bytes(24))
     writer.meta(10, struct.pack("<IH", 3, 8))
     writer.add(batch(1, [put(b"key" + b"t" * 8, b"v", family=3), put(b"key", b"v", family=5)]))
-    write(tmp_path, 4, bytes(writer.data))
-    found = updates_of(segments(open_reader(tmp_path, names=Names({3: "stamped"}))))
+    found = updates_of(segments(reader_of(tmp_path, writer.data, names=Names({3: "stamped"}))))
     assert [(u.table, u.key) for u in found] == [("stamped", (b"key", b"t" * 8)), ("column-family-5", (b"key",))]
 
 
@@ -263,8 +264,7 @@ def test_a_record_of_an_unknown_kind_is_never_an_end(tmp_path: Path, kind: int, 
 def test_fragments_that_follow_on_nothing_are_damage_at_the_live_end_too(tmp_path: Path) -> None:
     good = bytes(numbered(1, 3).data)
     for bad in (fragment(4, b"end"), fragment(2, b"begin") + fragment(130, bytes(24))):
-        write(tmp_path, 4, good + bad)
-        reader = open_reader(tmp_path)
+        reader = reader_of(tmp_path, good + bad)
         assert len(keys([reader.read(1 << 18, 0)])) == 3
         with pytest.raises(DecodeError, match=r"does not follow on the fragment before it"):
             reader.read(1 << 18, 0)
@@ -276,8 +276,7 @@ def test_timestamp_sizes_before_the_place_count(tmp_path: Path) -> None:
     writer.meta(10, struct.pack("<IH", 3, 4))
     for i in (2, 3):
         writer.add(batch(i, [put(b"key%d" % i + b"time", b"v", family=3)]))
-    write(tmp_path, 4, bytes(writer.data))
-    whole = list(segments(open_reader(tmp_path), max_bytes=1))
+    whole = list(segments(reader_of(tmp_path, writer.data), max_bytes=1))
     places = [segment.marker for segment in whole]
     assert updates_of(whole)[1:] == updates_of(segments(open_reader(tmp_path, places[0])))
     last = updates_of(segments(open_reader(tmp_path, places[1])))
@@ -310,8 +309,7 @@ def test_a_commit_whose_prepare_is_gone_is_reported(tmp_path: Path) -> None:
     writer = WalWriter()
     writer.add(batch(5, [b"\x0b" + string(b"lost")], count=0))
     writer.add(batch(9, [put(b"a", b"1")]))
-    write(tmp_path, 4, bytes(writer.data))
-    found = list(segments(open_reader(tmp_path)))
+    found = list(segments(reader_of(tmp_path, writer.data)))
     (gap,) = gaps_of(found)
     assert (gap.kind, gap.first_missing) == (LossKind.PURGED, "5")
     assert "lost" in gap.message
@@ -321,8 +319,7 @@ def test_a_commit_whose_prepare_is_gone_is_reported(tmp_path: Path) -> None:
 def test_broken_records_name_file_place_and_field(tmp_path: Path) -> None:
     writer = numbered(1, 2)
     begin, _ = writer.add(batch(3, [b"\x01\x7fkey"], count=1))
-    write(tmp_path, 4, bytes(writer.data))
-    reader = open_reader(tmp_path)
+    reader = reader_of(tmp_path, writer.data)
     assert len(keys([reader.read(1000, 0)])) == 2
     with pytest.raises(
         DecodeError, match=rf"000004\.log, offset {begin}: record is no valid batch: the key of an entry"
