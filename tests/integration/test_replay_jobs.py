@@ -106,7 +106,7 @@ async def test_an_application_begins_from_a_snapshot_of_a_trimmed_archive(
     first = await snapshot(spark, store, tmp_path / "1", 3)
     second = await snapshot(spark, store, tmp_path / "2", 5, first)
 
-    store.delete_data("a", manifest_of(store).files[0].name)
+    await asyncio.to_thread(lambda: store.delete_data("a", manifest_of(store).files[0].name))
     await asyncio.to_thread(store.change, "a", lambda now: present(now).without_first(1))
     # An application that has not begun yet.
     await begins_with(spark, store, second, marker_at(0), marker_at(0))
