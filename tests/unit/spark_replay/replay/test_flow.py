@@ -254,7 +254,15 @@ def test_a_flow_that_is_live_behind_the_replay_was_handed_over(
     assert begun(archived(tmp_path), script, Pushing(done), found=found).run().handed_over is handed_over
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ],
+)
 def test_whatever_a_renewal_comes_to_does_not_end_who_renews(
     tmp_path: Path, script: ScriptedReplay, code: grpc.StatusCode
 ) -> None:
