@@ -56,7 +56,7 @@ class FakeAdmin:
 
     @property
     def status(self) -> admin_pb2.PublisherStatus:
-        """Of the first publisher, as it is answered; a test may change it."""
+        """The first publisher's status as it is answered; a test may change it."""
         assert self.answers[0].status is not None
         return self.answers[0].status
 

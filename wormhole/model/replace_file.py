@@ -18,7 +18,7 @@ def replace_file(
     ``sync``: the new content is on the disk before the old one goes. ``opener``: of :func:`open`.
     """
     made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    made.unlink(missing_ok=True)  # of an earlier process with the same number
+    made.unlink(missing_ok=True)  # an earlier process may have had the same number
     try:
         with open(made, "xb", opener=opener) as file:
             file.write(data.encode() if isinstance(data, str) else data)

@@ -78,7 +78,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
     def __init__(self, url: str, options: SourceOptions) -> None:
         super().__init__(url, options, "mysql")
         self._address: Address | None = None
-        self._identity = ""  # of the server that the definitions are from
+        self._identity = ""  # the server that the definitions are from
         self._shards: dict[str, str] = {}  # by table, where it has one
 
     # --- the port ------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ Found = list[tuple[str, int, str, str, bool]]
             {"state": "complete", "lost": 0, "unprocessed": 0, "duplicates": 0, "complete_s": 1.0},
             [],
         ),
-        # Of one that was never delivered the hash that lacks is known, of several the range is.
+        # The hash of one missing update is known; of several, only the range is.
         (one(held(3, 4, 2**64 - 5), counted(3, 4)), {}, [("lost", 1, "s:9:0", "", True)]),
         (one(held(3, 4, 5), counted(3)), {}, [("lost", 2, "", "1/2/30 to 1/2/30", True)]),
         # A callback that did not run is a loss also where duplicates hide it.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.publisher_status import status
@@ -73,5 +75,5 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
     ],
     ids=lambda value: value.name if isinstance(value, Listing) else "",
 )
-def test_for_programs(listing: Listing, expected: dict[str, object]) -> None:
+def test_for_programs(listing: Listing[Any], expected: dict[str, object]) -> None:
     assert list(listing.objects(status("db1"))) == [expected]
