@@ -267,33 +267,41 @@ def of_many(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, flo
 def test_spark_is_given_as_many_flows_as_are_permitted_and_the_next_one_when_one_ends(
     tmp_path: Path, script: ScriptedReplay
 ) -> None:
+    threads: list[int] = []
+    looked = threading.Event()
+
+    class Counting(Listener):
+        """The driver's first look, when it has started every flow that it may."""
+
+        def moves(self, progress: ReplayProgress) -> None:
+            if not looked.is_set():
+                threads.append(sum(thread.name.startswith("replay_") for thread in threading.enumerate()))
+                looked.set()
+            super().moves(progress)
+
     class Rounds(Pushing):
-        """Goes on when four flows are there, and never has five."""
+        """Ends no flow before the first look, and then four at a time."""
 
         def __init__(self) -> None:
             super().__init__("s1", "s6")
             self.given: list[str] = []
-            self.at_once = self.most = 0
             self._lock, self._round = threading.Lock(), threading.Barrier(4)
 
         def log(self, task: Task) -> TaskOutcome:
             with self._lock:
                 self.given.append(task.shard)
-                self.at_once += 1
-                self.most = max(self.most, self.at_once)
+            assert looked.wait(PATIENCE_S)
             self._round.wait(PATIENCE_S)
-            with self._lock:
-                self.at_once -= 1
             if task.shard == "s2":
                 raise ReplayError("Spark gave the task up")
             return super().log(task)
 
     jobs = Rounds()
-    twelve = of_many(tmp_path, script, jobs, Listener(), 12, at_once=4)
+    twelve = of_many(tmp_path, script, jobs, Counting(), 12, at_once=4)
     largest = {run.plan.shard for run in twelve.runs[:4]}
     lost = {one.flow for one in twelve.run() if not one.handed_over}
     assert lost == {"cache/s1", "cache/s2", "cache/s6"}
-    assert jobs.most == 4
+    assert threads == [4]
     assert set(jobs.given[:4]) == largest
 
 
