@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import Subscriber, Update
+from subscriber_sdk.calls.callbacks import Callbacks
 from subscriber_sdk.calls.epoch import Ending
 from subscriber_sdk.calls.handlers import Handlers
 from subscriber_sdk.calls.retry import Retry
@@ -170,3 +171,14 @@ async def test_callbacks_before_a_revocation_are_reported_with_the_release() -> 
     assert slow.calls == 3
     assert port.released is not None
     assert figures(port.released) == (3, 0)
+
+
+async def test_an_update_that_was_not_called_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = Callbacks._each
+
+    async def without_one(calls: Callbacks, updates: list[Update]) -> bool:
+        return await each(calls, updates[1:])
+
+    monkeypatch.setattr(Callbacks, "_each", without_one)  # a fault of the SDK: what it returns is not what it called
+    port = await told_by(Heard(), Counts())
+    assert figures(port.told[0]) == (5, 0)
