@@ -1,7 +1,7 @@
-"""Updates as Arrow columns, for ``on_arrow``: one row for each change, straight from the bytes that travelled.
+"""Updates as Arrow columns, for ``on_arrow``: one row for each change, made directly from the received bytes.
 
-Its import needs pyarrow, the extra ``arrow``. A record batch has updates of one table and one schema that follow one
-another in their shard.
+The module imports pyarrow, the extra ``arrow``. A record batch has consecutive updates of a shard, of one table and one
+schema.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TYPES: Final[Mapping[int, pa.DataType]] = {
 }
 _OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, len(Op) + 1)))
 _KNOWN: Final = bytes(range(1, len(_OPS)))
-# Numbers of marks to whether it is that one.
+# Translation tables: the number of a mark becomes 1 if it is this mark, else 0.
 _IS_ENTERED, _IS_LEFT = (
     bytes(number == mark for number in range(256)) for mark in (int(update_pb2.ENTERED), int(update_pb2.LEFT))
 )
@@ -133,7 +133,7 @@ class _Places:
             self.spans = array("q", chain.from_iterable(pairwise(ends)))
 
     def write(self, first: int, message: Message) -> None:
-        """The columns of the updates from ``first`` on, from ``_place`` to ``_left``."""
+        """Write the columns from ``_place`` to ``_left``, for the updates from ``first`` on."""
         body, count = self.batch.body, message.rows
         numbers = memoryview(bytearray(8 * count)).cast("Q")
         sources = memoryview(bytearray(4 * count)).cast("i")
@@ -160,7 +160,7 @@ class _Places:
             first,
         )
         if self.reads:
-            # Behind the updates of the log at the same place, as the archive has it.
+            # READ rows are ordered after the changes at the same place, as in the archive.
             for row, source_id in enumerate(sources):
                 if source_id in self.reads:
                     places[PLACE_BYTES * row + LogPosition.SIZE + 1] |= 0x80
@@ -197,10 +197,10 @@ class RecordBatches:
         self._most = 0  # rows at most, after a value of another type; 0: as many as there are
 
     def take(self, updates: Sequence[Update], begin: int) -> tuple[int, pa.RecordBatch]:
-        """A record batch of ``updates`` from ``begin`` on, and how many are in it: up to the next table or schema, or a
-        value of another type.
+        """A record batch of ``updates`` from ``begin`` on, after the number of updates in it.
 
-        Raises what looking at such an update raises: :class:`~wormhole.model.errors.DecodeError`,
+        It ends before the next table or schema, or before a value of another type than its column. Raises what reading
+        the properties of such an update raises: :class:`~wormhole.model.errors.DecodeError`,
         :class:`~wormhole.model.errors.ProtocolError`.
         """
         count, first = stretch(updates, begin)
@@ -215,7 +215,7 @@ class RecordBatches:
         try:
             taken, made = self._made(places, first, count)
         except WormholeError:
-            # Says which update it is, as its own properties do.
+            # The error that the update's own properties raise names the update.
             for update in updates[begin : begin + count]:
                 _ = update.op, update.key, update.after, update.before
             raise
@@ -236,7 +236,8 @@ class RecordBatches:
         own, keys = len(layout.names), len(layout.key)
         columns = own + 3 * keys
         spans = places.spans
-        # Not far too much, which would be returned to the system at each batch. A row before may be there twice.
+        # An upper bound, not far too large: excess memory would be returned to the system at each batch. The row before
+        # the change may be written twice.
         most = (spans[2 * (first + count) - 1] - spans[2 * first]) * (2 if self._before else 1)
         most += count * (width_of(kinds) + places.longest + PLACE_BYTES + 50) + 40 * len(kinds) + 600
         message = Message(count, pairs(kinds), most)

@@ -1,8 +1,8 @@
-"""How a chunk that is in memory enters the log: brought forward to the place where the lead's buffer ends.
+"""How a chunk that is in memory enters the log, at the place where the lead's buffer ends.
 
-Between the last look at the window and the segment that enters, the lead may add none: the rows would lack its changes.
-Looking takes a thread, and the lead reads on meanwhile, so it is tried a few times; then the lead waits for the last
-look.
+First the chunk is brought forward: the changes in the window are applied to its rows. The lead must not add a segment
+between the last such step and the entry of the chunk, because the rows would lack the changes of that segment. The step
+runs in a thread while the lead reads on, so it is tried a few times. Then the lead waits for the last step.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NOWHERE: Final = LogPosition(0, 0, 0)
 
 
 class EnteringChunk:
-    """One chunk on its way. ``range``: without what is left out; ``source`` and ``number``: of its updates' ids.
+    """One chunk on its way. ``range``: its keys, before some are left out. ``source``, ``number``: of its updates' ids.
 
-    :meth:`catch_up` is called in a thread, all else on the event loop, never both at once.
+    :meth:`catch_up` is called in a thread, every other method on the event loop, and never two at once.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class EnteringChunk:
 
     @property
     def spoiled(self) -> str:
-        """Why it cannot enter."""
+        """Why the chunk cannot enter; empty: it can."""
         return self._forward.spoiled
 
     def unseen(self, window: ScanWindow) -> tuple[list[Runs], int, int]:
-        """What :meth:`catch_up` has to look at."""
+        """The pieces of the window that :meth:`catch_up` has to apply, with its ``count`` and ``segments``."""
         return window.pieces[self._pieces :], len(window.pieces), window.segments
 
     def catch_up(self, pieces: Iterable[Runs], count: int, segments: int, marker: Datamarker) -> None:
@@ -69,7 +69,7 @@ class EnteringChunk:
             self._built_after = self._forward.changes
 
     def segment(self, window: ScanWindow, place: LogPosition, marker: Datamarker) -> Segment | None:
-        """To enter at ``place``, where ``window`` ends; ``None``: not yet."""
+        """The segment that enters at ``place``, where ``window`` ends; ``None``: the chunk cannot enter yet."""
         if not self.reached or self._runs is None or self._segments != window.segments:
             return None
         for run in self._runs.values():

@@ -14,7 +14,7 @@ __all__ = ["keep", "load", "load_incarnations", "not_ours", "state_of"]
 
 
 def state_of(options: SourceOptions, folder: Path) -> SourceState:
-    """Where the source has them: in its own folder ``folder``, or where several hosts find them."""
+    """Where the source keeps its documents: in its own folder ``folder``, or where several hosts find them."""
     return FolderState(folder) if options.state is None else options.state
 
 
@@ -60,8 +60,8 @@ def not_ours(state: SourceState, name: str) -> SourceUnavailable:
 
 
 def keep(state: SourceState, name: str, content: dict[str, Any]) -> None:
-    """Replace a document. Raises :class:`~wormhole.model.errors.SourceUnavailable`, and what else the state raises that
-    passes by itself.
+    """Replace a document. Raises :class:`~wormhole.model.errors.SourceUnavailable`, and every other
+    :class:`~wormhole.model.errors.Retryable` that the state raises.
     """
     try:
         state.write(name, content)

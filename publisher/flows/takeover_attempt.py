@@ -19,11 +19,11 @@ __all__ = ["STEP_S", "UNREADY_S", "Attempt", "attempt", "moved_to", "successor"]
 STEP_S: Final = 0.5
 """How much later each candidate tries than the one that is preferred to it."""
 UNREADY_S: Final = 5.0
-"""How long a candidate whose datastore cannot be read leaves the log to others, also to one that waits for its
-patience. Then it owns the log all the same: an operator can look at its flows, and decide about them, only where
-the log has an owner."""
+"""How long a candidate whose datastore cannot be read leaves the log to others, after their patience.
+
+Then it owns the log all the same. Without an owner an operator could not look at the flows and decide about them."""
 _MOST_AHEAD: Final = 10
-"""So many preferred candidates are left the first try, however many there are."""
+"""At most so many preferred candidates delay an attempt, however many there are."""
 _MOVED_S: Final = 5.0
 """How long the others leave a log to the candidate that it was moved to."""
 
@@ -31,7 +31,7 @@ _MOVED_S: Final = 5.0
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """``after_s``: seconds from the moment at which the log lost its owner, infinite while this candidate must not try.
-    ``why``: why it leaves the log to others, for operators; empty: it only leaves the preferred ones the first try.
+    ``why``: why it leaves the log to others, for operators; empty: it only lets preferred candidates try first.
     """
 
     after_s: float
@@ -81,9 +81,9 @@ def successor(owners: LogOwners) -> str:
 
 
 def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
-    """Why ``me`` does not read the server that its copy is; ``None``: nothing speaks against it.
+    """The problem if ``me`` reads another server than the one of its copy; ``None``: no sign of it.
 
-    The copy is the server that served it last, for as long as the owner or a candidate that is ready reads that. Where
+    The server of a copy is the one that served the copy last, as long as the owner or a ready candidate reads it. If
     none does, the server was replaced.
     """
     last = next((term.server for term in reversed(owners.terms) if term.copy == me.copy and term.server), "")

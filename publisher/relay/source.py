@@ -1,4 +1,4 @@
-"""A log of a datastore, with a bounded record of it on the publisher's disk: who is behind reads that."""
+"""A datastore's log with a bounded record of it on the publisher's disk. Flows that are behind read the record."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _GIVEN_UP: Final = Problem(
     'see why the relay\'s disk fails or is slow; `on_relay_full = "keep_slot"` has the datastore keep its log',
     code="relay-unwritable",
 )
-_LEAST_FILES: Final = 8  # that a full relay has: what goes at once is a small part of it
+_LEAST_FILES: Final = 8  # a full relay has at least so many: removing one file removes a small part of it
 
 
 class RelayedSource:
     """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, whose relay is in ``folder``. Thread-safe.
 
-    ``queue_bytes``: what was read and is not written yet may take so much memory.
+    ``queue_bytes``: how much memory log may take that was read and is not written yet.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RelayedSource:
             self._files.open()
         except SourceUnavailable as error:
             if self._settings.mode != "cache":
-                raise  # it may have what the datastore has no more
+                raise  # the relay may hold log that the datastore no longer has
             _log.error("the publisher works without its relay until its next start: %s", error)
             self.recorder.do_without(error.problem)
         if self._settings.mode == "off" and self._files.stretches:
@@ -118,7 +118,7 @@ class RelayedSource:
         self._files.close()
 
     def earliest(self) -> Datamarker:
-        """See the port: where the relay begins, if from there on nothing is missing, else the datastore's log."""
+        """See the port: the begin of the relay if nothing is missing after it, else that of the datastore's log."""
         earliest = self._inner.earliest()
         joined = self._joined(earliest.order) if self._is_proven() else None
         return earliest if joined is None else joined.begin
@@ -158,7 +158,7 @@ class RelayedSource:
         try:
             return self._reader(marker, inner=self._inner.open(marker))
         except PositionPurged as error:
-            # The datastore may have given it up because the relay has it by now.
+            # The relay may have recorded it meanwhile, and the datastore may have deleted it for that reason.
             if (reader := self._recorded(marker)) is not None:
                 return reader
             raise self._purged(marker, error) from error
@@ -168,7 +168,7 @@ class RelayedSource:
         return self._inner.shards()
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port. In ``hold`` the datastore may give up what the relay holds safely."""
+        """See the port. In mode ``hold`` the datastore may delete what the relay holds durably."""
         self.recorder.release(oldest)
         place, given_up = oldest, False
         if self._holds and self.recorder.proof is Proof.ONE:
@@ -236,7 +236,7 @@ class RelayedSource:
         tip = recorder.tip
         if recorder.is_recording and tip is not None:
             ends.discard(tip.order)
-        # At an end the datastore has to have what follows; opening it says whether it does.
+        # Only the datastore can have what follows the end of a stretch. Opening its log shows whether it does.
         return None if marker.order in ends else self.find(marker)
 
     def open_inner(self, marker: Datamarker) -> LogReader:
@@ -272,10 +272,10 @@ class RelayedSource:
         return self.recorder.serves and self.recorder.proof in (Proof.ONE, Proof.PURGED)
 
     def _prove(self, marker: Datamarker | None) -> RelayedReader | None:
-        """Have the datastore's log shown to be the relay's, unless somebody reads on in it just now.
+        """Prove that the relay records the datastore's log: open that log at the relay's tip.
 
-        Returns the reader if that is one at ``marker``. Raises what opening the log raises, where that says nothing of
-        the relay.
+        Does nothing while another reader records, or is about to. Returns the opened reader if ``marker`` is the tip,
+        else ``None``. Raises what opening the log raises, unless the log diverged, is purged or cannot be decoded.
         """
         recorder = self.recorder
         incarnation = self._inner.status().end.incarnation
@@ -335,7 +335,7 @@ class RelayedSource:
         return reader
 
     def _find_proven(self, marker: Datamarker) -> RelayCursor | None:
-        """The files at the marker, if the relay is of the datastore's log and something follows there."""
+        """The files at the marker, if the relay records the datastore's log and holds something after the marker."""
         return self.find_following(marker) if self.recorder.proof in (Proof.ONE, Proof.PURGED) else None
 
     @property
@@ -349,15 +349,16 @@ class RelayedSource:
         return stretches[-1].end.order if stretches else LogPosition(0, 0, 0)
 
     def _joined(self, earliest: LogPosition) -> Stretch | None:
-        """The first stretch from whose begin on nothing is missing, if it begins before the datastore's log."""
+        """The first stretch that adjoins the datastore's log without a gap, if it begins before that log."""
         for stretch in self._stretches:
             if stretch.begin.order.incarnation == earliest.incarnation and stretch.end.read_from >= earliest:
                 return stretch if stretch.begin.order < earliest else None
         return None
 
     def _purged(self, marker: Datamarker, error: PositionPurged) -> PositionPurged:
-        """What is missing behind the marker, where the relay has what follows sooner than the datastore, or has what
-        lies before.
+        """The error with the range that is missing after the marker.
+
+        The range ends earlier if the relay continues sooner than the datastore's log.
         """
         stretches = self._stretches if self.recorder.proof in (Proof.ONE, Proof.PURGED) else ()
         return self.behind_hole(marker, error) if stretches else error
@@ -373,7 +374,10 @@ class RelayedSource:
                 pass  # a file was removed meanwhile: there are fewer now
 
     def _locate(self, text: str) -> Datamarker | None:
-        """The last end of a record at or before the place, or the one with this logical position."""
+        """The last end of a record at or before the place ``text``.
+
+        For a logical position: the end of a record that has exactly this one.
+        """
         files = self._files.files
         try:
             place = LogPosition.parse(text)
@@ -383,7 +387,7 @@ class RelayedSource:
         return None if file is None else _last(self._ends([file]), lambda marker, newest_us: marker.order <= place)
 
     def _located_time(self, at_us: int) -> Datamarker | None:
-        """The last end of a record before anything was committed later."""
+        """The last end of a record before which everything was committed at ``at_us`` or earlier."""
         return _last(self._ends(self._files.files), lambda marker, newest_us: newest_us <= at_us)
 
     def _ends(self, files: Sequence[RelayFile]) -> Iterator[tuple[Datamarker, int]]:
@@ -402,7 +406,7 @@ class RelayedSource:
                         yield segment.marker, newest_us
 
     def _losing(self, file: RelayFile) -> None:
-        """A file that somebody needs goes: the relay is full."""
+        """The relay is full and removes a file that a flow still needs."""
         _log.error(
             "the relay is full: what flows still need of the log from %s to %s is given up (on_relay_full)",
             file.begin,
@@ -436,7 +440,7 @@ def _is_same(marker: Datamarker, tip: Datamarker) -> bool:
 
 
 def _last(ends: Iterator[tuple[Datamarker, int]], takes: Callable[[Datamarker, int], bool]) -> Datamarker | None:
-    """The last of those at the beginning that are taken."""
+    """The last of ``ends`` before the first one that ``takes`` refuses."""
     found = None
     for marker, newest_us in ends:
         if not takes(marker, newest_us):

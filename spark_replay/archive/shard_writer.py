@@ -5,7 +5,7 @@ The order of a commit::
     rows -> row groups of the open file -> footer -> file complete and durable
     -> manifest by compare-and-set -> (acknowledgement)
 
-Dying between any two loses nothing: what no manifest names is garbage, and the log still has it.
+A crash between two steps loses nothing: a file that no manifest names is garbage, and the log still has its updates.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ __all__ = ["ROW_GROUP", "ShardWriter"]
 _log = logging.getLogger(__name__)
 
 ROW_GROUP: Final = 8 << 20
-"""Bytes of rows in a row group: what a reader that wants one place has to decompress, and small beside a file."""
+"""Bytes of rows in a row group. A reader of one place has to decompress so much. It is small compared with a file."""
 
 
 class ShardWriter:
-    """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`);
-    of its files only the last is kept, for there may be tens of thousands.
+    """One shard in one epoch. ``manifest``: the newest one, by which this epoch owns the shard (:meth:`claim`).
+
+    Only the last file of the manifest is kept in memory, because there may be tens of thousands.
     """
 
     def __init__(self, store: ArchiveStore, manifest: Manifest) -> None:
@@ -61,11 +62,11 @@ class ShardWriter:
         cls, store: ArchiveStore, shard: str, epoch: int, marker: Datamarker, *, acknowledged: bool = False
     ) -> ShardWriter:
         """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins,
-        if it does now.
+        if the shard has none yet.
 
         ``acknowledged``: what lies before ``marker`` is archived and does not come again, so an archive that ends
-        before it has a hole. Raises :class:`~wormhole.model.errors.ArchiveError` then,
-        :class:`~wormhole.model.errors.EpochRefused` when a newer one has it, and what the store raises.
+        before ``marker`` has a hole. Raises :class:`~wormhole.model.errors.ArchiveError` for a hole,
+        :class:`~wormhole.model.errors.EpochRefused` when a newer archiver has the shard, and what the store raises.
         """
 
         def owned(present: Manifest | None) -> Manifest:
@@ -84,7 +85,7 @@ class ShardWriter:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that its rows take, about, those that are just being written among them."""
+        """About how many bytes of memory its rows take, including rows that are just being written."""
         return self._rows.size + self._leaving
 
     @property
@@ -100,9 +101,9 @@ class ShardWriter:
     def add(self, updates: Sequence[Update]) -> None:
         """Updates of one batch, in order.
 
-        What the archive holds already is passed over: it was committed, and the answer to that was lost. Rows that a
-        backfill read where the archive ends are not: their place does not tell whether they are in it. Those that are
-        there twice have equal ids and equal values.
+        Updates that the archive holds already are passed over: they were committed, and the answer was lost. Rows that
+        a backfill read at the end of the archive are added: their place does not show whether the archive holds them.
+        Rows that are in the archive twice have equal ids and equal values.
         """
         end = self.manifest.end.order
         if updates and _held(updates[0], end):
@@ -116,7 +117,8 @@ class ShardWriter:
     def mark(self, marker: Datamarker) -> None:
         """A datamarker of the publisher after all that was added.
 
-        One that the archive is at, or past, came again and says nothing new, unless a backfill got further there.
+        A datamarker at the end of the archive or before it came again and is ignored. One at the end counts if a
+        backfill got further there.
         """
         self.dirty = False
         end = self.manifest.end
@@ -139,11 +141,11 @@ class ShardWriter:
         self.written += size
 
     def commit(self, end: Datamarker) -> FileEntry | None:
-        """Everything that was added is before ``end``: make it part of the archive. The new file, ``None`` where none
-        was needed.
+        """Make everything that was added, which is all before ``end``, part of the archive.
 
-        Raises :class:`~wormhole.model.errors.EpochRefused` when a newer archiver has the shard, and what the store
-        raises; then it may have been committed all the same, and a new :meth:`claim` says whether.
+        Returns the new file; ``None`` if none was needed. Raises :class:`~wormhole.model.errors.EpochRefused` when a
+        newer archiver has the shard, and what the store raises. After an error of the store the commit may have been
+        made all the same; a new :meth:`claim` shows it.
         """
         epoch = self.manifest.epoch
         if self._writer is None and not len(self._rows):
@@ -176,10 +178,7 @@ class ShardWriter:
         return entry
 
     def accept(self, loss: KnownLoss) -> None:
-        """Go on after a range that the log lost.
-
-        What came since the last commit and has no datamarker behind it is given up with it.
-        """
+        """Continue after a range that the log lost. Updates since the last commit are dropped."""
         self.abandon()
         epoch = self.manifest.epoch
         self.manifest = _newest(
@@ -187,7 +186,7 @@ class ShardWriter:
         )
 
     def abandon(self) -> None:
-        """Forget what is not committed; it comes again. Raises nothing."""
+        """Drop what is not committed; it will be delivered again. Raises nothing."""
         file, self._file, self._writer = self._file, None, None
         self._rows, self._markers = Rows(self._rows.reads), []
         self.written, self.dirty = 0, False
@@ -253,8 +252,9 @@ def _newest(manifest: Manifest) -> Manifest:
 
 
 def _reaching(manifest: Manifest, end: Datamarker, epoch: int) -> Manifest:
-    """Nothing came: the last file's range goes on, without a file for nothing. Where retention took the last one, or a
-    loss lies behind it, nothing is changed.
+    """The manifest after log without updates: the range of its last file ends at ``end``, and no file is added.
+
+    The manifest stays as it is if retention removed the last file, or if a loss follows that file.
     """
     if not manifest.files or manifest.files[-1].end.order != manifest.end.order:
         return manifest
@@ -287,10 +287,11 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
 
 
 def _held(update: Update, end: LogPosition) -> bool:
-    """Whether an archive up to ``end`` holds it.
+    """Whether an archive up to ``end`` holds the update.
 
-    An archive ends between transactions; one that is not finished has the place where it begins. A row that a backfill
-    read has the place of the transaction before it, which the archive may hold without it.
+    An archive ends between transactions. An update of an unfinished transaction has the place where the transaction
+    begins. A row that a backfill read has the place of the transaction before it. The archive may hold that transaction
+    without the row.
     """
     if update.position != end:
         return update.position < end

@@ -56,8 +56,10 @@ _STORE_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment.
-    ``trust`` ``None``: without TLS. ``counted_to``: up to where the flow's books have what was delivered.
+    """Whom to push to, and as what. Each ``open`` returns a new one.
+
+    ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment. ``trust``: ``None`` without TLS. ``counted_to``:
+    up to where the flow's stored delivery counts reach.
     """
 
     hello: push_pb2.Hello
@@ -74,8 +76,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may be acknowledged: the datamarker that the subscriber gets, and what of it the publisher stores. ``due``:
-    it is not to be left out, for what lies before it takes room until it is stored.
+    """What may be acknowledged: the datamarker that the subscriber gets, and the one that the publisher stores for it.
+
+    ``due``: it has to be sent, because what lies before it takes memory until it is stored.
     """
 
     marker: Datamarker
@@ -86,11 +89,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class SentPiece:
-    """The next of what is pushed: a body (or none), the place before it, and what may be offered behind it (or
-    nothing).
+    """The next piece to push: a body (or none), the place before it, and the offer after it (or none).
 
-    ``gap``: log that the archive does not hold either, before the body; it is reported, and delivery continues only at
-    the datamarker when the application says so. ``reads``: the body has rows that a backfill read.
+    ``gap``: log before the body that the archive does not hold either, and the datamarker after that log. The gap is
+    reported. Delivery continues at that datamarker, if the application decides so. ``reads``: the body has rows that a
+    backfill read.
     """
 
     body: Body | None
@@ -101,12 +104,12 @@ class SentPiece:
 
 
 Store = Callable[[Offer, int, int, Settled | None], None]
-"""Makes an acknowledged offer durable, with the updates and bytes since the last one and what is booked of them;
-blocks, may raise.
+"""Makes an acknowledged offer durable, with the updates and bytes since the last one and their delivery counts. Blocks,
+may raise.
 """
 Park = Callable[[DeadLetter, Parcel], str]
-"""Stores an update whose handler failed finally: empty once it is durable, else why it is refused; blocks, may
-raise.
+"""Stores an update whose handler exhausted its retries. Returns empty text once it is durable, else why it is refused.
+Blocks, may raise.
 """
 
 
@@ -127,12 +130,11 @@ class _Count:
 
 @dataclass(slots=True)
 class Delivery:
-    """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order;
-    called in a thread.
+    """One connection to one subscriber, from dialling to its end.
 
-    ``until``: the end of the range, offered last. ``share``: of the replay's rate; ``ask`` asks the publisher for it,
-    blocks, may raise. ``partial``: what is pushed is not all that the application's filter
-    selects of it.
+    ``pieces``: what follows a datamarker, in order; called in a thread. ``until``: the end of the range, offered last.
+    ``share``: this flow's share of the replay's rate. ``ask``: asks the publisher for the share; blocks, may raise.
+    ``partial``: not everything that the application's filter selects is pushed.
     """
 
     route: Route
@@ -316,7 +318,7 @@ class Delivery:
         return ()
 
     def closed(self, error: StreamBroken | None) -> None:
-        """:meth:`run` ends, which says it all."""
+        """Does nothing: :meth:`run` ends with the error."""
 
     def received(self, event: Event) -> None:
         """What the subscriber sent."""
@@ -379,8 +381,9 @@ class Delivery:
                 )
 
     async def _keep(self) -> None:
-        """Have what is acknowledged stored by the publisher: the newest at most once a second, at the end at once. Its
-        answers tell the share of the rate, so it is asked when there is nothing to store, too.
+        """Have the publisher store what is acknowledged: the newest at most once a second, and at the end at once.
+
+        Its answers contain the share of the rate, so it is asked also when there is nothing to store.
         """
         ask_s = HEARD_S if self.share.limited else None
         while True:
@@ -407,8 +410,9 @@ class Delivery:
                     await self._ending.wait()
 
     async def _park(self) -> None:
-        """Have stored what is to be parked, one after the other; it counts as processed at the subscriber once that is
-        told.
+        """Have the publisher store updates to be parked, one after the other.
+
+        An update counts as processed once the subscriber is told that it is stored.
         """
         while True:
             wanted = await self._parking.get()
@@ -424,8 +428,9 @@ def _following(pieces: Generator[SentPiece, None, None]) -> SentPiece | None:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for a thread that cannot be stopped, also when we are: what it raises was reported, or is of no interest any
-    more.
+    """Wait for a thread that cannot be stopped, also when this task is cancelled.
+
+    What the thread raises was reported already, or no longer matters.
     """
     while not task.done():
         try:

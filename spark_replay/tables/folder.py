@@ -1,7 +1,7 @@
-"""Where tables are written: a folder of Parquet that counts once the JSON beside it is there, which is written last.
+"""The folder into which tables are written as Parquet. A JSON file in it is written last and makes it valid.
 
-Each task writes its rows as one file, through the storage as everything else, and says what it wrote; the driver
-removes what tasks left that were given up. Spark's own writer would need another client for the same storage.
+Each task writes its rows as one file, through the same storage as everything else, and reports the file to the driver.
+The driver removes files of tasks that were given up. Spark's own writer would need another client for the same storage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rows = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class TableWritten:
-    """One table: where it lies in the folder, and how many rows it has. ``problems``: why it is not complete; none for
+    """One table: where it lies in the folder, and how many rows it has. ``problems``: why it is not complete; empty for
     a table of a history.
     """
 
@@ -46,9 +46,11 @@ class TableWritten:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why.
-    ``problems``: why applications that want certain tables, or any, cannot start from it; none for a history, which
-    never is a start. ``notes``: what else an operator should know.
+    """What was written.
+
+    ``places``: by shard, where it ends. ``left_out``: tables that cannot be written, with the reason. ``problems``: why
+    applications that want certain tables, or any table, cannot start from it; empty for a history, because no
+    application starts from one. ``notes``: what else an operator should know.
     """
 
     to: str
@@ -67,9 +69,8 @@ def table_folder(table: str) -> str:
 class Folder:
     """A snapshot's or a history's folder: a path, ``s3://bucket/folder`` or ``hdfs://host:port/folder``.
 
-    ``work``: a folder within that the writer keeps its work in, with a file of that name and ``.json`` beside it. What
-    it left there is gone on with, and all else that it wrote before, as it did not finish, is written anew. Empty:
-    there is none. Calls block.
+    ``work``: a subfolder with the writer's work in progress, and ``<work>.json`` beside it; empty: there is none. If
+    the writer did not finish, the next run continues with this work and writes everything else anew. Calls block.
     """
 
     def __init__(self, to: str, about: str, work: str = "") -> None:
@@ -79,8 +80,8 @@ class Folder:
         self.storage = open_storage(to)
 
     def begin(self) -> None:
-        """Make it. Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is
-        ever written over.
+        """Create the folder. Raises :class:`~wormhole.model.errors.UsageError` if it is not empty: nothing is ever
+        overwritten.
         """
         there = [*self.storage.folders(), *(one.name for one in self.storage.files(""))]
         if self._work:
@@ -97,15 +98,16 @@ class Folder:
     def write(
         self, df: DataFrame, name: str, shape: pa.Schema, made: Callable[[Rows], Rows] = iter
     ) -> list[WrittenFile]:
-        """What is ``made`` of the rows, in the columns of ``shape``, as Parquet: of each partition a file, in order."""
+        """Write what ``made`` makes of the rows, in columns of ``shape``: one Parquet file per partition, in order."""
         with reading():
             found = df.mapInArrow(partial(_written, self, name, shape, made), "file binary").collect()
         files = [pickle.loads(bytes(one["file"])) for one in found]  # noqa: S301 - what our own tasks wrote
         return self.settle(name, shape, files)
 
     def settle(self, name: str, shape: pa.Schema, files: Sequence[WrittenFile]) -> list[WrittenFile]:
-        """These are the files of a folder within: one without rows, for readers, where there are none. What others
-        there are goes.
+        """Make ``files`` the only files of the subfolder ``name``: others in it are deleted.
+
+        If ``files`` is empty, one file without rows is written for readers.
         """
         named = list(files) or [write_rows(self.storage, name, shape, ())]
         known = {one.file.path for one in named}
@@ -115,11 +117,11 @@ class Folder:
         return named
 
     def finish(self, given: Mapping[str, Any]) -> None:
-        """Write the JSON: from now on the folder counts."""
+        """Write the JSON file: from now on the folder is valid."""
         self.storage.replace(self._about, with_checksum({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def remove_work(self) -> None:
-        """The writer finished. Raises nothing: what cannot be removed is in nobody's way."""
+        """Remove the work in progress of a writer that finished. Raises nothing: what stays does no harm."""
         with suppress(OSError, WormholeError):
             self.storage.delete(f"{self._work}.json")
             self.storage.filesystem.delete_dir(self.storage.path(self._work))
@@ -151,7 +153,7 @@ class Folder:
 
 
 def _written(folder: Folder, name: str, shape: pa.Schema, made: Callable[[Rows], Rows], given: Rows) -> Iterator[Any]:
-    """What runs on the executors: rows become a file, and a row that says which."""
+    """Runs on the executors: writes rows as a file, and yields a row that describes the file."""
     rows = iter(made(given))
     first = next((batch for batch in rows if batch.num_rows), None)
     if first is not None:

@@ -1,13 +1,14 @@
 """The archive as a data source of Spark: ``spark.read.format("wormhole")`` and ``spark.readStream``.
 
-A DataFrame holds the ranges that the archive had when it was loaded; which files have them, the newest manifests say
-each time when a query is planned. Conditions on shard, table, operation, place and time choose files, row groups and
-rows before anything goes to Spark.
+A DataFrame holds the ranges that the archive had when it was loaded. The files that have these ranges are looked up in
+the newest manifests each time a query is planned. Conditions on shard, table, operation, place and time choose files,
+row groups and rows before anything goes to Spark.
 
-A stream's offset is a place in each shard: up to there everything was read. Which files hold what lies between two
-offsets is looked up in the newest manifests each time, so that files which were merged meanwhile, or a restart from a
-checkpoint, change nothing about the rows. Only rows that a backfill read at an offset's place may come twice: it does
-not say which of them were read. This module imports PySpark: others import it when they need it.
+A stream's offset is a place in each shard: everything before it was read. The files between two offsets are looked up
+in the newest manifests each time. So merging files and restarting from a checkpoint change nothing about the rows. Only
+rows that a backfill read at an offset's place may come twice, because the offset does not show which of them were read.
+
+This module imports PySpark: other modules import it when they need it.
 """
 
 from __future__ import annotations
@@ -86,11 +87,12 @@ def stream(
     """The updates of an archive as a streaming DataFrame: the archive's columns and ``shard``, for
     :func:`spark_replay.tables.rows.rows`.
 
-    ``start``: where a query without a checkpoint begins, ``earliest`` or ``latest``. ``max_files``: of each shard in
-    one batch. ``gaps``: what becomes of a query that comes to updates which the archive lost (retention, a gap in the
-    log): ``refuse`` ends it with an error that says what is missing, ``skip`` goes on behind. Columns are those of the
-    tables at the start: a query ends with an error when a table it reads changes, and goes on when it is started again.
-    Raises :class:`~wormhole.model.errors.UsageError`.
+    ``start``: where a query without a checkpoint begins, ``earliest`` or ``latest``. ``max_files``: most files of each
+    shard in one batch. ``gaps``: what happens when a query reaches updates that the archive lost (retention, a gap in
+    the log): ``refuse`` ends the query with an error that names what is missing, ``skip`` continues after it.
+
+    The columns are those of the tables at the start. A query ends with an error when a table that it reads changes, and
+    continues when it is started again. Raises :class:`~wormhole.model.errors.UsageError`.
     """
     given = {"to": store.to, "dataset": store.dataset, "start": start, "max_files": str(max_files), "gaps": gaps}
     Options.read(given)
@@ -101,8 +103,8 @@ def stream(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``option(...)`` says. ``shards``, ``tables`` and ``columns`` empty: all. ``table``: its changes with its
-    columns, empty: the archive's own. ``named``: the options that were given.
+    """The options of a query. ``shards``, ``tables``, ``columns``: empty means all. ``table``: the table whose changes
+    are read in its own columns; empty: the archive's columns. ``named``: the options that were given.
     """
 
     to: str
@@ -177,8 +179,10 @@ def _listed(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What rows are made into. ``ranges``: by shard, what the archive had. ``tables``: whose rows, empty: all.
-    ``plan``: of a table's columns, ``None``: they stay the archive's own; ``columns``: those that are shown of these.
+    """What a query reads, and its columns.
+
+    ``ranges``: by shard, the range that the archive had. ``tables``: tables whose rows are read; empty: all. ``plan``:
+    how the columns of one table are made; ``None``: the archive's own columns stay. ``columns``: those that are shown.
     """
 
     ranges: Mapping[str, tuple[Datamarker, Datamarker]]
@@ -232,7 +236,7 @@ class _Shape:
         return {f"_{name}": name for name in ("shard", "place", "op", "committed_at")}
 
     def wanted(self, conditions: Iterable[ColumnCondition] = ()) -> Wanted:
-        """What of the archive's rows is read."""
+        """Which rows of the archive are read."""
         own = (ColumnCondition("table", "in", self.tables),) if self.tables else ()
         return Wanted((*own, *conditions))
 
@@ -291,9 +295,11 @@ class WormholeSource(DataSource):
 
 
 def _may_filter() -> bool:
-    """Whether Spark hands on conditions here, and does not mix them up. It refuses a reader that takes them where it is
-    not to hand on any. And up to 4.3 a query gets the rows that conditions of another query chose, if both are made of
-    one DataFrame; what ended that brought `pushLimit`.
+    """Whether Spark hands on conditions here, and does not mix them up.
+
+    If Spark hands on none, it refuses a reader that takes them. Up to 4.3 it mixes them up: if two queries are made of
+    one DataFrame, the second gets the rows that the conditions of the first chose. The change that ended this also
+    brought `pushLimit`.
     """
     return _ASKING in sys.modules and hasattr(DataSourceReader, "pushLimit")
 
@@ -341,10 +347,10 @@ class ArchiveReader(DataSourceReader):
 
 
 class FilteringReader(ArchiveReader):
-    """The same where Spark hands on conditions."""
+    """The reader for a Spark that hands on conditions."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
-        """Take what can be asked of files and their rows exactly; give back the others."""
+        """Take the conditions that files and their rows can decide exactly; give the others back."""
         from spark_replay.tables.pushdown import conditions_of  # its names are of Spark 4.1 and newer
 
         for one in filters:
@@ -391,7 +397,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more.
         """
-        # Those that the offset was made of, unless a checkpoint has it: files that were merged meanwhile are found.
+        # The manifests of which the offset was made. An offset of a checkpoint takes the newest ones, so that files
+        # which were merged meanwhile are found.
         manifests = self._planned[1] if self._planned and self._planned[0] == end else self._manifests()
         every = pieces(manifests, start, end, skip_gaps=self._options.gaps == "skip")
         wanted = self._shape.wanted()
@@ -410,8 +417,9 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def next_offset(
     manifests: list[Manifest], start: Mapping[str, str], max_files: int | None, target: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The offset behind at most ``max_files`` further files of each shard, and not behind ``target``. A shard that was
-    not there yet is read from where it begins; one that went keeps its place.
+    """The offset after at most ``max_files`` further files of each shard, and not after ``target``.
+
+    A new shard is read from its begin. A shard that no longer exists keeps its place.
     """
     offset = dict(start)
     for manifest in manifests:
@@ -430,8 +438,8 @@ def next_offset(
 def pieces(
     manifests: list[Manifest], start: Mapping[str, str], end: Mapping[str, str], *, skip_gaps: bool = False
 ) -> list[FilePiece]:
-    """The files, and which of their rows, that lie between two offsets. Raises
-    :class:`~wormhole.model.errors.ArchiveError` where something is missing in between, unless ``skip_gaps``.
+    """The files between two offsets, with the range of rows to read of each. Raises
+    :class:`~wormhole.model.errors.ArchiveError` if something is missing in between, unless ``skip_gaps``.
     """
     by_shard = {manifest.shard: manifest for manifest in manifests}
     found: list[FilePiece] = []
@@ -452,8 +460,8 @@ def pieces(
             continue
         if not skip_gaps:
             _refuse_gaps(manifest, after, until)
-        # Rows that a backfill read at a place come with what follows it. Until then more of them may come there, and a
-        # batch that is planned again has to have the same rows.
+        # Rows that a backfill read at a place are read with what follows that place. Until something follows, more of
+        # them may be archived there, and a batch that is planned again has to have the same rows.
         low, high = before_reads(after), before_reads(until)
         found += [FilePiece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
     return found

@@ -1,4 +1,4 @@
-"""Existing rows as the kit delivers them: the frames behind a chunk, and how rows are divided into ranges."""
+"""Existing rows as the test kit delivers them: the rows and keys of a chunk, and the frame that follows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORTABLE = frozenset({"int", "uint", "bytes"})
 
 
 def as_key(key: Value | Key) -> Key:
-    """A key as a tuple, which one value may stand for."""
+    """The key as a tuple. A key of one column may be given as its value."""
     return key if isinstance(key, tuple) else (key,)
 
 
@@ -28,7 +28,7 @@ def key_of(row: Change) -> Key:
 
 
 def read_rows(table: str, rows: Iterable[Change]) -> list[Change]:
-    """The rows of a chunk. Raises :class:`~wormhole.model.errors.UsageError` for what is no READ of it."""
+    """The rows of a chunk. Raises :class:`~wormhole.model.errors.UsageError` for one that is no READ of ``table``."""
     found = list(rows)
     for row in found:
         op = op_of(decode_row(row.row))
@@ -38,7 +38,7 @@ def read_rows(table: str, rows: Iterable[Change]) -> list[Change]:
 
 
 def key_schema(table: str, rows: Sequence[Change], keys: Sequence[Key], known: Schema | None) -> Schema:
-    """Table and key: those of ``rows``, else as ``known`` before, else of columns as :func:`update` names them."""
+    """The table with its key columns: those of ``rows``, else of ``known``, else named as :func:`update` names them."""
     if rows:
         return Schema(table, rows[0].schema.key, ())
     if known is not None:
@@ -58,8 +58,9 @@ def chunk_end(
     narrowed: bool,
     rows: int,
 ) -> push_pb2.ChunkEnd:
-    """The frame behind a chunk, without its flow. As a publisher does, it names no range where nobody but the database
-    knows the order of the keys.
+    """The frame after a chunk, without its flow.
+
+    Like a publisher's, it names no range if only the database knows the order of the keys.
     """
     frame = push_pb2.ChunkEnd(schema=schema.id, narrowed=narrowed, rows=rows, alone=map(_row_key, keys))
     if not keys and all(column.type in _PORTABLE for column in schema.key):

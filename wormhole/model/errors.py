@@ -183,8 +183,9 @@ class ArchiveConflict(Retryable):
 
 
 class TransactionRolledBack(Retryable):
-    """The database rolled a transaction back of which a part was delivered: what the application did with it has to be
-    undone.
+    """The database rolled back a transaction of which a part was delivered.
+
+    The application has to undo what it did with that part.
     """
 
     code: str = "transaction-rolled-back"
@@ -234,10 +235,12 @@ class PositionPurged(Fatal):
 class Diverged(Fatal):
     """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
 
-    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a
-    database of files what the marker's own history held behind it. Logical positions, inclusive, empty when unknown.
-    ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if that
-    had never been delivered; empty: its beginning.
+    ``first_missing`` and ``last_missing``: logical positions, inclusive, empty when unknown. Between them lies what was
+    delivered, or may have been, and is no longer in the log. For a database of files it is what the marker's own
+    history held after the marker.
+
+    ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if the
+    missing range had never been delivered; empty: the beginning of the log.
     """
 
     code: str = "log-diverged"

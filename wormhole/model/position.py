@@ -19,7 +19,7 @@ from wormhole.model.errors import PositionError
 __all__ = ["LOG_BYTES", "Anchor", "Datamarker", "LogPosition", "flow_name"]
 
 LOG_BYTES: Final = "log:"
-"""Begins the id of an anchor that is of the log's bytes."""
+"""The prefix of an anchor's id if the anchor is of bytes of the log instead of a transaction."""
 
 _ORDER: Final = struct.Struct(">IQQ")
 
@@ -72,8 +72,8 @@ class LogPosition:
 class Anchor:
     """The last transaction before a place: its id, the CRC32C of its log bytes, and where they begin.
 
-    Where no transaction came for long, the bytes of the log may stand for it: then the id is :data:`LOG_BYTES`, whose
-    bytes they are, and the offset behind them, all with ``:`` between.
+    After a long time without a transaction an anchor may be of bytes of the log instead. Its id then joins with ``:``
+    the prefix :data:`LOG_BYTES`, the server and history that the bytes are of, and the offset after them.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Anchor:
 
     @property
     def log_bytes_end(self) -> int:
-        """Behind the bytes that it is of. The place may lie later: it moves on more often than it is proven."""
+        """The offset after the bytes. The datamarker's place may be later: it moves on more often than it is proven."""
         end = self.id.rpartition(":")[2]
         return int(end) if end.isdecimal() else 0
 

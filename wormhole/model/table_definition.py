@@ -23,7 +23,7 @@ class Content(Enum):
     DATETIME = "datetime"
     """A day and a time without a time zone."""
     MOMENT = "moment"
-    """A point in time; its text is UTC, and may leave out to say so."""
+    """A point in time. Its text is in UTC, with or without a time zone in it."""
     DURATION = "duration"
     JSON = "json"
     ENUM = "enum"

@@ -46,7 +46,7 @@ class EncodedChange(NamedTuple):
 class ChangeEncoder:
     """Encodes changes for one log. Learns each table's columns from what it is given, so that a delete has them too.
 
-    ``max_update_bytes``: larger updates come without their values; ``None``: none does.
+    ``max_update_bytes``: larger updates are encoded without their values; ``None``: there is no limit.
     """
 
     def __init__(self, log: str, sharding: Sharding, max_update_bytes: int | None = None) -> None:

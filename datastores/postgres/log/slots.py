@@ -1,10 +1,13 @@
-"""The slots of a log: the two that the server keeps, and the temporary copies of them that are read.
+"""The replication slots of a log: two permanent ones, and temporary copies of them that readers use.
 
-``<name>_held`` stays at the oldest datamarker and keeps the server's log. ``<name>_lead`` follows the reader that is
-furthest ahead: a copy of it decodes little before it comes to new log. A reader has a copy of its own, which goes with
-its session, so that any number of them read at a time and a killed publisher leaves nothing that is in use. Both are
-confirmed at most up to the commit of their place's anchor, which has to be sent again when the place is opened: a slot
-never sends what lies before its confirmed place.
+``<name>_held`` stays at the oldest datamarker, so the server keeps the log from there on. ``<name>_lead`` follows the
+reader that is furthest ahead, so a copy of it decodes little before it reaches new log.
+
+Each reader has a temporary copy, which the server drops at the end of the reader's session. So any number of readers
+read at the same time, and a killed publisher leaves no slot in use.
+
+A slot never sends what lies before its confirmed place. When a place is opened, the commit of its anchor has to be sent
+again. So both permanent slots are confirmed at most up to that commit.
 """
 
 from __future__ import annotations
@@ -49,8 +52,8 @@ _WHY_LOST: Final = {
     "wal_level_insufficient": "wal_level was lowered",
     "idle_timeout": "it was not moved on for longer than idle_replication_slot_timeout",
 }
-_ADVANCE_S: Final = 600.0  # it reads all the log in between, or waits for every transaction that is open
-# Times what the last move took: beside an open transaction each move decodes the log from its begin on again.
+_ADVANCE_S: Final = 600.0  # a move decodes all log in between; a new slot waits for every open transaction
+# The slots rest so many times as long as the last moves took (see rest_s).
 _REST: Final = 20.0
 _LONGEST_REST_S: Final = 300.0
 _IN_USE: Final = "55006"
@@ -67,8 +70,8 @@ _AWAITED: Final = (
 class Awaited:
     """A standby that the server lets its slots wait for (``synchronized_standby_slots``).
 
-    ``slot``: over which it replicates; ``known``: whether the server has that; ``connected``: whether the standby reads
-    it. ``has``: up to where it has the log.
+    ``slot``: the slot over which the standby replicates. ``known``: whether the server has this slot. ``connected``:
+    whether the standby reads it. ``has``: up to where the standby has the log.
     """
 
     slot: str
@@ -88,8 +91,10 @@ def lead_slot(name: str) -> str:
 
 
 def create_statements(name: str, version: int = 0) -> tuple[str, str]:
-    """The SQL that makes both, for an operator to paste. ``version``: the server's; from 17 on standbys may have them
-    too, which a copy of a slot would not.
+    """The SQL that creates both slots, for an operator to paste. ``version``: the server's.
+
+    From 17 on the statements permit standbys to have the slots. A copy of a slot would not permit it, so no copy is
+    made there.
     """
     held, lead = quote_literal(held_slot(name)), quote_literal(lead_slot(name))
     if version >= FAILOVER_SINCE:
@@ -110,9 +115,11 @@ def drop_statements(name: str) -> tuple[str, str]:
 
 
 def statement_of_publication(publication: str, tables: Sequence[str], version: int) -> str:
-    """The SQL that publishes ``tables`` (as SQL names them), and no table that is created later: the server refuses
-    every UPDATE and DELETE of a published table without a key. Partitions are published under the name of their root.
-    ``version``: the server's; from 18 on it can send generated columns.
+    """The SQL that publishes ``tables`` (as SQL names them). ``version``: the server's; from 18 on it can send
+    generated columns.
+
+    No table that is created later is published, because the server refuses every UPDATE and DELETE of a published table
+    without a key. Partitions are published under the name of their root.
     """
     what = f" FOR TABLE {', '.join(tables)}" if tables else ""
     generated = ", publish_generated_columns = stored" if version >= GENERATED_SINCE else ""
@@ -127,7 +134,8 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
     held, lead = held_slot(name), lead_slot(name)
     made = dict(zip((held, lead), create_statements(name, state.version), strict=True))
     if (other := state.slots.get(lead)) is not None and not other.lost:
-        # One that is created begins at the log's end: nothing would keep what flows behind the lead need.
+        # A new slot would begin at the end of the log. When the lead moves on, nothing would keep the log that slower
+        # flows need.
         made[held] = _copy_of(lead, held)
     missing = [statement for wanted, statement in made.items() if wanted not in state.slots]
     found: list[Slot] = []
@@ -151,8 +159,9 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
 
 
 def check_owner(slot: Slot, database: str) -> None:
-    """A server has one list of slots, for all its databases and programs. Raises
-    :class:`~wormhole.model.errors.UsageError` for one that is not a log's of this database.
+    """Raise :class:`~wormhole.model.errors.UsageError` for a slot of another program or database.
+
+    A server has one list of slots, for all its databases and programs.
     """
     if slot.plugin != PLUGIN or slot.database != database:
         raise UsageError(
@@ -164,7 +173,7 @@ def check_owner(slot: Slot, database: str) -> None:
 
 
 def usable(state: ServerState, name: str, database: str) -> tuple[Slot, ...]:
-    """Those that can be read: held and lead, or the one that is left. Raises as :func:`check` where there is none."""
+    """The slots that can be read: held and lead, or the one that is left. Raises as :func:`check` if there is none."""
     try:
         return check(state, name, database)
     except SourceUnavailable:
@@ -175,7 +184,7 @@ def usable(state: ServerState, name: str, database: str) -> tuple[Slot, ...]:
 
 
 def repair_statements(state: ServerState, name: str) -> list[str]:
-    """The SQL that makes a slot anew which has lost its log; empty where none has."""
+    """The SQL that replaces slots that have lost their log; empty if none has."""
     lost = [one for one in (held_slot(name), lead_slot(name)) if one in state.slots and state.slots[one].lost]
     if not lost:
         return []
@@ -204,12 +213,15 @@ def _how_to_repair(state: ServerState, name: str) -> str:
 
 
 def nearest(slots: Iterable[Slot], begin: int) -> Slot | None:
-    """The one from which the least is decoded to read from ``begin`` on; ``None``: each is behind that place."""
+    """The slot from which the server decodes the least log before ``begin``.
+
+    ``None``: every slot is confirmed past ``begin``.
+    """
     return max((slot for slot in slots if slot.confirmed <= begin), key=lambda slot: slot.confirmed, default=None)
 
 
 def create_temporary(walsender: Connection, name: str) -> None:
-    """Make one that goes with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Create a slot that ends with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     walsender.query(
         f"CREATE_REPLICATION_SLOT {quote_identifier(name)} TEMPORARY LOGICAL {PLUGIN} NOEXPORT_SNAPSHOT",
         timeout_s=_ADVANCE_S,
@@ -217,7 +229,7 @@ def create_temporary(walsender: Connection, name: str) -> None:
 
 
 def copy(walsender: Connection, slot: Slot, name: str) -> None:
-    """Make a copy that goes with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Create a copy that ends with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     try:
         walsender.query(
             f"SELECT pg_copy_logical_replication_slot({quote_literal(slot.name)}, {quote_literal(name)}, true)"
@@ -234,7 +246,7 @@ def copy(walsender: Connection, slot: Slot, name: str) -> None:
 
 
 def advance(connection: Connection, slot: Slot, to: int) -> bool:
-    """Confirm a slot up to ``to``; whether that was done. Not while a session reads the slot itself.
+    """Confirm a slot up to ``to``. Returns whether it was done: not while a session reads this slot.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable`.
     """
@@ -263,7 +275,7 @@ def awaited(connection: Connection) -> list[Awaited]:
 
 
 def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
-    """Which of them hold the slots up until an operator acts; empty: none."""
+    """The standbys that hold the slots back until an operator acts; empty: none."""
     away = [one for one in standbys if not one.connected]
     if not away:
         return NO_PROBLEM
@@ -278,7 +290,9 @@ def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
 
 
 def rest_s(took_s: float) -> float:
-    """How long no slot is moved after moves that took so long: the server reads its log again from where the oldest
-    open transaction began, each time, and should spend a twentieth of a processor on it at most.
+    """How long no slot is moved after moves that took ``took_s``.
+
+    At each move the server decodes its log again from the begin of the oldest open transaction. That should take at
+    most a twentieth of a processor.
     """
     return min(_REST * took_s, _LONGEST_REST_S)
