@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from wormhole.coordination.records import Paths
-from wormhole.model.record import Host, StoredRecord, dumped
+from wormhole.model.record import StoredRecord, Text, dumped
 
 __all__ = ["ALL", "Access", "digest_id"]
 
@@ -33,8 +33,8 @@ def digest_id(credentials: str) -> str:
 
 class _AccessNode(StoredRecord):
     largest = 1 << 20
-    operator: Host
-    publisher: Host
+    operator: Text
+    publisher: Text
     subscribers: dict[str, str]
     closed: bool
 

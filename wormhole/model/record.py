@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wormhole.model.errors import ConfigError
 from wormhole.model.json_input import read_json
+from wormhole.model.visible import visible
 
 __all__ = [
     "LARGEST_COUNT",
@@ -101,7 +102,7 @@ def dumped(fields: dict[str, Any]) -> bytes:
 def complaint(error: ValidationError) -> str:
     """The first thing that is wrong: field, bound, and the beginning of what stands there."""
     first = error.errors(include_url=False)[0]
-    place = ".".join(str(part)[:_QUOTED] for part in first["loc"])
+    place = visible(".".join(str(part)[:_QUOTED] for part in first["loc"]))
     if first["type"] == "missing":
         return f"{place} is missing"
     message = first["msg"].removeprefix("Value error, ")

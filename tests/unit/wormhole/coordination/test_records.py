@@ -157,6 +157,12 @@ def test_a_wrong_term_names_node_and_field(change: dict[str, object]) -> None:
     assert refused(parse, given).startswith(f"/n: terms.1.{next(iter(change))} must be")
 
 
+def test_the_error_of_a_hostile_key_is_one_line() -> None:
+    right, parse = READERS["monitor"]
+    given = json.loads(right) | {"publishers": {"d/c/l\x1b[2J\nERROR forged": 1}}
+    assert refused(parse, given).startswith("/n: publishers.d/c/l\\x1b[2J\\nERROR forged must be ")
+
+
 def refused(parse: Callable[[bytes], object], given: object) -> str:
     with pytest.raises(ConfigError) as error:
         parse(json.dumps(given).encode())
