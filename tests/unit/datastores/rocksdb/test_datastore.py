@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from datastores.rocksdb.datastore import DATASTORE
+from datastores.rocksdb.url import database_path
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.ports.datastore import Login, Standing
@@ -18,10 +20,15 @@ def test_its_urls() -> None:
     assert DATASTORE.local_path(URL) == Path("/var/lib/a b")
 
 
-@pytest.mark.parametrize("url", ["rocksdb://host/x", "rocksdb:x", "rocksdb:///", "", "rocksdb:///a?b", "/a"])
-def test_other_urls_are_refused_with_the_form_to_write(url: str) -> None:
-    with pytest.raises(ValueError, match="rocksdb:///absolute/path"):
-        DATASTORE.check_url(url)
+@pytest.mark.parametrize(("check", "error"), [(DATASTORE.check_url, ValueError), (database_path, UsageError)])
+@pytest.mark.parametrize(
+    "url", ["rocksdb://host/x", "rocksdb:x", "rocksdb:///", "oracle://h", "", "rocksdb:///a?b", "/a"]
+)
+def test_other_urls_are_refused_with_the_form_to_write(
+    url: str, check: Callable[[str], object], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="rocksdb:///absolute/path"):
+        check(url)
 
 
 def test_it_is_examined(tmp_path: Path) -> None:
