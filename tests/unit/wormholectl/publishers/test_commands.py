@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
     CandidateInfo,
     HistoryEntry,
+    LogClaim,
     LogGroup,
     LogOwners,
     MoveRequest,
     PublisherInfo,
 )
+from wormhole.model.errors import Fatal
 from wormhole.model.problem import Problem
 from wormhole.ports.datastore import Standing
 from wormholectl.publishers.commands import _move
@@ -135,31 +138,48 @@ def test_what_a_candidate_lacks_is_said_before_anybody_is_asked(applied: str) ->
         assert run("publishers", "move", "shop/db1", "--to", "gamma", "-c", applied, "--yes")[0] == 0
 
 
+async def moved_to_beta(
+    meanwhile: Callable[[asyncio.Task[object], LogClaim, MemoryCoordinator], Awaitable[object]],
+) -> LogOwners:
+    """What is left of a request to move the log to beta. ``meanwhile``: what happens once it is stored."""
+    client = MemoryCoordinator(MemoryWorld())
+    await client.start()
+    claim = await client.own_log(GROUP, PublisherInfo("shop", "main", "db1", "alpha", 1, "", 1.0), server="", why="")
+    beta = CandidateInfo("main", "beta", 2, "", 1.0, 1)
+    await client.register_candidate(GROUP, beta)
+    [owners] = (await client.log_owners()).values()
+    planned, request = PlannedMove(GROUP, owners, beta), MoveRequest(beta.name, "maria", 1.0)
+    entry = HistoryEntry(1.0, "maria", "publishers move", str(GROUP), "main@alpha", beta.name)
+    moving = asyncio.create_task(_move(client, planned, request, entry, 60.0))
+    async for owners in client.watch_log(GROUP):
+        if owners.move is not None:
+            break
+    await meanwhile(moving, claim, client)
+    [owners] = (await client.log_owners()).values()
+    await client.stop()
+    return owners
+
+
 def test_a_move_that_is_interrupted_is_requested_no_more() -> None:
     """The log would move at some later time, when that host is back and nobody expects it."""
 
-    async def interrupted() -> LogOwners:
-        world = MemoryWorld()
-        client = MemoryCoordinator(world)
-        await client.start()
-        owner = PublisherInfo("shop", "main", "db1", "alpha", 1, "", 1.0)
-        await client.own_log(GROUP, owner, server="", why="")
-        beta = CandidateInfo("main", "beta", 2, "", 1.0, 1)
-        await client.register_candidate(GROUP, beta)
-        [owners] = (await client.log_owners()).values()
-        planned, request = PlannedMove(GROUP, owners, beta), MoveRequest(beta.name, "maria", 1.0)
-        entry = HistoryEntry(1.0, "maria", "publishers move", str(GROUP), "main@alpha", beta.name)
-        moving = asyncio.create_task(_move(client, planned, request, entry, 60.0))
-        async for owners in client.watch_log(GROUP):
-            if owners.move is not None:
-                break
+    async def interrupt(moving: asyncio.Task[object], *_: object) -> None:
         moving.cancel()  # as Ctrl-C does
         await asyncio.gather(moving, return_exceptions=True)
-        [owners] = (await client.log_owners()).values()
-        await client.stop()
-        return owners
 
-    assert asyncio.run(interrupted()).move is None
+    assert asyncio.run(moved_to_beta(interrupt)).move is None
+
+
+def test_a_move_ends_once_another_candidate_takes_the_log() -> None:
+    async def take(moving: asyncio.Task[object], claim: LogClaim, client: MemoryCoordinator) -> None:
+        await claim.close()
+        gamma = PublisherInfo("shop", "west", "db1", "gamma", 3, "", 1.0)
+        await client.own_log(GROUP, gamma, server="", why="")
+        with pytest.raises(Fatal, match=f"west@gamma took {GROUP} instead of main@beta") as caught:
+            await moving
+        assert caught.value.code == "owner-elsewhere"
+
+    assert asyncio.run(moved_to_beta(take)).move is None
 
 
 def test_a_move_that_does_not_come_about_ends_with_3_and_is_requested_no_more(applied: str) -> None:
