@@ -16,7 +16,6 @@ from publisher.flows.configured_limits import ConfiguredLimits
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.flow_states import FlowStates
 from publisher.flows.housekeeping import Housekeeping
-from publisher.flows.known_flows import KnownFlows
 from publisher.flows.loop_pace import LoopPace
 from publisher.flows.losses import Losses
 from publisher.flows.ownership import LogHandedOver, Ownership
@@ -54,7 +53,6 @@ class Publisher:
     process: ThisProcess
     clock: Clock
     coordinator: Coordinator
-    known: KnownFlows
     relay: LogRelay | None
     ownership: Ownership
     log: TailedLog

@@ -141,7 +141,6 @@ def wired(
         process=process,
         clock=clock,
         coordinator=coordinator,
-        known=known,
         relay=relay,
         ownership=ownership,
         log=log,

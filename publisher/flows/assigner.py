@@ -264,16 +264,15 @@ class Assigner:
         """The present object of the flow: an application that was gone for a moment has new ones."""
         return self.flows.get(flow.key, flow)
 
-    def serves(self) -> bool:
-        """Whether this publisher owns the log, as far as it knows. Otherwise no subscriber keeps a flow: it would only
-        look as if that were served.
-        """
-        if self._permits.ours():
-            return True
+    def owns_log(self) -> bool:
+        """Whether this publisher owns the log, as far as it knows."""
+        return self._permits.ours()
+
+    def let_go(self) -> None:
+        """Another publisher owns the log, or may own it: an open flow would only look as if it were served."""
         for stream in self.streams():
             if stream.flows:
                 stream.hang_up("this publisher does not own the log any more, as far as it knows")
-        return False
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
         """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have

@@ -25,14 +25,14 @@ _RETRY_S = 2.0
 
 
 class Shown(Protocol):
-    """What only operators look at."""
+    """A part whose state operators and other processes see."""
 
     async def look(self) -> None:
         """Bring it up to date. Raises :class:`~wormhole.model.errors.WormholeError`."""
 
 
 class Housekeeping:
-    """The periodic work of one publisher. ``shown``: what is brought up to date for operators."""
+    """The periodic work of one publisher. ``shown``: the parts that are brought up to date about once a second."""
 
     def __init__(
         self,
@@ -63,9 +63,11 @@ class Housekeeping:
             await self._clock.sleep(_EVERY_S)
             now = self._clock.monotonic()
             self._tailed.look_at_lead(now)
-            if self._assigner.serves():
+            if self._assigner.owns_log():
                 self._replays.look(now)
                 self._backfills.look()
+            else:
+                self._assigner.let_go()
             if now - released >= _RELEASE_EVERY_S:
                 released = now
                 await self.release()

@@ -1,4 +1,4 @@
-"""By what a publisher is operated."""
+"""What a publisher offers to its operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Operated"]
 
 @dataclass(frozen=True, slots=True)
 class Operated:
-    """What answers operators: reports, changes, figures."""
+    """The parts that answer the admin service and HTTP."""
 
     reports: StatusReports
     flow_reports: FlowReports

@@ -322,7 +322,7 @@ class SubscriberStream:
     def send_letter(self, flow: PublisherFlow, parcel: Parcel) -> asyncio.Future[bool] | None:
         """Send a parked update again, before anything of the log.
 
-        The answer: ``PublisherFlow.letter``; ``None``: the flow is not open here.
+        Returns its answer, as :meth:`FlowParking.expect_answer` does; ``None``: the flow is not open here.
         """
         push = self._push_flow(flow)
         if push is None or push.phase is not FlowPhase.OPEN:

@@ -159,7 +159,6 @@ def _publisher(
         process=process,
         clock=clock,
         coordinator=coordinator,
-        known=known,
         relay=None,
         ownership=ownership,
         log=log,
