@@ -37,7 +37,7 @@ class FlowRecords:
     """See the module.
 
     ``kind``: of the source. ``behind``: applications of which no datamarker may be stored now. ``ack_ages``: by
-    application, how old what was acknowledged is.
+    application, the ages of transactions when they were acknowledged.
     """
 
     def __init__(

@@ -74,26 +74,28 @@ class BackfillChanges:
         async def start() -> None:
             await self._backfills.start(flow, plan)
 
-        step = PlannedChange("backfill-start", after, start, self._state(flow), f"generation {plan.wanted.generation}")
+        change = PlannedChange(
+            "backfill-start", after, start, self._state(flow), f"generation {plan.wanted.generation}"
+        )
         if plan.resumes:
-            step.notes.append(f"it was paused by {self._backfills.unfinished(flow).paused}, and goes on where it was")
+            change.notes.append(f"it was paused by {self._backfills.unfinished(flow).paused}, and goes on where it was")
         refused = [table.name for table in plan.tables if table.refused]
         if refused:
-            step.notes.append(f"not sent, as these cannot be read: {', '.join(refused[:10])}")
+            change.notes.append(f"not sent, as these cannot be read: {', '.join(refused[:10])}")
         if verify is VerifyMode.REPAIR:
-            step.notes.append("rows that differ or are missing are delivered, and keys that are gone are reported")
+            change.notes.append("rows that differ or are missing are delivered, and keys that are gone are reported")
         if isinstance(found, str):
-            step.notes.append(f"whole tables are read: {found}")
-        step.notes += plan.notes
+            change.notes.append(f"whole tables are read: {found}")
+        change.notes += plan.notes
         if wanted.where:
-            step.notes.append("with a filter of its own it deletes nothing: rows that it leaves out may exist")
+            change.notes.append("with a filter of its own it deletes nothing: rows that it leaves out may exist")
         if stream is None or not present:
-            step.notes.append("no subscriber has the flow: it begins when one comes")
+            change.notes.append("no subscriber has the flow: it begins when one comes")
         elif not stream.backfills:
-            step.notes.append(
+            change.notes.append(
                 f"subscriber {stream.info.id} is of a release that takes no rows: it waits for a newer one"
             )
-        return step
+        return change
 
     async def _plan_repair(
         self, flow: PublisherFlow, stream: SubscriberStream | None, rate: float | None, who: str

@@ -67,15 +67,15 @@ class FlowChanges:
             self._assigner.anew(flow, f"paused by {paused}")
             self._replays.fence(flow)
 
-        step = PlannedChange("pause", after, pause, self._reports.state(flow).value, "paused")
+        change = PlannedChange("pause", after, pause, self._reports.state(flow).value, "paused")
         headroom = self._tailed.watch.headroom(flow.delivery.marker).seconds
         if headroom is not None:
-            step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
+            change.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
         if flow.control.replay is not None:
-            step.notes.append(f"replay {flow.control.replay.id} waits until it is resumed")
+            change.notes.append(f"replay {flow.control.replay.id} waits until it is resumed")
         if flow in (stream.flows if (stream := self._assigner.stream_of(flow)) is not None else ()):
-            step.notes.append(f"{flow.holding.subscriber} finishes what it has begun first")
-        return step
+            change.notes.append(f"{flow.holding.subscriber} finishes what it has begun first")
+        return change
 
     def _resume(self, flow: PublisherFlow) -> PlannedChange:
         paused = flow.control.paused
@@ -90,14 +90,14 @@ class FlowChanges:
             await self._records.control(flow, lambda control: replace(control, paused=""))
             self._assigner.go_on(self._assigner.present(flow))
 
-        step = PlannedChange("resume", after, resume, "paused" if paused else flow.cause, "goes on")
+        change = PlannedChange("resume", after, resume, "paused" if paused else flow.cause, "goes on")
         if flow.holding.halted_at:
-            step.notes.append(
+            change.notes.append(
                 f"update {flow.holding.halted_at} is delivered again; if its handler fails again, the flow halts again"
             )
         if not self._assigner.live_subscribers(flow.application):
-            step.notes.append("no subscriber is there: it goes on when one comes")
-        return step
+            change.notes.append("no subscriber is there: it goes on when one comes")
+        return change
 
     def _skip(self, flow: PublisherFlow, update_id: str) -> PlannedChange:
         check_update_id(update_id)
@@ -123,11 +123,11 @@ class FlowChanges:
             self._assigner.anew(flow, f"skips {update_id} from now on")
             self._replays.fence(flow)
 
-        step = PlannedChange("skip", after, skip, "", update_id, [f"{flow.application} never processes {update_id}"])
+        change = PlannedChange("skip", after, skip, "", update_id, [f"{flow.application} never processes {update_id}"])
         if here:
             after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
-            step.notes.append("the flow is halted at this update and goes on behind it")
+            change.notes.append("the flow is halted at this update and goes on behind it")
         elif flow.halted:
             at = f"at {flow.holding.halted_at or 'another update'}"
-            step.notes.append(f"the flow is halted {at}, not at this update: it still has to be resumed")
-        return step
+            change.notes.append(f"the flow is halted {at}, not at this update: it still has to be resumed")
+        return change

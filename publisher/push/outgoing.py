@@ -204,7 +204,7 @@ class Outgoing:
         turn = _FlowTurn(push, flow, caravan_flow, now, out)
         cursor = caravan_flow.cursor
         if self._add_pieces(turn):
-            self._rest(turn)
+            self._end_turn(turn)
         if caravan_flow.cursor != cursor:  # also when it only skipped what it has
             self._fleet.moved(caravan_flow)
 
@@ -258,12 +258,12 @@ class Outgoing:
                 self.add(self._session.data_loss(push, missing, resume))
             case NextStep.BEGIN_AGAIN:
                 self._undone(flow, piece.undone)
-            case _:
+            case _:  # HOLD
                 self._offer(turn)  # so that what was sent is acknowledged
                 hold(self._fleet, flow, caravan_flow, piece)
 
-    def _rest(self, turn: _FlowTurn) -> None:
-        """The flow's turn is over, and it goes on in the next one."""
+    def _end_turn(self, turn: _FlowTurn) -> None:
+        """No piece stopped the flow: more follows in its next turn, or all that was read is sent."""
         push, caravan_flow = turn.push, turn.caravan_flow
         if turn.quantum <= 0:
             self._due.add(push.number)
