@@ -15,6 +15,7 @@ attributes of the same names: who renames an attribute converts it beside the mo
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from annotated_types import MaxLen
@@ -45,6 +46,8 @@ LARGEST_COUNT: Final = 1 << 62
 _LAST_S: Final = 253_402_214_400
 """The last day of the year 9999: a later time cannot be shown."""
 _QUOTED: Final = 40
+_OF_PYDANTIC: Final = re.compile(r" after validation, not more| or instance of \w+")
+"""What its messages say of itself."""
 
 Word = Annotated[str, MaxLen(100)]
 Host = Annotated[str, MaxLen(300)]
@@ -106,7 +109,7 @@ def complaint(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{place} is missing"
     message = first["msg"].removeprefix("Value error, ")
-    _, should, bound = message.partition(" should ")
+    _, should, bound = _OF_PYDANTIC.sub("", message).partition(" should ")
     return f"{place} {f'must {bound}' if should else message}, not {str(first['input'])[:_QUOTED]!r}"
 
 

@@ -157,6 +157,22 @@ def test_a_wrong_term_names_node_and_field(change: dict[str, object]) -> None:
     assert refused(parse, given).startswith(f"/n: terms.1.{next(iter(change))} must be")
 
 
+@pytest.mark.parametrize(
+    ("kind", "change", "text"),
+    [
+        (
+            "monitor",
+            {"publishers": {str(n): "" for n in range(10_001)}},
+            "publishers must have at most 10000 items, not ",
+        ),
+        ("term", {"terms": [7]}, "terms.0 must be a valid dictionary, not '7'"),
+    ],
+)
+def test_an_error_says_nothing_of_our_classes(kind: str, change: dict[str, object], text: str) -> None:
+    right, parse = READERS[kind]
+    assert refused(parse, json.loads(right) | change).startswith(f"/n: {text}")
+
+
 def test_the_error_of_a_hostile_key_is_one_line() -> None:
     right, parse = READERS["monitor"]
     given = json.loads(right) | {"publishers": {"d/c/l\x1b[2J\nERROR forged": 1}}
