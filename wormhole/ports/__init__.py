@@ -1,1 +1,1 @@
-"""The ports to what a publisher reads and keeps: logs, markers, dead letters; and what packages add by entry points."""
+"""The ports to the logs, datamarkers and dead letters of a publisher, and to what packages add by entry points."""

@@ -1,4 +1,4 @@
-"""Changes given as Python values, encoded and assigned to shards: what the memory source and the test kit commit."""
+"""Changes given as Python values, encoded and assigned to shards. The memory source and the test kit commit them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Change", "ChangeEncoder", "ChangeTuple", "EncodedChange", "Key", "na
 
 Columns = Mapping[str, Value] | None
 Key = Value | tuple[Value, ...] | Mapping[str, Value]
-"""One value, a tuple of values, or values by column name; an empty tuple: none."""
+"""One value, a tuple of values, or values by column name. An empty tuple: no key."""
 ChangeTuple = tuple[Op, str, Key] | tuple[Op, str, Key, Columns] | tuple[Op, str, Key, Columns, Columns]
 """The short form of :class:`Change`."""
 
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 class EncodedChange(NamedTuple):
-    """An update's bytes, its schema, and the shards it belongs to: more than one for a barrier only."""
+    """An update's bytes, its schema, and the shards that it belongs to. Only a barrier has more than one."""
 
     shards: tuple[str, ...]
     schema: Schema
@@ -44,7 +44,8 @@ class EncodedChange(NamedTuple):
 
 
 class ChangeEncoder:
-    """Encodes changes for one log. Learns each table's columns from what it is given, so that a delete has them too.
+    """Encodes changes for one log. It remembers each table's columns from earlier changes, so that a delete has them
+    too.
 
     ``max_update_bytes``: larger updates are encoded without their values; ``None``: there is no limit.
     """
@@ -66,7 +67,9 @@ class ChangeEncoder:
                 return frozenset(self._shard_of_table(table) for table in self._schemas)
 
     def encode(self, change: Change) -> list[EncodedChange]:
-        """One update; two where the key moved to another shard: a delete there and an insert here."""
+        """Returns one update, or two if the key moved to another shard: a delete in the old one and an insert in the
+        new one.
+        """
         schema = self._schema(change)
         _, key = named_values(change.key)
         _, old_key = named_values(change.old_key)
@@ -83,7 +86,7 @@ class ChangeEncoder:
         return [EncodedChange(shards, schema, row)]
 
     def alter(self, table: str, *, without: Collection[str] = (), key: Sequence[Column] = ()) -> Schema:
-        """The table's columns from now on: without some, and with another key if one is given."""
+        """Change the table's columns: drop those in ``without``, and replace the key if ``key`` is given."""
         known = self._schemas[table]
         left = tuple(column for column in known.columns if column.name not in without)
         schema = self._schemas[table] = Schema(table, tuple(key) or known.key, left)
@@ -99,14 +102,14 @@ class ChangeEncoder:
         old_key: tuple[Value, ...] = (),
         key_end: tuple[Value, ...] = (),
     ) -> bytes:
-        """One update's bytes, values in schema order; without values where they are too large."""
+        """One update's bytes, with the values in schema order. An update that is too large has no values."""
         row = encode_row(op, key, after=after, before=before, old_key=old_key, key_end=key_end)
         if self._max_update_bytes is None or len(row) <= self._max_update_bytes:
             return row
         return encode_row(op, key, old_key=old_key, key_end=key_end, too_large=True)
 
     def schema(self, table: str) -> Schema:
-        """The schema of a table of which changes were encoded."""
+        """The schema of a table that had changes already."""
         return self._schemas[table]
 
     def shard_of(self, table: str, key: tuple[Value, ...]) -> str:

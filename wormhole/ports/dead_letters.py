@@ -1,13 +1,13 @@
-"""The port to where parked updates are kept, and the pure rules of parking. ``tests/contract`` runs one suite over
-every store.
+"""The port to the store of parked updates, and the pure rules of parking. ``tests/contract`` runs one suite over every
+store.
 
-An update whose handler failed finally is *parked*: stored beside the datamarkers with all that is needed to deliver it
-again. What the log holds of the same row behind it has to be parked too, or the row's changes would come out of order.
-So each parked row is remembered with the place of its first parked update; whatever is delivered again from before that
-place is not affected.
+An update whose handler exhausted its retries is *parked*: stored beside the datamarkers with all that is needed to
+deliver it again. Later updates of the same row have to be parked too, because the row's changes would otherwise be
+delivered out of order. So each parked row is remembered with the place of its first parked update. Updates before that
+place that are delivered again are not affected.
 
-A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key any of them: it is parked when any
-row of its table is, and while it is parked the whole table is.
+A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key may touch any row. Such an update
+is parked when any row of its table is. While it is parked, the whole table is parked.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ __all__ = [
 
 @dataclass(slots=True, frozen=True)
 class UpdatePlace:
-    """The place of an update among those of its flow, however they were cut into batches; see push.proto.
+    """The place of an update among the updates of its flow, however they were cut into batches; see push.proto.
 
-    ``inside``: ``position`` is where its transaction begins, for that was not finished in the batch that the update
-    came in.
+    ``inside``: the transaction was not finished in the batch of the update, so ``position`` is where the transaction
+    begins.
     """
 
     position: LogPosition
@@ -66,7 +66,7 @@ class UpdatePlace:
     index: int
 
     def before(self, other: UpdatePlace) -> bool:
-        """Whether the log has this one first."""
+        """Whether this place is before ``other`` in the log."""
         if self.transaction == other.transaction:
             return self.index < other.index
         mine, theirs = read_order(self.transaction), read_order(other.transaction)
@@ -75,11 +75,12 @@ class UpdatePlace:
 
 @dataclass(slots=True, frozen=True)
 class DeadLetter:
-    """A parked update without its bytes. ``rows``: serialized ``RowKey`` of each row that it touches.
+    """A parked update without its bytes.
 
-    ``parked_by``: who sent it, and the only one that it is delivered to again; empty: any that has the flow.
-    ``parked_at``: seconds since 1970. ``error``: of its last attempt; empty: it was parked because an earlier one of
-    its row is. ``retrying``: it is to be delivered again. ``size``: bytes of its parcel.
+    ``rows``: serialized ``RowKey`` of each row that it touches. ``parked_by``: the subscriber that parked it. Only this
+    subscriber may receive it again; empty: any subscriber that has the flow may. ``parked_at``: seconds since 1970.
+    ``error``: of its last attempt; empty: it was parked because an earlier update of its row was. ``retrying``: it has
+    to be delivered again. ``size``: bytes of its parcel.
     """
 
     id: str
@@ -95,18 +96,17 @@ class DeadLetter:
 
 @dataclass(slots=True, frozen=True)
 class Parcel:
-    """What delivers an update again: its schema's canonical bytes and a batch body with it alone."""
+    """The bytes from which an update is delivered again: its schema's canonical bytes and a batch body with it alone."""
 
     schema: bytes
     body: bytes
 
 
 class DeadLetterStore(Protocol):
-    """Parked updates of one log, beside its datamarkers: opened, closed and owned with the marker store that gave it.
+    """Parked updates of one log, beside its datamarkers. The marker store that returned it opens, closes and owns it.
 
-    Methods may block: call them in a thread. They raise what the marker store's raise. What a method wrote is durable
-    when it returns. ``largest``: bytes of a parcel that it can keep at most; ``most_bytes``: of all parcels of one
-    flow.
+    Methods may block: call them in a thread. They raise the errors of the marker store. What a method wrote is durable
+    when it returns. ``largest``: the limit for the bytes of one parcel; ``most_bytes``: for all parcels of one flow.
     """
 
     largest: int
@@ -116,27 +116,27 @@ class DeadLetterStore(Protocol):
         """All letters of the flow, in the order of the log."""
 
     def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
-        """Those of ``flows`` that may have letters; the others have none."""
+        """The ``flows`` that may have letters; the others have none."""
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         """A letter's bytes. Raises ``KeyError``."""
 
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
-        """Keep a letter, in place of one of the same id.
+        """Store a letter. It replaces a letter with the same id.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's.
         """
 
     def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
-        """Mark letters as to be delivered again, with ``anyone`` to any subscriber that has the flow.
+        """Mark letters to be delivered again; with ``anyone``, to any subscriber that has the flow.
 
-        Those that are gone are passed over.
+        Ids without a letter are ignored.
         """
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
-        """Delete letters; those that are gone are passed over.
+        """Delete letters. Ids without a letter are ignored.
 
-        With ``epoch`` only in that one, else :class:`~wormhole.model.errors.EpochRefused`.
+        With ``epoch``: raises :class:`~wormhole.model.errors.EpochRefused` unless it is the flow's.
         """
 
     def forget(self, flow: FlowKey) -> None:
@@ -152,12 +152,12 @@ def _row(key: update_pb2.RowKey) -> bytes:
 
 
 def _whole(row: bytes) -> bytes:
-    """The whole table that a row is of."""
+    """The key that stands for the whole table of ``row``."""
     return _row(update_pb2.RowKey(table=update_pb2.RowKey.FromString(row).table, whole=True))
 
 
 def row_text(row: bytes) -> str:
-    """A row as operators write it: ``table:value,value``, ``table:*`` for a whole table; bytes in hexadecimal."""
+    """A row as operators write it: ``table:value,value``, or ``table:*`` for a whole table. Bytes are hexadecimal."""
     key = update_pb2.RowKey.FromString(row)
     return f"{quote(key.table, safe='.$')}:" + ("*" if key.whole else ",".join(map(_value_text, key.values)))
 
@@ -176,7 +176,7 @@ def _value_text(value: update_pb2.Value) -> str:
 
 
 class ParkedRows:
-    """Which rows have parked updates, and from which place on. Pure; grows, and never shrinks within an epoch."""
+    """The rows that have parked updates, each with the place of its first one. Pure. It never shrinks within an epoch."""
 
     __slots__ = ("_first", "_tables", "tables")
 
@@ -184,7 +184,7 @@ class ParkedRows:
         self._first: dict[bytes, UpdatePlace] = {}
         self._tables: dict[bytes, UpdatePlace] = {}  # by whole table: the first of any of its rows
         self.tables: set[str] = set()
-        """Names of the tables that have any."""
+        """Names of the tables with parked updates."""
         for row, place in rows:
             self._add(row, place)
 
@@ -192,11 +192,11 @@ class ParkedRows:
         return len(self._first)
 
     def items(self) -> Iterable[tuple[bytes, UpdatePlace]]:
-        """Rows with the place of the first parked update of each."""
+        """The rows, each with the place of its first parked update."""
         return self._first.items()
 
     def add(self, rows: Iterable[bytes], place: UpdatePlace) -> None:
-        """An update of ``rows`` is parked."""
+        """Record that an update of ``rows`` is parked."""
         for row in rows:
             self._add(row, place)
 
@@ -204,14 +204,15 @@ class ParkedRows:
         """Whether an update of ``rows`` at ``place`` has to be parked."""
         for row in rows:
             whole = _whole(row)
-            # What touches the whole table waits for any row of it, a row for itself and for the whole table.
+            # An update of the whole table waits for every parked row of it. An update of a row waits for that row and
+            # for the whole table.
             earlier = [self._tables.get(row)] if row == whole else [self._first.get(row), self._first.get(whole)]
             if any(first is not None and not place.before(first) for first in earlier):
                 return True
         return False
 
     def keys_of(self, table: str) -> list[update_pb2.RowKey]:
-        """The rows of one table; an entry without values stands for all of them."""
+        """The parked rows of one table. An entry without values is the whole table."""
         rows = map(update_pb2.RowKey.FromString, self._first)
         return [row for row in rows if row.table == table]
 
@@ -224,13 +225,13 @@ class ParkedRows:
 
 
 def parked_rows(letters: Iterable[DeadLetter], *, also_retried: bool = False) -> ParkedRows:
-    """The rows that ``letters`` hold; those that are to be delivered again hold none, unless ``also_retried``."""
+    """The rows that ``letters`` block. Letters that are being delivered again block none, unless ``also_retried``."""
     holding = (letter for letter in letters if also_retried or not letter.retrying)
     return ParkedRows((row, letter.place) for letter in holding for row in letter.rows)
 
 
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
-    """In the order of the log."""
+    """The letters in the order of the log."""
 
     def compare(a: DeadLetter, b: DeadLetter) -> int:
         return -1 if a.place.before(b.place) else 1 if b.place.before(a.place) else 0
@@ -239,13 +240,15 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
 
 
 def marked(letter: DeadLetter, *, anyone: bool) -> DeadLetter:
-    """The letter, to be delivered again; with ``anyone`` to any subscriber that has the flow."""
+    """The letter, marked to be delivered again; with ``anyone``, to any subscriber that has the flow."""
     return replace(letter, retrying=True, parked_by="" if anyone else letter.parked_by)
 
 
 def for_receiver(letters: tuple[DeadLetter, ...], receiver: str) -> tuple[DeadLetter, ...]:
-    """``letters`` as they are while ``receiver`` has the flow: what another one parked stays parked, and so does what
-    is bound to it. Nothing proves that the log ever held it.
+    """``letters`` as they are while the subscriber ``receiver`` has the flow.
+
+    Letters that another subscriber parked stay parked, and so do the letters bound to them. The reason: nothing proves
+    that the log ever held such an update.
     """
     foreign = [letter.id for letter in letters if letter.retrying and letter.parked_by not in ("", receiver)]
     if not foreign:
@@ -255,7 +258,7 @@ def for_receiver(letters: tuple[DeadLetter, ...], receiver: str) -> tuple[DeadLe
 
 
 def with_letter(letters: tuple[DeadLetter, ...], letter: DeadLetter) -> tuple[DeadLetter, ...]:
-    """``letters``, which are in the order of the log, with one more."""
+    """``letters``, which are in the order of the log, with ``letter`` added in order."""
     at = len(letters)
     while at and letter.place.before(letters[at - 1].place):  # most are parked in the order of the log
         at -= 1
@@ -263,8 +266,9 @@ def with_letter(letters: tuple[DeadLetter, ...], letter: DeadLetter) -> tuple[De
 
 
 def bound_together(letters: Sequence[DeadLetter], chosen: Iterable[str]) -> tuple[str, ...]:
-    """Ids of ``chosen`` letters with all that touch a row of theirs, directly or by way of others: delivered again only
-    together, or their order would be lost.
+    """Ids of the ``chosen`` letters and of all letters that share a row with them, directly or through other letters.
+
+    They are delivered again only together, because otherwise the order of a row's updates would be lost.
     """
     taken = {letter.id: letter for letter in letters if letter.id in set(chosen)}
     rows: set[bytes] = set()
@@ -320,7 +324,7 @@ def rows_from_messages(messages: Iterable[push_pb2.ParkedKey]) -> tuple[tuple[by
 
 
 def wrap(update: Update) -> Parcel:
-    """What delivers ``update`` again."""
+    """The parcel from which ``update`` is delivered again."""
     schema, body = update.encoded()
     return Parcel(schema.canonical, body)
 
@@ -328,7 +332,8 @@ def wrap(update: Update) -> Parcel:
 def open_parcel(parcel: Parcel, shard: str = "", epoch: int = 0) -> Update:
     """The update in a parcel.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError` unless it holds exactly one whose row can be read.
+    Raises :class:`~wormhole.model.errors.ProtocolError` unless the parcel holds exactly one update whose row can be
+    read.
     """
     try:
         schema = Schema.from_canonical(parcel.schema)

@@ -1,4 +1,4 @@
-"""What installed packages claim: the entry points of a group, by their names. None is imported before it is used."""
+"""The entry points of installed packages, by group and name. None is imported before it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CHECKOUT", "claims", "declared", "load_only", "merged", "owner"]
 
 _DISTRIBUTION: Final = "wormhole-pubsub"
 CHECKOUT: Final = Path(__file__).parents[2] / "pyproject.toml"
-"""The file that declares ours where this module runs from a checkout."""
+"""The file that declares the entry points of this project, if this module runs from a checkout."""
 
 
 def claims(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
@@ -25,12 +25,12 @@ def claims(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
 
 @cache
 def _claims_on(path: tuple[str, ...], group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
-    """``path``: what is importable, so that another path is searched anew."""
+    """``path``: ``sys.path``, as the key of the cache: another path is searched again."""
     return merged(entry_points(group=group), declared(CHECKOUT, group))
 
 
 def merged(installed: Iterable[EntryPoint], ours: Collection[EntryPoint]) -> Mapping[str, tuple[EntryPoint, ...]]:
-    """What is installed, with those of the checkout in place of what is installed of it."""
+    """The installed entry points. Those that the checkout declares replace the installed ones of this project."""
     found: dict[str, list[EntryPoint]] = {}
     for claim in sorted({*installed, *ours}):
         if ours and claim not in ours and claim.dist is not None and claim.dist.name == _DISTRIBUTION:
@@ -40,9 +40,9 @@ def merged(installed: Iterable[EntryPoint], ours: Collection[EntryPoint]) -> Map
 
 
 def load_only(claimed: Sequence[EntryPoint], shown: str, kind: type[Any]) -> Any:
-    """The object of the one entry point that claims ``shown``, an instance of ``kind``.
+    """The object of the only entry point that claims ``shown``, an instance of ``kind``.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where several claim it, or the one cannot be used.
+    Raises :class:`~wormhole.model.errors.UsageError` if several claim it, or if the object cannot be used.
     """
     if len(claimed) > 1:
         raise UsageError(
@@ -69,12 +69,12 @@ def load_only(claimed: Sequence[EntryPoint], shown: str, kind: type[Any]) -> Any
 
 
 def owner(claim: EntryPoint) -> str:
-    """The package that claims it, and its version."""
+    """The package of the entry point, and its version."""
     return f"{claim.dist.name} {claim.dist.version}" if claim.dist else claim.value
 
 
 def declared(file: Path, group: str) -> set[EntryPoint]:
-    """The entry points that ``file``, the pyproject.toml of a checkout of ours, declares; none in any other file."""
+    """The entry points in ``file`` if it is the pyproject.toml of a checkout of this project; none for any other file."""
     if not file.is_file():
         return set()
     import tomllib
