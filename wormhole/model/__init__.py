@@ -1,1 +1,1 @@
-"""The values that every part shares: positions, segments, schemas, errors. Imports nothing of ours."""
+"""The values that every part shares: positions, segments, schemas, errors. Imports no other package of the project."""

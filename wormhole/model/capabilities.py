@@ -1,4 +1,4 @@
-"""What the updates of a datastore hold: which filters can be decided for it, and which settings of a dataset fit it."""
+"""What the updates of a datastore hold. It decides which filters can be evaluated and which settings fit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Capabilities"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The default is what a datastore with typed columns and full row images has.
+    """The defaults are those of a datastore with typed columns and full row images.
 
-    ``title``: the datastore as messages name it. ``of_bytes``: a key is one piece of bytes, and a value is bytes until
-    a format is declared for it. ``databases``: tables are named ``database.table``; ``table_name`` and
-    ``example_database``: how messages say that. ``more_tables``: those of the log that no database has. ``row_before``:
-    updates hold the row before the change. ``ops``: the operations that the log distinguishes.
+    ``title``: the name of the datastore in messages. ``of_bytes``: a key is one piece of bytes, and a value is bytes
+    until a format is declared for it. ``databases``: tables are named ``database.table``; ``table_name`` and
+    ``example_database``: how messages say that. ``more_tables``: tables of the log that belong to no database.
+    ``row_before``: updates hold the row before the change. ``ops``: the operations that the log distinguishes.
     """
 
     title: str = "this source"

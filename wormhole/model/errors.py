@@ -78,7 +78,7 @@ class WormholeError(Exception):
 
     ``position`` is the text of a place in a log; ``hint`` is what the operator can do, in one sentence. ``code`` is the
     stable name of the problems with this remedy (:mod:`wormhole.problems`): the class's own unless a narrower one is
-    given. All but ``message`` are optional; the place may be filled in later by a layer that knows more (``at``).
+    given. All but ``message`` are optional. A layer that knows the place may fill it in later (``at``).
     """
 
     code: str = "failed"
@@ -103,7 +103,7 @@ class WormholeError(Exception):
             self.code = code
 
     def at(self, *, shard: str | None = None, flow: str | None = None, position: str | None = None) -> WormholeError:
-        """Add what the raising layer could not know; what is known already stays. Returns itself."""
+        """Add what the raising layer did not know. Parts that are known already stay. Returns ``self``."""
         self.shard = self.shard or shard
         self.flow = self.flow or flow
         self.position = self.position or position
@@ -122,7 +122,7 @@ class WormholeError(Exception):
 
     @property
     def problem(self) -> Problem:
-        """The same, with the next step and the code apart from it."""
+        """The error as a problem, with the next step and the code as separate fields."""
         return Problem(self.text, self.hint or "", self.code)
 
     def __str__(self) -> str:
@@ -130,12 +130,12 @@ class WormholeError(Exception):
 
 
 def _names(message: str, place: str) -> bool:
-    """Whether the message has the place in it, as a whole."""
+    """Whether the message contains the place as a whole."""
     return re.search(rf"(?<![\w/:.-]){re.escape(place)}(?![\w/:-])", message) is not None
 
 
 class Retryable(WormholeError):
-    """Passes by itself: the caller tries again with backoff."""
+    """The cause passes without an operator: the caller tries again with backoff."""
 
     code: str = "try-again"
 
@@ -147,30 +147,28 @@ class SourceUnavailable(Retryable):
 
 
 class ChunkUnavailable(SourceUnavailable):
-    """The datastore ended the reading of some rows before it was through: a smaller chunk may succeed."""
+    """The datastore ended the reading of some rows before it was complete: a smaller chunk may succeed."""
 
     code: str = "chunk-unavailable"
 
 
 class SourceSilent(SourceUnavailable):
-    """The datastore was reached and sends nothing: it may be stopped, or the network stalls.
-
-    It may continue at any moment.
+    """The datastore was reached and sends nothing: it may be stopped, or the network may stall. It may continue at any
+    moment.
     """
 
     code: str = "source-silent"
 
 
 class CoordinationLost(Retryable):
-    """No contact with ZooKeeper: what needs agreement has to wait."""
+    """No contact with ZooKeeper: everything that needs agreement has to wait."""
 
     code: str = "coordination-lost"
 
 
 class ArchiveUnavailable(Retryable):
-    """The archive cannot be reached or written just now: the network, its service, a full disk.
-
-    What was committed stays.
+    """The archive cannot be reached or written at the moment: the network, its service, a full disk. What was committed
+    stays.
     """
 
     code: str = "archive-unavailable"
@@ -204,10 +202,11 @@ class Fatal(WormholeError):
 
 
 class DecodeError(Fatal):
-    """The log holds bytes that are not a valid record; names record, field and position.
+    """The log holds bytes that are not a valid record. The message names record, field and position.
 
-    ``tables``: the tables that it concerns, as ``database.table``; empty: any. ``update_id``: the id of the update that
-    is missing because of it, by which an operator can pass it (``wormholectl flows skip``); empty where there is none.
+    ``tables``: the affected tables, as ``database.table``; empty: possibly all. ``update_id``: the id of the update
+    that is missing because of it, by which an operator can skip it (``wormholectl flows skip``); empty if there is
+    none.
     """
 
     code: str = "log-undecodable"
@@ -235,9 +234,9 @@ class PositionPurged(Fatal):
 class Diverged(Fatal):
     """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
 
-    ``first_missing`` and ``last_missing``: logical positions, inclusive, empty when unknown. Between them lies what was
-    delivered, or may have been, and is no longer in the log. For a database of files it is what the marker's own
-    history held after the marker.
+    ``first_missing`` and ``last_missing``: logical positions, inclusive, empty when unknown. The updates between them
+    were delivered, or may have been, and are no longer in the log. For a database of files the range is what the
+    marker's own history held after the marker.
 
     ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if the
     missing range had never been delivered; empty: the beginning of the log.
@@ -261,7 +260,7 @@ class UnreadableTable(Fatal):
 
 
 class UnsupportedLog(Fatal):
-    """A log of a kind that cannot be tailed rightly; refused rather than tailed wrongly."""
+    """The log is of a kind that cannot be tailed correctly. It is refused rather than tailed incorrectly."""
 
     code: str = "log-unsupported"
 
@@ -275,7 +274,7 @@ class MarkerStoreError(Fatal):
 class EpochRefused(Fatal):
     """The flow has a newer owner: this one must stop acting for it.
 
-    ``held_epoch``: the epoch in which the flow is held instead; 0: not known.
+    ``held_epoch``: the epoch in which the flow is held by that owner; 0: not known.
     """
 
     code: str = "owner-elsewhere"

@@ -1,4 +1,4 @@
-"""What a doctor found: the one type that the command line renders."""
+"""The findings of a doctor: the only type that the command line renders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. ``check``: its short stable name; ``what``: how it is; ``because``: what follows from it;
-    ``next_step``: what to do; a statement to paste is a line of its own. ``code``: of the problem; empty: as the
-    entries of :mod:`wormhole.problems` say for the check.
+    """The result of one check.
+
+    ``check``: its short stable name. ``what``: the state that was found. ``because``: what follows from it.
+    ``next_step``: what to do; a statement to paste is on a line of its own. ``code``: of the problem; empty: the
+    entries of :mod:`wormhole.problems` give it for the check.
     """
 
     check: str
@@ -36,15 +38,16 @@ class Finding:
 
     @property
     def known_code(self) -> str:
-        """The code of what is wrong; empty: nothing is, or the check is of a package that declares none."""
+        """The code of the problem; empty: there is no problem, or the check is of a package that declares no code."""
         return "" if self.severity is Severity.OK else self.code or code_of_check(self.check)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A table. ``database``: empty where the datastore has none. ``key_columns``: of the key in the log, 0 without one.
+    """A table.
 
-    ``rows``: about how many; ``None``: not known.
+    ``database``: empty if the datastore has none. ``key_columns``: of the key in the log, 0 without one. ``rows``:
+    about how many; ``None``: not known.
     """
 
     database: str
@@ -54,14 +57,14 @@ class SeenTable:
 
     @property
     def name(self) -> str:
-        """As updates name the table."""
+        """The table's name in updates."""
         return f"{self.database}.{self.table}" if self.database else self.table
 
 
 @dataclass(frozen=True, slots=True)
 class LogGrowth:
-    """How much log was written: ``bytes`` in the last ``seconds``, and how that was measured; ``unknown``: why it
-    cannot be said, empty when it can.
+    """How much log was written: ``bytes`` in the last ``seconds``, and how that was measured. ``unknown``: why it is
+    not known, empty when it is.
     """
 
     bytes: int = 0
@@ -71,15 +74,16 @@ class LogGrowth:
 
     @property
     def rate(self) -> float:
-        """Bytes per second; 0 where it is not known."""
+        """Bytes per second; 0 if it is not known."""
         return self.bytes / self.seconds if self.seconds > 0 and not self.unknown else 0.0
 
 
 @dataclass(slots=True)
 class Report:
-    """Everything found about one datastore. ``facts``: what identifies it, by name.
+    """All findings about one datastore.
 
-    ``tables``: those that were seen, ``growth``: of its log, ``None`` where it was not asked for; it is not rendered.
+    ``facts``: what identifies it, by name. ``tables``: the tables that were seen. ``growth``: of its log; ``None`` if
+    it was not requested. Growth is not rendered.
     """
 
     url: str

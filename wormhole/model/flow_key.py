@@ -1,4 +1,4 @@
-"""What names a flow in every store: its application and its shard."""
+"""The key of a flow in every store: its application and its shard."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ FlowKey = tuple[str, str]
 
 
 def start_key(application: str, log: str) -> FlowKey:
-    """The key of the record that holds where the application starts in ``log``; its marker never moves.
+    """The key of the record that holds where the application starts in ``log``. The marker of this record never moves.
 
-    It is kept like a flow's. No shard is called so: in a shard's name a ``%`` is followed by hexadecimal digits.
+    It is kept like a flow's. No shard has such a name: in a shard's name a ``%`` is followed by hexadecimal digits.
     """
     return (application, f"{log}.%start")

@@ -19,11 +19,11 @@ _HALF: Final = re.compile(r"(?i)\\ud[89a-f]")
 
 
 def read_json(data: str | bytes) -> Any:
-    """The value, of which every number converts to ``int`` and ``float``, and every text to UTF-8.
+    """The value of the JSON. Every number in it converts to ``int`` and ``float``, and every text to UTF-8.
 
-    Raises ``ValueError`` for all else: no JSON, no UTF-8, deeper than Python's stack allows, an infinite number or one
-    of more than 40 digits, ``NaN``, half of a surrogate pair. :func:`json.loads` has other errors for some of these,
-    and lets some pass that fail where they are used.
+    Raises ``ValueError`` for everything else: no JSON, no UTF-8, deeper than Python's stack allows, an infinite number
+    or one of more than 40 digits, ``NaN``, half of a surrogate pair. :func:`json.loads` raises other errors for some of
+    these, and accepts some that fail where they are used.
     """
     text = data.decode() if isinstance(data, bytes) else data
     try:

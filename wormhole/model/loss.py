@@ -1,4 +1,4 @@
-"""What is missing from a log, with its exact range."""
+"""A range that is missing from a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LossKind(Enum):
     PURGED = "purged"
     """The log once held it and no longer does."""
     NOT_LOGGED = "not_logged"
-    """It was written to the datastore past the log."""
+    """It was written to the datastore without the log."""
     DIVERGED = "diverged"
     """The log is not the one that the datamarker came from."""
 
@@ -23,10 +23,9 @@ class LossKind(Enum):
 class LogGap:
     """A range that the log does not hold.
 
-    ``first_missing`` and ``last_missing`` are logical positions of the source, inclusive;
-    empty when unknown. ``message``: what happened and where. ``behind``: what a datamarker right behind the gap
-    counts as delivered; empty: ``last_missing``. The two differ where a position is a set: the range must not name what
-    was delivered before.
+    ``first_missing`` and ``last_missing`` are logical positions of the source, inclusive; empty when unknown.
+    ``message``: what happened and where. ``behind``: the ``delivered`` of a datamarker directly after the gap; empty:
+    ``last_missing``. The two differ if a position is a set, because the range must not name what was delivered before.
     """
 
     kind: LossKind
@@ -37,20 +36,22 @@ class LogGap:
 
     @property
     def delivered(self) -> str:
-        """What a datamarker right behind the gap counts as delivered; empty when unknown."""
+        """The ``delivered`` of a datamarker directly after the gap; empty when unknown."""
         return self.behind or self.last_missing
 
     def reached(self, delivered: str) -> bool:
-        """Whether a flow that got everything up to ``delivered`` has passed the gap, or got what is missing while the
-        log still had it.
+        """Whether a flow that received everything up to ``delivered`` has passed the gap. It may also have received the
+        missing range while the log still held it.
         """
         if delivered.isdecimal() and self.delivered.isdecimal():
             return int(delivered) >= int(self.delivered)
         return bool(delivered) and delivered == self.delivered
 
     def without(self, delivered: str) -> LogGap:
-        """The gap for a flow that got everything up to ``delivered``: it begins behind that. Only where positions are
-        numbers can the range overlap it: another reader was at an earlier place when it met the gap.
+        """The gap for a flow that received everything up to ``delivered``: it begins after that.
+
+        The range can contain delivered transactions only if positions are numbers: another reader was at an earlier
+        place when it met the gap.
         """
         first, last = self.first_missing, self.last_missing
         if not (delivered.isdecimal() and first.isdecimal() and last.isdecimal()):

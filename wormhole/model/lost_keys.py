@@ -1,4 +1,4 @@
-"""The rows that changed in a range of a log that is gone, as far as they are known: what a repair has to read again."""
+"""The known rows that changed in a lost range of a log. A repair has to read them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN: Final = 3
 _Name = TypeVar("_Name")
 
 MOST_KEYS: Final = 200_000
-"""Keys of one range. A range with more names whole tables instead."""
+"""The limit of the keys of one range. A range with more names whole tables instead."""
 MOST_KEY_BYTES: Final = 8 << 20
 
 
@@ -23,7 +23,7 @@ class TableKeys:
     """The rows of one table whose changes were lost.
 
     ``key``: the columns of ``keys``, which are serialized ``RowKey`` messages without a table. ``whole``: why any of
-    its rows may have changed; empty where ``keys`` are all that did.
+    its rows may have changed; empty if ``keys`` are all rows that did.
     """
 
     key: tuple[Column, ...] = ()
@@ -31,7 +31,7 @@ class TableKeys:
     whole: str = ""
 
     def joined(self, other: TableKeys) -> TableKeys:
-        """What changed in either."""
+        """The rows that changed in either."""
         if self.whole or other.whole:
             return TableKeys(whole=self.whole or other.whole)
         if self.key != other.key:
@@ -41,7 +41,7 @@ class TableKeys:
 
 @dataclass(frozen=True, slots=True)
 class LostKeys:
-    """The rows of one shard whose changes were lost, by table. A table that is missing has no change in the range."""
+    """The rows of one shard whose changes were lost, by table. A missing table has no change in the range."""
 
     tables: Mapping[str, TableKeys] = field(default_factory=dict)
 
@@ -52,16 +52,16 @@ class LostKeys:
 
     @property
     def whole(self) -> Mapping[str, str]:
-        """Tables of which any row may have changed, and why."""
+        """The tables in which any row may have changed, each with the reason."""
         return {name: table.whole for name, table in self.tables.items() if table.whole}
 
     def of(self, wanted: Callable[[str], bool]) -> LostKeys:
-        """Without tables that are not ``wanted``."""
+        """The lost keys without the tables that are not ``wanted``."""
         return LostKeys({name: table for name, table in self.tables.items() if wanted(name)})
 
     @classmethod
     def joined(cls, parts: Iterable[LostKeys]) -> LostKeys:
-        """What changed in any of ``parts``, within the bounds."""
+        """The rows that changed in any of ``parts``, within the bounds."""
         found: dict[str, TableKeys] = {}
         for part in parts:
             for name, table in part.tables.items():
@@ -81,7 +81,9 @@ class LostKeys:
 
 
 def bounded(tables: Mapping[_Name, TableKeys]) -> dict[_Name, TableKeys]:
-    """The tables with :data:`MOST_KEYS` keys and :data:`MOST_KEY_BYTES` at most: those with the most keys are whole."""
+    """The tables, reduced to :data:`MOST_KEYS` keys and :data:`MOST_KEY_BYTES` bytes: the tables with the most keys
+    become whole.
+    """
     found = dict(tables)
     count = sum(len(table.keys) for table in found.values())
     sizes = {name: sum(map(len, table.keys)) for name, table in found.items() if table.keys}

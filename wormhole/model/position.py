@@ -26,7 +26,8 @@ _ORDER: Final = struct.Struct(">IQQ")
 
 @dataclass(slots=True, order=True, unsafe_hash=True)
 class LogPosition:
-    """A place within one log: ``(incarnation, file, offset)``, total within the log and never compared across logs.
+    """A place within one log: ``(incarnation, file, offset)``. Places of one log have a total order. Places of
+    different logs are never compared.
 
     ``incarnation`` counts the histories of the log (a reset or restored server starts the next one), ``file`` is the
     number of the log file and ``offset`` the byte within it. Treated as immutable; not frozen because it is hot.
@@ -82,12 +83,14 @@ class Anchor:
 
     @property
     def is_of_log_bytes(self) -> bool:
-        """Whether it is of bytes of the log, and not of a transaction."""
+        """Whether the anchor is of bytes of the log, and not of a transaction."""
         return self.id.startswith(LOG_BYTES)
 
     @property
     def log_bytes_end(self) -> int:
-        """The offset after the bytes. The datamarker's place may be later: it moves on more often than it is proven."""
+        """The offset after the bytes. The datamarker's place may be later: it advances more often than an anchor is
+        taken.
+        """
         end = self.id.rpartition(":")[2]
         return int(end) if end.isdecimal() else 0
 
@@ -96,13 +99,13 @@ class Anchor:
 class Datamarker:
     """A place that may be stored: always at a transaction's end.
 
-    ``delivered``: logical position of everything before the place, in the source's own terms, such as the number of
-    the last update before it or a set of transaction ids. ``read_from``: the oldest transaction prepared before the
-    place and not resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is
-    known. ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0
-    if unknown. ``backfill``: how far the flow's backfill came, empty without one; opaque here
-    (``caravan.backfill.progress``). ``shard``: filled in where an application receives it, so that one
-    with several shards can distinguish them; not part of the place, not stored and not compared.
+    ``delivered``: logical position of everything before the place, in the source's own terms, such as the number of the
+    last update before it or a set of transaction ids. ``read_from``: the oldest transaction prepared before the place
+    and not resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is known.
+    ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0 if
+    unknown. ``backfill``: the progress of the flow's backfill, empty without one; opaque here
+    (``caravan.backfill.progress``). ``shard``: filled in when an application receives the datamarker, so that an
+    application with several shards can distinguish them; not part of the place, not stored and not compared.
     """
 
     order: LogPosition
@@ -118,5 +121,5 @@ class Datamarker:
 
 
 def flow_name(application: str, shard: str) -> str:
-    """The one way to write a flow: ``APP/SHARD``."""
+    """The text form of a flow everywhere: ``APP/SHARD``."""
     return f"{application}/{shard}"

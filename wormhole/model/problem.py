@@ -1,4 +1,4 @@
-"""A problem in words, and apart from it the next step."""
+"""A problem in words, with the next step as a separate field."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _LINE: Final = re.compile(r"(?P<text>.*?)(?: \[(?P<code>[a-z]+(?:-[a-z]+)*)\])?(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``text``: what is wrong, or why something waits; empty: nothing. ``hint``: the next step, on several lines where
-    it has statements to paste; empty: none. ``code``: the stable name of the problems with this remedy
-    (:mod:`wormhole.problems`); empty: it was reported by an earlier release.
+    """A problem.
+
+    ``text``: what is wrong, or why something waits; empty: there is no problem. ``hint``: the next step, on several
+    lines if it has statements to paste; empty: none. ``code``: the stable name of the problems with this remedy
+    (:mod:`wormhole.problems`); empty: an earlier release reported it.
     """
 
     text: str = ""
@@ -25,7 +27,7 @@ class Problem:
 
     @classmethod
     def parsed(cls, line: str) -> Problem:
-        """What ``str`` made a line of: for what reaches this process as text alone."""
+        """The problem from its line, as ``str`` writes it, for a problem that reaches this process only as text."""
         found = _LINE.fullmatch(line)
         return cls(line) if found is None else cls(found["text"], found["hint"] or "", found["code"] or "")
 
@@ -33,7 +35,7 @@ class Problem:
         return bool(self.text)
 
     def __str__(self) -> str:
-        """On one line, as in a log."""
+        """The problem on one line, as in a log."""
         text = f"{self.text} [{self.code}]" if self.code else self.text
         return f"{text}. Next: {' '.join(self.hint.splitlines())}" if self.hint else text
 
@@ -42,5 +44,5 @@ NO_PROBLEM: Final = Problem()
 
 
 def passing(text: str) -> Problem:
-    """What ends by itself within seconds, and no action is needed."""
+    """A problem that ends by itself within seconds and needs no action."""
     return Problem(text, code="in-progress") if text else NO_PROBLEM

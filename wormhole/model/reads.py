@@ -1,7 +1,7 @@
 """The ids of rows that a backfill read: ``read:<scan>:<chunk>:<index>``. They are in no log. Pure.
 
-The rows of one chunk are one transaction, ``<chunk>`` of the source ``read:<scan>``. Its place is that of a log's
-transaction after which the chunk entered the log; so several chunks may have the place of one transaction, and
+The rows of one chunk are one transaction, ``<chunk>`` of the source ``read:<scan>``. Its place is that of the log's
+transaction after which the chunk entered the log. So several chunks may have the place of the same transaction, and
 :func:`read_order` orders them.
 """
 
@@ -25,11 +25,13 @@ def is_read_source(source: str) -> bool:
 
 
 def is_read_transaction(transaction: str) -> bool:
-    """Whether a transaction's id is that of a chunk."""
+    """Whether a transaction's id is the id of a chunk."""
     return is_read_source(transaction.rpartition(":")[0])
 
 
 def read_order(transaction: str) -> tuple[int, int]:
-    """(scan, chunk) of a transaction's id; (0, 0) for one of a log, which is before every chunk at the same place."""
+    """(scan, chunk) of a transaction's id. It is (0, 0) for a transaction of a log, which precedes every chunk at its
+    place.
+    """
     source, _, chunk = transaction.rpartition(":")
     return (int(source[len(_PREFIX) :]), int(chunk)) if is_read_source(source) else (0, 0)

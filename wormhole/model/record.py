@@ -3,13 +3,13 @@
 The threat: a process that may write to ZooKeeper or to a state folder may be hostile. A record may hold other types,
 texts of megabytes, numbers beyond every type, nesting beyond the stack, and fields that this release does not know.
 
-What holds against it: a record has at most :attr:`StoredRecord.largest` bytes, its JSON is read by
-:func:`~wormhole.model.json_input.read_json`, a value is never converted to another type, and each kind of value has the
-bounds that stand here. What does not fit gives one error of one line: it names the record and the field, and quotes at
-most 40 characters. A field of a later release is ignored, so that releases can run side by side.
+The defence: a record has at most :attr:`StoredRecord.largest` bytes, its JSON is read by
+:func:`~wormhole.model.json_input.read_json`, a value is never converted to another type, and each kind of value has
+bounds, which are below. A record that does not fit causes an error of one line: it names the record and the field, and
+quotes at most 40 characters. A field of a later release is ignored, so that releases can run side by side.
 
-A model's fields have the stored names; ``copy``, which pydantic has for itself, is an alias. What is stored comes from
-attributes of the same names: who renames an attribute converts it beside the model, and the stored form stays.
+A model's fields have the stored names; ``copy``, which pydantic uses itself, is an alias. The stored values come from
+attributes of the same names. If an attribute is renamed, convert it beside the model, so that the stored form stays.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 LARGEST_COUNT: Final = 1 << 62
-"""Counts go up in 64 bits on the wire: there is room for more."""
+"""The limit of a count. It is below the 64 bits of the wire, so that counts can still rise."""
 _LAST_S: Final = 253_402_214_400
-"""The last day of the year 9999: a later time cannot be shown."""
+"""The last day of the year 9999. A later time cannot be formatted."""
 _QUOTED: Final = 40
 _OF_PYDANTIC: Final = re.compile(r" after validation, not more| or instance of \w+")
 """What its messages say of itself."""
@@ -66,11 +66,11 @@ class StoredRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
     largest: ClassVar = 512 << 10
-    """Bytes: a change of the history whose texts are full, each character escaped, fits."""
+    """Limit in bytes. A change of the history whose texts are full fits, with each character escaped."""
 
     @classmethod
     def read(cls, data: str | bytes, where: str, hint: str = "") -> Self:
-        """The record in ``data``. Raises :class:`~wormhole.model.errors.ConfigError` that names ``where``."""
+        """The record in ``data``. Raises :class:`~wormhole.model.errors.ConfigError`, which names ``where``."""
         try:
             if len(data) > cls.largest:
                 raise ValueError(f"has {len(data):,} bytes; such a record has at most {cls.largest:,}")
@@ -80,7 +80,7 @@ class StoredRecord(BaseModel):
 
     @classmethod
     def checked(cls, given: object) -> Self:
-        """The record of these fields. Raises ``ValueError`` of one line."""
+        """The record with these fields. Raises ``ValueError`` with a text of one line."""
         try:
             return cls.model_validate(given)
         except ValidationError as error:
@@ -88,7 +88,7 @@ class StoredRecord(BaseModel):
 
     @classmethod
     def fields_of(cls, value: object) -> dict[str, Any]:
-        """What is stored of ``value``: its attributes of the fields' names. A text that is too long is cut."""
+        """The fields to store: the attributes of ``value`` with the fields' names. A text that is too long is cut."""
         stored = ((field.alias or name, field) for name, field in cls.model_fields.items())
         return {name: _cut(getattr(value, name), field.metadata) for name, field in stored}
 
@@ -103,7 +103,7 @@ def dumped(fields: dict[str, Any]) -> bytes:
 
 
 def complaint(error: ValidationError) -> str:
-    """The first thing that is wrong: field, bound, and the beginning of what stands there."""
+    """The first error: its field, the bound, and the beginning of the value."""
     first = error.errors(include_url=False)[0]
     place = visible(".".join(str(part)[:_QUOTED] for part in first["loc"]))
     if first["type"] == "missing":

@@ -1,4 +1,4 @@
-"""Replacing a file whole."""
+"""Replacing a whole file in one step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["replace_file"]
 def replace_file(
     path: Path, data: str | bytes, *, sync: bool = True, opener: Callable[[str, int], int] | None = None
 ) -> None:
-    """Write ``data`` to ``path`` in one step: a reader sees the file before or after. Blocks. Raises ``OSError``.
+    """Write ``data`` to ``path`` in one step: a reader sees the old file or the new one. Blocks. Raises ``OSError``.
 
-    ``sync``: the new content is on the disk before the old one goes. ``opener``: of :func:`open`.
+    ``sync``: the new content is on the disk before the old one is removed. ``opener``: of :func:`open`.
     """
     made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     made.unlink(missing_ok=True)  # an earlier process may have had the same number

@@ -1,4 +1,4 @@
-"""Whether a package that was imported is recent enough. pip sees to it; another package's pin may undo it."""
+"""Checks that an imported package is recent enough. pip ensures it, but another package's pin may undo that."""
 
 from __future__ import annotations
 

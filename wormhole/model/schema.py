@@ -20,8 +20,10 @@ __all__ = ["Column", "Schema", "free_names", "schema_id"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One named value. ``type`` is one of bytes, text, int, uint, double, bool, decimal, entries; hash: text in place
-    of a value that a mask hides.
+    """One named value.
+
+    ``type`` is one of bytes, text, int, uint, double, bool, decimal, entries and hash. ``hash``: text that replaces a
+    value hidden by a mask.
     """
 
     name: str
@@ -59,13 +61,15 @@ class Schema:
 
 
 def schema_id(canonical: bytes) -> int:
-    """The id of the schema with these canonical bytes. They may be any bytes of a peer."""
+    """The id of the schema with these canonical bytes. The bytes may be arbitrary, from a peer."""
     return int.from_bytes(hashlib.sha256(canonical).digest()[:8], "big")
 
 
 def free_names(names: Iterable[str]) -> dict[str, str]:
-    """What each column is called. SQL ignores case, and names with ``_`` in front are
-    ours: a name that is taken gets an ``_`` behind it.
+    """A free name for each column, by its own name.
+
+    SQL ignores case, and names that begin with ``_`` are reserved for the product. A reserved name, or a name that is
+    taken, gets an ``_`` at its end.
     """
     shown: dict[str, str] = {}
     taken: set[str] = set()
@@ -87,6 +91,6 @@ def _parse(canonical: bytes) -> Schema:
     )
 
 
-# Peers name schemas too, so what is remembered of them is bounded: by number, and by size.
+# Peers name schemas too, so the remembered schemas are bounded by number and by size.
 _REMEMBERED_BYTES: Final = 4096
 _remembered = lru_cache(maxsize=256)(_parse)

@@ -1,7 +1,7 @@
-"""What a source returns: a contiguous piece of log, decoded and encoded for the wire.
+"""The result of reading a source: a contiguous piece of log, decoded and encoded for the wire.
 
-The one type on the edge between ``datastores`` and ``caravan``. A segment holds, for each shard that the piece
-touches, a :class:`Run` of encoded updates; the bytes are encoded once and shared by every flow, the change buffer and
+It is the only type on the edge between ``datastores`` and ``caravan``. A segment holds, for each shard that the piece
+touches, a :class:`Run` of encoded updates. The bytes are encoded once and shared by every flow, the change buffer and
 the archive.
 """
 
@@ -19,8 +19,8 @@ from wormhole.model.schema import Schema
 
 __all__ = ["ChunkRange", "Run", "Segment"]
 
-# What the objects around the bytes take, measured in CPython 3.11: a segment with its places and its marker, and a run
-# with its arrays. Of a log that is read transaction by transaction that is most of the memory.
+# The memory of the objects around the bytes, measured in CPython 3.11: a segment with its places and its marker, and a
+# run with its arrays. In a log that is read transaction by transaction they are most of the memory.
 _SEGMENT_BYTES: Final = 900
 _RUN_BYTES: Final = 1400
 
@@ -73,16 +73,19 @@ class Run:
 
 @dataclass(slots=True, frozen=True)
 class ChunkRange:
-    """Which rows of a table a segment holds: those with keys above ``after`` up to ``until`` as they are at its place.
+    """The rows of a table that a segment holds: those with keys after ``after`` up to ``until``, as they are at its
+    place.
 
-    Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table; ``after`` ``None``: from the first key on,
-    ``until`` ``None``: to the last. ``begin`` and ``end``: numbers of these two in the table's list of boundaries.
-    ``alone``: if not empty the segment holds the rows of just these keys, and none for one that is not there any more.
-    ``left_out``: keys that changes touched while the rows were read and that are not among them, though their rows may
-    exist. ``again``: those of them whose rows have to be read again, since their changes do not say what they are.
-    ``not_before``: the lead's place when the chunk was asked for; flows that began later do not take it.
-    ``portable``: the keys' order is that of integers or bytes. ``shards``: of the keys in these lists; empty for what
-    is no key of the table, or another spelling of one.
+    Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table. ``after`` is ``None`` from the first key
+    on, ``until`` is ``None`` up to the last. ``begin`` and ``end``: numbers of these two in the table's list of
+    boundaries. ``alone``: if not empty, the segment holds the rows of just these keys, and no row for a key whose row
+    no longer exists.
+
+    ``left_out``: keys that changes touched while the rows were read. The segment does not hold their rows, which may
+    exist. ``again``: the keys among them whose rows have to be read again, because their changes do not contain the
+    row. ``not_before``: the lead's place when the chunk was requested; flows that began later do not take it.
+    ``portable``: the keys' order is that of integers or bytes. ``shards``: the shards of the keys in these lists; empty
+    for bytes that are no key of the table, or another spelling of a key.
     """
 
     table: str
@@ -99,8 +102,10 @@ class ChunkRange:
     shards: Mapping[bytes, str] = field(default_factory=dict)
 
     def of_shard(self, shard: str) -> ChunkRange:
-        """What a flow of ``shard`` may conclude. It was sent none of the keys of other shards, and their rows may
-        exist: those that were read alone are left out, and alone in ``shards``.
+        """The range for a flow of ``shard``, which was sent none of the keys of other shards.
+
+        The rows of those keys may exist. So those of them that were read alone are left out, and only they are in
+        ``shards``.
         """
         if not self.shards:
             return self
@@ -114,15 +119,19 @@ class ChunkRange:
 class Segment:
     """A contiguous piece of one log, from ``begin`` to ``end``.
 
-    ``marker``: the datamarker at ``end``; ``None`` when the piece ends inside a transaction (a large one comes in
-    bounded pieces), and then ``end`` is the place where that transaction begins and nothing may be stored there.
-    ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts right after
-    the gap. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction (microseconds).
-    ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so
-    their flows are held before the segment. All others continue. ``chunk``: set when the segment holds rows of a table,
-    read by a backfill, in place of log: then ``begin`` equals ``end``, and only flows that need the range take it.
-    ``replaced``: tables whose rows changed here and are not in the log: another table took the name (a RENAME), or a
-    statement wrote them anew; with the place where the last such statement begins, or was noticed.
+    ``marker``: the datamarker at ``end``. It is ``None`` when the piece ends inside a transaction, because a large
+    transaction comes in bounded pieces. Then ``end`` is the place where that transaction begins, and no datamarker may
+    be stored there. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction
+    (microseconds).
+
+    ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts directly
+    after the gap. ``broken``: the shards with updates that could not be decoded, each with the reason. Their runs lack
+    these updates, so their flows are held before the segment. All other flows continue.
+
+    ``chunk``: set when the segment holds rows of a table that a backfill read, instead of log. Then ``begin`` equals
+    ``end``, and only flows that need the range take it. ``replaced``: tables whose rows changed here although the log
+    does not have these changes: another table took the name (a RENAME), or a statement rewrote the rows. Each has the
+    place where the last such statement begins, or was noticed.
     """
 
     begin: LogPosition
@@ -138,17 +147,17 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that the segment's updates take, about."""
+        """Approximate bytes of memory of the segment's updates."""
         return sum(len(run.blob) + 8 * len(run.ends) + 40 * len(run.tx_number) for run in self.runs.values())
 
     @property
     def concerns_all(self) -> bool:
-        """Whether every flow has to look at the segment, and not only those of its shards."""
+        """Whether the segment concerns every flow, and not only the flows of its shards."""
         return self.gap is not None or bool(self.broken) or bool(self.replaced) or self.chunk is not None
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the segment takes, about: its updates and the objects around them."""
+        """Approximate bytes of memory of the segment: its updates and the objects around them."""
         return self.size + _SEGMENT_BYTES + _RUN_BYTES * len(self.runs)
 
     @property

@@ -1,9 +1,8 @@
 """How one log is split into shards: the unit of order and of assignment.
 
-The hash of ``{hash = N}`` is named and documented because every tool that wants to know where a key lives must be able
-to compute it: **CRC-32** (the one of zlib, gzip and PNG, RFC 1952 section 8) of the key's bytes, modulo N. The key's
-bytes are the serialized ``Value`` messages of the key columns, joined; for a key that is a single bytes column, the
-bytes themselves.
+The hash of ``{hash = N}`` is documented because every tool that looks for a key's shard must be able to compute it:
+**CRC-32** (the one of zlib, gzip and PNG, RFC 1952 section 8) of the key's bytes, modulo N. The key's bytes are the
+serialized ``Value`` messages of the key columns, joined. For a key that is a single bytes column they are its bytes.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Sharding:
 
 
 def shard_of_table(log: str, table: str) -> str:
-    """Name of a table's (or database's) shard:
+    """The name of the shard of a table (or database): ``log.table``.
 
-    ``log.table``, other characters percent-encoded so that it fits a path.
+    Other characters than letters, digits, ``_`` and ``-`` are percent-encoded, so that the name fits a path.
     """
     quoted = _PLAIN.sub(lambda m: "".join(f"%{b:02X}" for b in m[0].encode()), table)
     return f"{log}.{quoted}"

@@ -1,4 +1,4 @@
-"""A table as its datastore describes it: what a model of its rows is made from."""
+"""A table as its datastore describes it: the input for a model of its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ColumnDefinition", "Content", "TableDefinition"]
 
 
 class Content(Enum):
-    """What the values of a column mean. Updates hold several of these as text."""
+    """The meaning of a column's values. Updates hold several of these as text."""
 
     INTEGER = "integer"
     BOOLEAN = "boolean"
@@ -44,7 +44,7 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """``name``: as updates have it; ``key``: names of the key's columns."""
+    """``name``: the name in updates; ``key``: names of the key's columns."""
 
     name: str
     key: tuple[str, ...]
@@ -52,6 +52,6 @@ class TableDefinition:
 
     @property
     def fingerprint(self) -> str:
-        """A fingerprint of everything that a model is made from. It changes only if the model would."""
+        """A fingerprint of everything from which a model is made. It changes only if the model would change."""
         columns = [[c.name, c.content.value, c.nullable, c.members] for c in self.columns]
         return hashlib.sha256(json.dumps([self.name, self.key, columns]).encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ _DURATION_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600
 
 _NUMBER_AND_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)", re.ASCII)
 
-# A date alone may be a position: a datastore may write its positions so.
+# A date alone is not taken for a time, because a datastore may write its positions so.
 _LIKE_A_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:.*", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?(?P<zone>[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
@@ -50,9 +50,10 @@ def parse_rate(value: object) -> int:
 
 
 def parse_time(text: str) -> int | None:
-    """Microseconds since 1970 of a time in the form of RFC 3339; ``None`` for what is not written as a time.
+    """Microseconds since 1970 of a time in the form of RFC 3339; ``None`` for a text that does not have the form of a
+    time.
 
-    Raises ``ValueError`` with what is allowed for a time without zone, and for one that does not exist.
+    Raises ``ValueError``, with what is allowed, for a time without zone and for a time that does not exist.
     """
     if not _LIKE_A_TIME.fullmatch(text):
         return None

@@ -18,7 +18,7 @@ class Op(Enum):
     DELETE = "delete"
     TRUNCATE = "truncate"
     UPSERT = "upsert"
-    """Written, and the log does not say whether it was there before (a put into a key-value store)."""
+    """A write of which the log does not show whether the row existed before (a put into a key-value store)."""
     MERGE = "merge"
     """A merge of a key-value store: ``after`` holds the operand, not the result."""
     DELETE_RANGE = "delete_range"
@@ -41,7 +41,7 @@ class Unavailable:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
-        """So that a model's field may be ``str | Unavailable``."""
+        """Let a field of a pydantic model be ``str | Unavailable``."""
         from pydantic_core import core_schema
 
         return core_schema.is_instance_schema(cls)
@@ -54,7 +54,9 @@ UNAVAILABLE: Final = Unavailable()
 """A value that the log does not hold. Distinct from ``None``, which is a NULL."""
 
 NAN: Final = float("nan")
-"""The object that each NaN of a row is: as a part of a dict's key it is found again, as it is in the database."""
+"""The one object for every NaN in a row. As part of a dict's key it is found again, because Python compares identity
+first.
+"""
 
 Value = bytes | str | int | float | bool | Decimal | None | Unavailable | Mapping[bytes, bytes]
 """What a key or a column holds."""

@@ -1,4 +1,4 @@
-"""What comparing a source's rows with what an application holds found."""
+"""The results of comparing a source's rows with those of an application."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Final, Self
 __all__ = ["MOST_DIFFERENCES", "MOST_EXTRA", "Difference", "DifferenceKind", "TableVerification", "VerifyMode"]
 
 MOST_DIFFERENCES: Final = 1_000
-"""Differences of one table and flow that are kept by name; the counts go on."""
+"""Limit of the differences of one table and flow that are kept by name. All are counted."""
 
 MOST_EXTRA: Final = 10_000
-"""Keys of one table and flow that only the application holds, and that are looked at when it is repaired."""
+"""Limit of the keys of one table and flow that only the application holds and that a repair looks at."""
 
 
 class VerifyMode(Enum):
-    """What becomes of a row of the source that a flow is sent by a backfill."""
+    """What a flow does with a row that a backfill sends."""
 
     NONE = "none"
     """It is delivered."""
     COMPARE = "compare"
-    """It is compared with what the application holds, and what differs is reported."""
+    """It is compared with the application's row, and a difference is reported."""
     REPAIR = "repair"
-    """And what differs is delivered."""
+    """It is compared, and delivered if it differs."""
 
 
 class DifferenceKind(Enum):
     """How the two sides of a key differ."""
 
     DIFFERS = "differs"
-    """Both have the row, and a column is not the same."""
+    """Both have the row, and at least one column differs."""
     MISSING = "missing"
     """The source has the row, the application does not."""
     EXTRA = "extra"
@@ -39,7 +39,9 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``key``: a serialized ``wormhole.wire.v1.RowKey`` without a table. ``columns``: names of those that differ."""
+    """``key``: a serialized ``wormhole.wire.v1.RowKey`` without a table. ``columns``: the names of differing
+    columns.
+    """
 
     kind: DifferenceKind
     key: bytes
@@ -48,10 +50,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableVerification:
-    """What the comparison of one table found in one flow. The counts are those of ``Verified`` in push.proto;
-    ``differences``: the first ones.
+    """The result of comparing one table in one flow.
 
-    ``ended``: nothing is left to compare. ``trouble``: why something was not compared or not removed.
+    The counts are those of ``Verified`` in push.proto. ``differences``: the first ones. ``ended``: nothing is left to
+    compare. ``trouble``: why something was not compared or not removed.
     """
 
     table: str
@@ -73,7 +75,7 @@ class TableVerification:
         return self.ended and not (different or self.not_compared or self.trouble)
 
     def plus(self, other: Self) -> Self:
-        """With what was found after it, of the same table."""
+        """This result combined with a later one of the same table."""
         return type(self)(
             self.table,
             self.compared + other.compared,
@@ -89,7 +91,7 @@ class TableVerification:
         )
 
     def _with(self, more: tuple[Difference, ...]) -> tuple[Difference, ...]:
-        """One that was named before is named once."""
+        """Add the differences that are not named already, up to the limit."""
         known = frozenset(self.differences)
         new = tuple(one for one in more if one not in known) if known else more
         return (*self.differences, *new)[:MOST_DIFFERENCES]

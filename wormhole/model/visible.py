@@ -1,8 +1,8 @@
-"""Text that a peer wrote, made safe to show: nothing in it controls a terminal or forges a line of a log. Pure.
+"""Makes text of a peer safe to show: nothing in it can control a terminal or forge a line of a log. Pure.
 
 Names, values, error texts and reports come from databases, subscribers, ZooKeeper and archives. A control character in
-one of them could move the cursor, set the window's title or reorder what is read (ECMA-48; Unicode UAX #9), so it is
-shown as its escape, as Python writes it.
+one of them could move the cursor, set the window's title or reorder the text (ECMA-48; Unicode UAX #9). So it is shown
+as its escape, in Python's form.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 
 __all__ = ["few", "visible", "visible_json", "visible_lines"]
 
-# C0 but the tab, DEL, C1; line and paragraph separators; what reorders text, or shows nothing; halves of a surrogate
-# pair.
+# C0 except the tab, DEL, C1; line and paragraph separators; characters that reorder text or are invisible; halves of a
+# surrogate pair.
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
@@ -30,17 +30,18 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines: they stay apart, and all but the first are indented, so that none of them
-    can be taken for a line of its own."""
+    """:func:`visible` for a text of several lines, which stay apart. All lines but the first are indented, so that none
+    of them can be taken for a line of the log.
+    """
     return f"\n{_INDENT}".join(visible(line.removesuffix("\r")) for line in text.split("\n"))
 
 
 def visible_json(text: str) -> str:
-    """JSON that has such characters in its strings, with JSON's own escapes for them: the same value."""
+    """JSON of the same value with such characters in its strings replaced by JSON's own escapes."""
     return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def few(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of further ones."""
     rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + rest

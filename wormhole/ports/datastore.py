@@ -278,7 +278,7 @@ class Datastore(ABC):
     # -- what `wormholectl init` asks
 
     def name_in(self, url: str) -> str:
-        """A name for a dataset and its log, from the URL alone; empty: the name is made from what the datastore holds."""
+        """A name for a dataset and its log, from the URL alone; empty: the datastore's content gives the name."""
         return ""
 
     def split_database(self, url: str) -> tuple[str, str]:

@@ -96,7 +96,7 @@ class DeadLetter:
 
 @dataclass(slots=True, frozen=True)
 class Parcel:
-    """The bytes from which an update is delivered again: its schema's canonical bytes and a batch body with it alone."""
+    """The bytes to deliver an update again: its schema's canonical bytes and a batch body with it alone."""
 
     schema: bytes
     body: bytes
@@ -176,7 +176,7 @@ def _value_text(value: update_pb2.Value) -> str:
 
 
 class ParkedRows:
-    """The rows that have parked updates, each with the place of its first one. Pure. It never shrinks within an epoch."""
+    """The rows that have parked updates, each with the place of its first one. Pure. Within an epoch it only grows."""
 
     __slots__ = ("_first", "_tables", "tables")
 

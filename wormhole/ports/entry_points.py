@@ -74,7 +74,7 @@ def owner(claim: EntryPoint) -> str:
 
 
 def declared(file: Path, group: str) -> set[EntryPoint]:
-    """The entry points in ``file`` if it is the pyproject.toml of a checkout of this project; none for any other file."""
+    """The entry points in ``file`` if it is the pyproject.toml of a checkout of this project, else none."""
     if not file.is_file():
         return set()
     import tomllib
