@@ -59,6 +59,7 @@ _GONE: Final = frozenset({1049, 1051, 1146, 1932})
 _DENIED: Final = frozenset({1044, 1142, 1143})
 _ALTERED: Final = frozenset({1054, 1176, 1412, 1072})
 """The definition that the statement was made from is no longer the table's."""
+_REFUSALS: Final = _GONE | _DENIED | _ALTERED
 
 
 _Session = tuple["Connection[Any]", Server]
@@ -178,7 +179,13 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
     def _skip(self, session: _Session, definition: Definition, after: bytes | None, rows: int) -> bytes | None:
         connection, server = session
         literals = None if after is None else KEY_SQL.literals(definition, after)
-        return key_behind(connection, server.snapshots, definition, literals, rows)
+        try:
+            return key_behind(connection, server.snapshots, definition, literals, rows)
+        except Exception as error:
+            if _number(error) in _REFUSALS:
+                raise
+            with translating(f"keys of {definition.name}", connection):  # no rows came: fewer would not help
+                raise
 
     def _last(self, reading: Reading, until: bytes | None) -> bytes | None:
         keys = list(reading.rows)
@@ -267,7 +274,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         except (WormholeError, AlteredError):
             raise
         except Exception as error:
-            number = server_text(error)[0] if isinstance(error, pymysql.MySQLError) else 0
+            number = _number(error)
             if number in _ALTERED:
                 raise AlteredError from None
             if number in _GONE:
@@ -374,6 +381,11 @@ def _check_unaltered(connection: Connection[Any], definition: Definition) -> Non
     """The rows that were read have the columns of ``definition``: the transaction that read them keeps it so."""
     if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
         raise AlteredError
+
+
+def _number(error: Exception) -> int:
+    """The number of a server's error; 0: it is none."""
+    return server_text(error)[0] if isinstance(error, pymysql.MySQLError) else 0
 
 
 @contextmanager
