@@ -1,4 +1,4 @@
-"""The archive of one dataset: Parquet files that hold every update, and manifests that say which files count.
+"""The archive of one dataset: Parquet files with every update, and manifests that list the valid files.
 
-It has more than twenty modules: all read or write one form of files.
+It has more than twenty modules, because all of them read or write one form of files.
 """

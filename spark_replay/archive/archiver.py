@@ -1,12 +1,12 @@
 """The archiver: a subscriber that writes what it receives as Parquet, and acknowledges it once a manifest names it.
 
-A process that dies loses nothing. An acknowledgement follows the commit, so the log keeps what is not committed; at
-ASSIGNED the manifest says where delivery begins, so nothing is archived twice; and the manifest contains the
-flow's epoch, so of two archivers the older cannot commit.
+A process that dies loses nothing. An acknowledgement follows the commit, so the log keeps what is not committed. At
+ASSIGNED delivery begins at the end of the manifest, so nothing is archived twice. The manifest contains the flow's
+epoch, so of two archivers the older cannot commit.
 
-Memory: rows of all shards together take about ``flush_size``. Beyond it the largest shard's become a row group of a
-file that is not committed yet, and a callback with more rows waits for that; so a transaction may be larger than
-memory, and many shards take no more than one.
+Memory: the rows of all shards together take about ``flush_size``. Beyond it the rows of the largest shard become a row
+group of a file that is not committed yet, and a callback with more rows waits for this. So a transaction may be larger
+than memory, and many shards take no more memory than one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _LEAST: Final = 64 << 10
-"""A row group of less would cost more than the memory that it frees."""
+"""The least bytes of a row group that is written to free memory. A smaller one would cost more than it frees."""
 
 
 class _Shard:
@@ -44,20 +44,20 @@ class _Shard:
         self.epoch = epoch
         self.writer: ShardWriter | None = None
         self.since: float | None = None
-        """When the first came that is not committed; ``None``: nothing did."""
+        """When the first update or datamarker after the last commit came; ``None``: none came."""
         self.busy: asyncio.Future[Any] | None = None
-        """What was last begun in a thread for it, by a callback of its own or by one that needed room."""
+        """The last work in a thread for this shard, begun by its own callback or by one that needed memory."""
         self.files = self.rows = self.bytes = 0
         self.committed_at = now
         """Seconds since 1970."""
 
 
 class Archiver(Subscriber):
-    """``flush_every``: seconds after which what came is committed, at the next datamarker; ``flush_size``: bytes of
-    rows at which it is, and that all shards together keep in memory, about. ``accept_loss``: a range that the log lost
-    is noted in the archive, and passed.
+    """``flush_every``: a shard is committed at the first datamarker so many seconds after its first uncommitted update.
+    ``flush_size``: it is committed earlier at so many bytes of rows. All shards together keep about so many in memory.
+    ``accept_loss``: a range that the log lost is noted in the archive, and archiving continues after it.
 
-    ``now``: seconds of a clock that only goes forward. ``today``: seconds since 1970.
+    ``now``: seconds of a monotonic clock. ``today``: seconds since 1970.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Archiver(Subscriber):
 
     @property
     def shards(self) -> tuple[str, ...]:
-        """Those that are assigned to it now. Safe for threads."""
+        """The shards that are assigned to it now. Safe for threads."""
         return tuple(self._shards)
 
     def close(self) -> None:
-        """Let the threads go. What is not committed comes again."""
+        """End the threads. What is not committed will be delivered again."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     # --- callbacks: those of one shard never overlap ---
@@ -113,7 +113,7 @@ class Archiver(Subscriber):
         await self._room()
 
     async def on_datamarker(self, marker: Datamarker) -> AckLater | None:
-        """See :class:`~subscriber_sdk.Subscriber`: acknowledged when it, and so all before it, is committed."""
+        """See :class:`~subscriber_sdk.Subscriber`: acknowledged when everything before ``marker`` is committed."""
         shard, writer = await self._of(marker.shard)
         writer.mark(marker)
         now = self._now()
@@ -128,7 +128,7 @@ class Archiver(Subscriber):
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
         """See :class:`~subscriber_sdk.Subscriber`.
 
-        Whether a commit that failed was made after all, the manifest says.
+        The manifest shows whether a commit that failed was made after all.
         """
         await self._claim(self._shards[to.shard], to.shard, to, acknowledged=True)
 
@@ -153,15 +153,15 @@ class Archiver(Subscriber):
     # --- within ---
 
     async def _of(self, name: str) -> tuple[_Shard, ShardWriter]:
-        """The shard, when nothing is done for it in a thread any more. Raises what came of that."""
+        """The shard, after its work in a thread has ended. Raises the error of that work."""
         shard = self._shards[name]
         if (error := await self._settled(shard)) is not None:
             raise error
-        assert shard.writer is not None  # or ASSIGNED had failed, and nothing would come
+        assert shard.writer is not None  # else ASSIGNED failed, and no callback would follow
         return shard, shard.writer
 
     async def _room(self) -> None:
-        """Return when the rows of all shards take no more than they may, or too little each to gain anything."""
+        """Wait until the rows of all shards fit into ``flush_size``, or each shard has too few to be worth writing."""
         while sum(one.writer.memory for one in self._shards.values() if one.writer is not None) > self._most:
             busy = [one.busy for one in self._shards.values() if one.busy is not None and not one.busy.done()]
             if len(busy) < self._threads:
@@ -193,9 +193,9 @@ class Archiver(Subscriber):
             _log.debug("shard %s: %s with %d updates, up to %s", marker.shard, entry.name, entry.rows, marker)
 
     async def _leave(self, notice: ShardNotice) -> None:
-        """Nothing more comes in this epoch.
+        """End the shard in this epoch: commit up to its last datamarker, and drop the rest.
 
-        What lies before the last datamarker may still count: the manifest decides.
+        The commit fails if a newer archiver has the shard.
         """
         shard = self._shards.get(notice.shard)
         if shard is None or shard.epoch != notice.epoch:
@@ -213,7 +213,9 @@ class Archiver(Subscriber):
             await self._in_thread(shard, writer.abandon)
 
     async def _in_thread(self, shard: _Shard, work: Callable[[], _T]) -> _T:
-        """A callback may be cancelled for its time, a thread cannot: the next callback waits for it
+        """Do ``work`` in a thread.
+
+        A callback that takes too long may be cancelled, a thread cannot: the next callback waits for it
         (:meth:`_settled`).
         """
         return await asyncio.shield(self._begin(shard, work))
@@ -224,7 +226,7 @@ class Archiver(Subscriber):
         return future
 
     async def _settled(self, shard: _Shard) -> BaseException | None:
-        """Wait for what was begun for the shard. Why that failed, if it did."""
+        """Wait for the shard's work in a thread. Returns its error, ``None`` without one."""
         if shard.busy is None:
             return None
         if not shard.busy.done():
@@ -232,7 +234,7 @@ class Archiver(Subscriber):
         return None if shard.busy.cancelled() else shard.busy.exception()
 
     def samples(self) -> list[Sample]:
-        """All samples of now."""
+        """All samples, with their present values."""
         found: list[Sample] = []
         now, dataset = self._now(), self._store.dataset
         for name, shard in self._shards.items():

@@ -1,12 +1,12 @@
-"""Which checkpoints list the older files of a shard, so that a commit writes little however long the archive is. Pure.
+"""How checkpoints list the older files of a shard, so that the size of a commit hardly grows with the archive. Pure.
 
-A manifest lists the newest files itself, :data:`INLINE` at most. What no longer fits becomes a checkpoint of as many
-files; sixteen of these become one of 256, and sixteen of those one of :data:`LARGEST`, which stays. So a file is
-written into three checkpoints in its life, a manifest names some thirty of them and one for each 4,096 files, and what
-a commit writes hardly grows with the archive.
+A manifest lists at most :data:`INLINE` files itself, the newest ones. When there are more, :data:`INLINE` files become
+a checkpoint. Sixteen such checkpoints become one of 256 files, and sixteen of these one of :data:`LARGEST` files, which
+stays. So a file is written into three checkpoints in its life. A manifest names about thirty checkpoints, and one more
+for each 4,096 files.
 
-Checkpoints are immutable: whatever takes files out of the middle, or from the beginning, gives those that listed them
-new ones. What nobody names any more, ``retention`` removes.
+Checkpoints are immutable. When files are removed from the middle or the beginning, new checkpoints replace the ones
+that listed them. ``retention`` removes checkpoints that no manifest names.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from spark_replay.archive.manifest import Checkpoint, FileEntry
 __all__ = ["INLINE", "LARGEST", "Listed", "arranged", "held_chunks", "joined"]
 
 INLINE: Final = 16
-"""A manifest lists so many files itself; the newest always is among them, since its end may still move."""
+"""A manifest lists at most so many files itself. The newest is always among them, because its end may still move."""
 LARGEST: Final = 4096
 _SIZES: Final = (INLINE, 256, LARGEST)
 _MOST: Final = 48
-"""So many that adjoin become one in any case: where files were merged, checkpoints are left that list few."""
+"""So many adjacent checkpoints become one, however few files they list: merging of files leaves such checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Adjacent files. ``stored``: the checkpoint that lists exactly these; ``None``: none does yet. ``files``: empty
-    where they were not read.
+    """A chunk: adjacent files. ``stored``: the checkpoint that lists exactly these files; ``None``: not stored yet.
+    ``files``: empty if the checkpoint was not read.
     """
 
     count: int
@@ -40,8 +40,9 @@ class Listed:
 
 
 def held_chunks(files: Sequence[FileEntry], known: Sequence[Listed]) -> tuple[list[Listed], tuple[FileEntry, ...]]:
-    """``files``, all of a shard, as chunks and the rest, which is newer. ``known``: the chunks of the manifest before;
-    those of which every file is still there, in the same order, stay as they are.
+    """Divide ``files``, all files of a shard, into chunks and the rest, which is newer.
+
+    ``known``: the chunks of the previous manifest. A chunk stays as it is if ``files`` has all of its files, in order.
     """
     files = tuple(files)
     place = {entry.name: number for number, entry in enumerate(files)}
@@ -68,10 +69,9 @@ def _cut(files: tuple[FileEntry, ...]) -> Iterator[Listed]:
 def arranged(
     chunks: Sequence[Listed], rest: tuple[FileEntry, ...]
 ) -> tuple[list[tuple[Listed, ...]], tuple[FileEntry, ...]]:
-    """What the next manifest names, and the files that it lists itself. Chunks that stand together become one
-    checkpoint; one that stands alone and is stored stays as it is.
+    """Returns groups of chunks, and the files that the next manifest lists itself.
 
-    ``rest``: the files behind the chunks, of which the newest ones are listed.
+    Each group becomes one checkpoint. A group of one stored chunk stays as it is. ``rest``: the files after the chunks.
     """
     pieces = list(chunks)
     while len(rest) > INLINE:
@@ -85,7 +85,7 @@ def arranged(
 
 
 def _merged(groups: list[tuple[Listed, ...]], small: int, large: int) -> Iterator[tuple[Listed, ...]]:
-    """Those that adjoin and have up to ``small`` files each become some of up to ``large``, when they fill one."""
+    """Join adjacent groups of up to ``small`` files into groups of up to ``large``, if they fill at least one."""
     run: list[tuple[Listed, ...]] = []
     for group in groups:
         if _count(group) <= small:
@@ -115,7 +115,7 @@ def _count(group: tuple[Listed, ...]) -> int:
 
 
 def joined(group: Sequence[Listed], read: Callable[[Checkpoint], tuple[FileEntry, ...]]) -> tuple[FileEntry, ...]:
-    """The files of chunks that become one checkpoint. ``read``: those of a stored one; what it raises goes through."""
+    """The files of chunks that become one checkpoint. ``read`` returns the files of a stored one; its errors pass."""
     return tuple(
         entry for one in group for entry in (one.files if one.files or one.stored is None else read(one.stored))
     )

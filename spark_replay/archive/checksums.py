@@ -1,10 +1,8 @@
-"""Checksums of the blocks of a data file, so that no byte is read that was not compared. Pure.
+"""Checksums of the blocks of a data file, so that no byte is used without a comparison. Pure.
 
-Parquet has checksums of pages alone. None of them covers a page's header, or the footer with its statistics and
-offsets; and readers differ
-in whether they compare any. So the writer takes a CRC-32 of every block of the file while it goes to the storage, the
-manifest keeps them,
-and what reads a data file reads it through :class:`CheckedSource`.
+Parquet has checksums of pages only. They cover neither the headers of pages nor the footer with its statistics and
+offsets, and not every reader compares them. So the writer computes a CRC-32 of every block while the file is written,
+and the manifest keeps them. Data files are read through :class:`CheckedSource`.
 """
 
 from __future__ import annotations
@@ -16,21 +14,21 @@ from typing import BinaryIO, Final, Protocol
 __all__ = ["BLOCK_BYTES", "NO_BLOCKS", "Blocks", "BrokenBlockError", "CheckedSource", "SummingSink", "blocks_of"]
 
 BLOCK_BYTES: Final = 1 << 20
-"""Bytes of a block. It costs four bytes in the manifest, and is read whole when anything in it is."""
+"""Bytes of a block. A block takes four bytes in the manifest, and is always read whole."""
 
 _CRC_BYTES: Final = 4
-_KEPT: Final = 8  # blocks in memory: columns of a row group lie side by side, and share the blocks where they meet
+_KEPT: Final = 8  # blocks in memory: adjacent columns of a row group share the block where they meet
 
 
 class BrokenBlockError(OSError):
-    """What was read is not what was written."""
+    """The bytes that were read differ from those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """``crcs``: the CRC-32 of each block of ``size`` bytes, big endian, one after the other; the last block may be
-    shorter. Empty: the file
-    was written by a release that kept none."""
+    """``crcs``: the CRC-32 of each block of ``size`` bytes, big endian, one after the other. The last block may be
+    shorter. Empty: the release that wrote the file kept no checksums.
+    """
 
     size: int = BLOCK_BYTES
     crcs: bytes = b""
@@ -43,7 +41,7 @@ class Blocks:
         return int.from_bytes(self.crcs[number * _CRC_BYTES : (number + 1) * _CRC_BYTES], "big")
 
     def cover(self, size: int) -> bool:
-        """Whether they are those of a file of so many bytes."""
+        """Whether the number of checksums is right for a file of ``size`` bytes."""
         return len(self.crcs) == -(-size // self.size) * _CRC_BYTES
 
 
@@ -51,7 +49,7 @@ NO_BLOCKS: Final = Blocks()
 
 
 class SummingSink:
-    """A sink that takes the checksums of what passes. Raises what ``sink`` raises."""
+    """A sink that computes the checksums of what is written to ``sink``. Raises what ``sink`` raises."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -63,7 +61,7 @@ class SummingSink:
         self.closed = False
 
     def write(self, data: bytes | memoryview) -> int:
-        """Hand on."""
+        """Write to the sink."""
         view = memoryview(data)
         self._sink.write(view)
         self.written += view.nbytes
@@ -81,10 +79,10 @@ class SummingSink:
         self._crc = self._filled = 0
 
     def flush(self) -> None:
-        """What is durable, and when, is the store's business."""
+        """Does nothing: the store makes the file durable."""
 
     def close(self) -> None:
-        """The sink stays open: who opened it closes it."""
+        """Mark this object as closed. The sink stays open: the code that opened it closes it."""
         self.closed = True
 
     def blocks(self) -> Blocks:
@@ -95,28 +93,26 @@ class SummingSink:
 
 
 class Source(Protocol):
-    """What is read at random, such as ``pyarrow.NativeFile``."""
+    """A file with random access, such as ``pyarrow.NativeFile``."""
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Bytes from a place on."""
+        """``nbytes`` bytes from ``offset`` on."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the file."""
 
 
 def blocks_of(source: Source, size: int) -> Blocks:
-    """The checksums of a file that is there, of ``size`` bytes. Raises what ``source`` raises."""
+    """The checksums of an existing file of ``size`` bytes. Raises what ``source`` raises."""
     parts = (source.read_at(min(BLOCK_BYTES, size - at), at) for at in range(0, size, BLOCK_BYTES))
     return Blocks(crcs=b"".join(zlib.crc32(part).to_bytes(_CRC_BYTES, "big") for part in parts))
 
 
 class CheckedSource:
-    """A file object for ``pyarrow.PythonFile`` of whose bytes each was compared with ``blocks``, which are of a file of
-    ``size`` bytes.
+    """A file object for ``pyarrow.PythonFile`` that compares every byte with ``blocks`` before it returns it.
 
-    :meth:`read` raises :class:`BrokenBlockError` for bytes that are not those that were written, and what ``source``
-    raises. Not safe for
-    threads; Arrow asks for one thing at a time.
+    ``size``: bytes of the file. :meth:`read` raises :class:`BrokenBlockError` for bytes that differ from the written
+    ones, and what ``source`` raises. Not safe for threads; Arrow makes one call at a time.
     """
 
     def __init__(self, source: Source, size: int, blocks: Blocks) -> None:
@@ -128,7 +124,7 @@ class CheckedSource:
         self.closed = False
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As of any file."""
+        """Move to ``offset``, as in any file."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
@@ -141,7 +137,7 @@ class CheckedSource:
         return self._size
 
     def read(self, count: int = -1) -> bytes:
-        """So many bytes, fewer at the end; all for a negative number."""
+        """The next ``count`` bytes, fewer at the end; all if ``count`` is negative."""
         end = self._size if count < 0 else min(self._at + count, self._size)
         if self._at >= end:
             return b""
@@ -171,7 +167,7 @@ class CheckedSource:
         self._source.close()
 
     def _fetch(self, first: int, behind: int) -> None:
-        """Blocks that are not in memory: those that adjoin by one read."""
+        """Read the blocks that are not in memory. Adjacent blocks take one read."""
         wanted = [number for number in range(first, behind) if number not in self._kept]
         while wanted:
             count = next((i for i, number in enumerate(wanted) if number != wanted[0] + i), len(wanted))

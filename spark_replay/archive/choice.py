@@ -1,7 +1,7 @@
 """Which archive a command or a program may use.
 
-A process that can write to ZooKeeper must not choose a folder or an address for those that read it there: such a value
-counts only where a file or an option of the operator names it too.
+A process that can write to ZooKeeper must not choose a folder or an address for the readers of ZooKeeper. So such a
+value is used only if a file or an option of the operator names it too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ArchivedLog", "archived", "archived_dataset", "check_archive", "chec
 class ArchivedLog:
     """``name``: of the dataset.
 
-    ``stored``: its settings come from ZooKeeper, where others may write, and not from a file.
+    ``stored``: its settings come from ZooKeeper, where others may write, instead of a file.
     """
 
     config: Config
@@ -33,9 +33,10 @@ class ArchivedLog:
 
 
 def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> ArchivedLog:
-    """What ``coordinator`` (a file, or ZooKeeper) says of ``dataset``, or of the only one that has an archive; blocks.
+    """The configuration of ``dataset``, or of the only dataset with an archive, from ``coordinator``. Blocks.
 
-    ``archives``: as of :func:`check_archive`. Raises :class:`~wormhole.model.errors.WormholeError`.
+    ``coordinator``: a file, or ZooKeeper. ``archives``: see :func:`check_archive`. Raises
+    :class:`~wormhole.model.errors.WormholeError`.
     """
     where = Where(coordinator=coordinator)
     found = configured(where)
@@ -50,8 +51,10 @@ def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> Archive
 
 
 def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` where ZooKeeper names an archive for ``dataset`` that is none
-    of ``archives``, which are folders and URLs, each a whole one: what follows a ``?`` may say another server.
+    """Raise :class:`~wormhole.model.errors.UsageError` if ZooKeeper names an archive that is not among ``archives``.
+
+    ``dataset``: its configuration in ZooKeeper. ``archives``: folders and URLs. URLs are compared as a whole, because
+    the part after a ``?`` may name another server.
     """
     if dataset.archive is None:
         return
@@ -67,7 +70,7 @@ def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
 
 
 def check_formats(dataset: str, specs: Iterable[FormatSpec | None]) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for a descriptor set among ``specs``, which ZooKeeper says."""
+    """Raise :class:`~wormhole.model.errors.UsageError` if one of ``specs``, from ZooKeeper, names a descriptor set."""
     for spec in specs:
         if spec is not None and spec.descriptor_set is not None:
             raise UsageError(
@@ -83,9 +86,9 @@ def _place(archive: str) -> str:
 
 
 def archived_dataset(config: Config, dataset: str) -> str:
-    """``dataset``, or the only one that has an archive.
+    """``dataset``; if it is empty, the only dataset that has an archive.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when that is not one.
+    Raises :class:`~wormhole.model.errors.UsageError` unless exactly one dataset has an archive.
     """
     having = sorted(name for name, one in config.datasets.items() if one.archive is not None)
     if dataset or len(having) == 1:

@@ -1,8 +1,8 @@
 """The columns of an archive file, one row per update, in the order of its shard's log.
 
-What selects and orders updates is in columns of its own; the update itself is the bytes that travelled
-(``wormhole.wire.v1.Update``), so a replay hands on what the live log did. Within one shard rows ascend by ``place``
-strictly, within a file and from file to file.
+The values by which updates are selected and ordered have their own columns. The update itself is stored as the bytes of
+the wire (``wormhole.wire.v1.Update``), so a replay delivers the same bytes as the live log. The rows of one shard
+strictly ascend by ``place``, within a file and from file to file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA"]
 __all__ += ["before_reads", "check_format", "place_bytes", "position_of", "read_number", "read_place"]
 
 FORMAT: Final = 1
-"""Version of the archive's format; a reader refuses a newer one."""
+"""The version of the archive's format. A reader refuses a newer one."""
 
 METADATA_KEY: Final = b"wormhole.archive"
 """Key of the JSON in a file's footer: format, dataset, shard, epoch, ``begin`` and ``end`` datamarkers, every
@@ -40,13 +40,13 @@ SCHEMA: Final = pa.schema(
         # wormhole.model.values.Op, in lower case.
         pa.field("op", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("table", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        # The bytes of the update's key fields, equal for equal keys of a table; empty where the update has none
+        # The bytes of the update's key fields, equal for equal keys of a table; empty for an update without a key
         # (TRUNCATE).
         pa.field("key", pa.binary(), nullable=False),
         # The key before a key change, in the same form.
         pa.field("old_key", pa.binary()),
         pa.field("schema_id", pa.int64(), nullable=False),
-        # Whether `after` may lack columns (UNAVAILABLE); never false when it does.
+        # Whether `after` may lack columns (UNAVAILABLE). If it lacks any, this is true.
         pa.field("partial", pa.bool_(), nullable=False),
         pa.field("update", pa.binary(), nullable=False),
     ]
@@ -57,8 +57,9 @@ _READS: Final = 1 << 31  # indexes of a log's updates are below it
 
 
 def check_format(version: object, where: str, newest: int = FORMAT) -> None:
-    """Refuse what a newer release wrote: what is above ``newest``. Raises ``TypeError`` for what is no version, and
-    :class:`~wormhole.model.errors.ArchiveError`.
+    """Refuse a version above ``newest``, which a newer release wrote.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError`, and ``TypeError`` for a value that is not a version.
     """
     if not isinstance(version, int):
         raise TypeError("format is no number")
@@ -71,24 +72,24 @@ def check_format(version: object, where: str, newest: int = FORMAT) -> None:
 
 
 def place_bytes(position: LogPosition, inside: bool, index: int) -> bytes:
-    """What orders an update in its shard: the place after its transaction, or of one that was not finished where it
-    came in the place where that begins with ``inside``; then the index in it. Twenty-five bytes; see ``UpdatePlace`` in
-    push.proto.
+    """Twenty-five bytes that order an update in its shard: a position, ``inside`` and the index in the transaction.
+
+    The position is the one after the transaction. If the transaction was unfinished when the update came, it is the
+    position where the transaction begins, and ``inside`` is true. See ``UpdatePlace`` in push.proto.
     """
     return position.to_bytes() + _TAIL.pack(inside, index)
 
 
 def read_place(position: LogPosition, number: int) -> bytes:
-    """What orders a row that a backfill read: behind every update of the log at its position, and in the order in which
-    such rows came, which ``number`` counts from 0 at each position.
+    """The bytes that order a row that a backfill read: after every update of the log at its position.
+
+    ``number`` counts such rows in the order in which they came, from 0 at each position.
     """
     return place_bytes(position, False, _READS + number)
 
 
 def before_reads(position: LogPosition) -> bytes:
-    """The bound between the updates of the log at a position and before it, and what follows: the rows that a backfill
-    read there first.
-    """
+    """The bound after the updates of the log up to ``position``. Rows that a backfill read there follow first."""
     return place_bytes(position, False, _READS - 1)
 
 

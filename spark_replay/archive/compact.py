@@ -1,13 +1,13 @@
-"""Merging small files that adjoin into one: fewer files to open for everything that reads the archive.
+"""Merges small adjacent files into one, so that readers of the archive open fewer files.
 
 ::
 
-    plan     which files of which shards, by manifests (``groups``, pure)
+    plan     choose the files of each shard by its manifest (``groups``, pure)
     merge    one Spark task per group: read the files one after the other, write one, complete and durable
-    commit   in the same task: the next manifest names it in their place (compare-and-set, repeated when it lost)
+    commit   in the same task: the next manifest names the new file in their place (compare-and-set, repeated if lost)
 
-Dying between any two of these changes nothing that counts: what was written is garbage, as what was replaced is from
-the commit on. Neither is deleted here: readers may hold the old files, so ``retention`` takes them a day later.
+A crash between two steps does not change the archive: the new file is garbage. After the commit the old files are
+garbage. They are not deleted here, because readers may still have them open: ``retention`` deletes them a day later.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["TARGET_BYTES", "Group", "Merged", "compact", "groups", "merge", "planned"]
 
 TARGET_BYTES: Final = 128 << 20
-"""Bytes of a merged file, about: one task of Spark reads so much at a time."""
+"""About the bytes of a merged file. One task of Spark reads so much at a time."""
 
 _ROW_GROUP: Final = 8 << 20
-"""Bytes of rows, in memory, of a row group: what the archiver writes."""
+"""Bytes of rows in a row group, as they are in memory; as the archiver writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of a group. ``overtaken``: another writer took some of its files from the manifest first, so it was
-    left alone; ``failed``: ``problem`` says why, and nothing changed. ``before`` and ``after``: bytes.
+    """The result for a group. ``before`` and ``after``: bytes.
+
+    ``overtaken``: another writer removed some of its files from the manifest first, so nothing was changed. ``failed``:
+    nothing was changed, and ``problem`` is the reason.
     """
 
     shard: str
@@ -71,9 +73,9 @@ class Merged:
 
 
 def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tuple[FileEntry, ...]]:
-    """Files that become one: two or more that adjoin, each under half of ``target_bytes``, together not over it.
+    """Groups of files to merge: two or more adjacent ones, each under half of ``target_bytes``, together at most that.
 
-    The newest file is left alone, since its archiver may still move its end. A range that was lost is a border: no file
+    The newest file is never merged, because its archiver may still move its end. A lost range is a border: no file
     spans it.
     """
     run: list[FileEntry] = []
@@ -93,8 +95,10 @@ def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tup
 
 
 def planned(store: ArchiveStore, shards: Sequence[str] = (), target_bytes: int = TARGET_BYTES) -> list[Group]:
-    """What is to be merged in these shards, all when empty; the largest group first. Raises
-    :class:`~wormhole.model.errors.UsageError` for a shard of which nothing is archived, and what the store raises.
+    """The groups to merge, the largest first. ``shards``: only these; empty: all.
+
+    Raises :class:`~wormhole.model.errors.UsageError` for a shard of which nothing is archived, and what the store
+    raises.
     """
     found = []
     for shard in store.chosen(shards):
@@ -105,7 +109,7 @@ def planned(store: ArchiveStore, shards: Sequence[str] = (), target_bytes: int =
 
 
 def compact(spark: SparkSession, store: ArchiveStore, chosen: Sequence[Group]) -> list[Merged]:
-    """Merge each group in a task of its own; what becomes of one does not touch the others."""
+    """Merge each group in a task of its own. A failure of one does not affect the others."""
     if not chosen:
         return []
     found: list[Merged] = spark.sparkContext.parallelize(chosen, len(chosen)).map(partial(_task, store)).collect()
@@ -125,27 +129,27 @@ class _OvertakenError(Exception):
 
 
 def merge(store: ArchiveStore, group: Group) -> Merged:
-    """Merge one group and commit that.
+    """Merge one group and commit the result.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for files that do not hold what their entries say, and what the
-    store raises.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for files that differ from their entries, and what the store
+    raises.
     """
     names = [entry.name for entry in group.files]
     result = Merged(group.shard, "overtaken", len(names), group.bytes)
     tried = False
 
     def swapped(manifest: Manifest | None, entry: FileEntry) -> Manifest:
-        # Asked anew at every attempt: retention and other compactions commit too.
+        # Called again at every attempt, because retention and other compactions commit too.
         nonlocal tried
         found = set() if manifest is None else {one.name for one in manifest.files}
         if manifest is not None and entry.name in found:
-            return manifest  # the attempt before was made, and the answer to it was lost
+            return manifest  # the previous attempt was committed, and the answer to it was lost
         if manifest is None or not {*names} <= found:
             raise _OvertakenError
         tried = True
         return manifest.swapped(names, entry)
 
-    # Also when Spark tries a task again after it had committed.
+    # True also if Spark runs a task again after it committed.
     present = store.read(group.shard)
     if present is None or not {*names} <= {one.name for one in present.files}:
         return result
@@ -153,14 +157,14 @@ def merge(store: ArchiveStore, group: Group) -> Merged:
     try:
         store.change(group.shard, partial(swapped, entry=entry))
     except _OvertakenError:
-        if not tried:  # else a manifest may have named it, and a reader may have planned on that
+        if not tried:  # else a manifest may have named the file, and a reader may have planned with it
             store.delete_data(group.shard, entry.name)
         return result
     return replace(result, state="merged", after=entry.bytes)
 
 
 def _written(store: ArchiveStore, group: Group) -> FileEntry:
-    """One file with everything in the group's, complete and durable."""
+    """One file with the content of the group's files, complete and durable."""
     first, last = group.files[0], group.files[-1]
     name = f"merged-{secrets.token_hex(16)}.parquet"
     schemas: dict[int, Schema] = {}
@@ -192,7 +196,7 @@ def _epoch(store: ArchiveStore, group: Group) -> int:
 def _batches(
     store: ArchiveStore, group: Group, writer: DataFileWriter, schemas: dict[int, Schema]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the group, a file at a time; its datamarkers go to ``writer`` and its schemas to ``schemas``."""
+    """The rows of the group, file by file. Adds its datamarkers to ``writer`` and its schemas to ``schemas``."""
     for entry in group.files:
         with open_file(store, group.shard, entry) as file:
             schemas.update(file.footer.schemas)
@@ -200,11 +204,11 @@ def _batches(
             for marker in file.footer.markers:
                 writer.mark(marker)
             if entry.end.order > file.footer.end.order:
-                writer.mark(entry.end)  # where the log went on without anything for the shard
+                writer.mark(entry.end)  # the log continued without updates for the shard
 
 
 def _check(group: Group, entry: FileEntry) -> None:
-    """What was read has to be what the manifest says of the files: nothing is replaced by something else."""
+    """Check that the content that was read is what the manifest says of the files, before it replaces them."""
     wrong = [name for name, said, found in _compared(group.files, entry) if said != found]
     if wrong:
         raise ArchiveError(

@@ -1,7 +1,7 @@
-"""Merging small files while the archiver runs, without Spark and without anybody asking: ``compact = "auto"``.
+"""Merges small files while the archiver runs, without Spark and without a command: ``compact = "auto"``.
 
-One group at a time, of a shard that this archiver has. A tenth of the time at most is spent on it. It begins nothing
-while a mass replay holds a flow of the dataset by its lease, nor where nobody can say whether one does.
+It merges one group at a time, of a shard that is assigned to this archiver, and spends at most a tenth of the time on
+it. It begins no merge while a mass replay holds a flow of the dataset by its lease, or while this is not known.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ __all__ = ["IDLE_S", "LEAST_FILES", "SHARE", "SOON_S", "Compactor", "worthwhile"
 _log = logging.getLogger(__name__)
 
 SHARE: Final = 0.1
-"""At most this part of the time goes into merging."""
+"""The largest part of the time that is spent on merging."""
 IDLE_S: Final = 600.0
-"""So long until it looks again where nothing was to be merged, or might be."""
+"""Seconds until the next step if nothing had to be merged, or merging was not permitted."""
 SOON_S: Final = 5.0
-"""The same while no shard is assigned yet."""
+"""Seconds until the next step while no shard is assigned."""
 LEAST_FILES: Final = 16
 """Fewer files are not worth a commit."""
 
 
 def worthwhile(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
-    """The files of a group that are merged now; none: it waits. A file that is larger than all behind it together is
-    left out, so that what was merged before is written again only when it doubles at least.
+    """The files of a group that are merged now; none: the group waits.
+
+    A file that is larger than all later ones together is left out. So a merged file is merged again only into one of at
+    least twice its size.
     """
     rest = sum(entry.bytes for entry in files)
     for number, entry in enumerate(files):
@@ -43,8 +45,8 @@ def worthwhile(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 
 
 class Compactor:
-    """``shards``: those that may be merged now. ``held``: whether a replay has a lease; what it raises counts as yes.
-    ``now``: seconds of a clock that only goes forward.
+    """``shards``: the shards that may be merged now. ``held``: whether a replay has a lease; an error of it means yes.
+    ``now``: seconds of a monotonic clock.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class Compactor:
         self._last = ""
 
     def step(self) -> float:
-        """Merge one group, if there is one. Returns after how many seconds the next step may come. Blocks, and raises
-        nothing: an archive that is not merged is as good.
+        """Merge one group, if there is one. Returns the seconds until the next step. Blocks.
+
+        Raises nothing, because an archive is complete without merging.
         """
         if not self._shards():
             return SOON_S
@@ -76,13 +79,13 @@ class Compactor:
                 merged = self._merge_next()
         except WormholeError as error:
             _log.warning("small files are not merged just now: %s", error)
-        except Exception:  # noqa: BLE001 - the archive goes on without
+        except Exception:  # noqa: BLE001 - archiving continues without merging
             _log.exception("small files are not merged: internal error")
         waits = (self._now() - begin) * (1 / SHARE - 1)
         return waits if merged else max(waits, IDLE_S)
 
     def _merge_next(self) -> bool:
-        """One group, of the shard after the last one that had any; each has its turn."""
+        """Merge one group. The shards take turns. Returns whether there was a group."""
         names = sorted(self._shards())
         for shard in (*(name for name in names if name > self._last), *(name for name in names if name <= self._last)):
             manifest = self._store.read(shard)

@@ -1,4 +1,4 @@
-"""What an archive holds of a shard: from where to where. Pure."""
+"""The ranges of a shard that an archive holds. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Coverage", "Span", "chain_problems", "coverage", "missing", "time_of
 class Span:
     """A stretch of the log without a hole: every update between ``begin`` and ``end``.
 
-    ``first_us`` and ``last_us``: least and greatest commit time in it, microseconds since 1970, 0 when none is known.
+    ``first_us`` and ``last_us``: least and greatest commit time in it, microseconds since 1970; 0 if none is known.
     """
 
     begin: Datamarker
@@ -30,7 +30,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One shard: its spans, ascending; between two of them lies a loss that was accepted.
+    """One shard: its spans, ascending. Between two spans is an accepted loss.
 
     ``whole``: as in the manifest.
     """
@@ -42,12 +42,12 @@ class Coverage:
 
     @property
     def files(self) -> int:
-        """How many data files count."""
+        """The number of valid data files."""
         return sum(span.files for span in self.spans)
 
     @property
     def rows(self) -> int:
-        """Updates."""
+        """The number of updates."""
         return sum(span.rows for span in self.spans)
 
     @property
@@ -57,7 +57,7 @@ class Coverage:
 
 
 def coverage(manifest: Manifest) -> Coverage:
-    """What the manifest says."""
+    """The coverage by the manifest."""
     spans = tuple(_spans(manifest))
     return Coverage(manifest.shard, spans, manifest.losses, manifest.whole)
 
@@ -73,7 +73,7 @@ def _spans(manifest: Manifest) -> Iterator[Span]:
         held.append(entry)
         end = entry.end
     yield _span(begin, end, held)
-    if manifest.end.order != end.order:  # gone on behind a loss, and nothing came since
+    if manifest.end.order != end.order:  # no update came after the last loss
         yield _span(manifest.end, manifest.end, [])
 
 
@@ -92,9 +92,9 @@ def _span(begin: Datamarker, end: Datamarker, files: list[FileEntry]) -> Span:
 def missing(
     manifest: Manifest | None, begin: LogPosition, end: LogPosition
 ) -> tuple[tuple[LogPosition, LogPosition], ...]:
-    """Which parts of the log between two places are not held, ascending; ``manifest``:
+    """The parts of the log between two places that the archive does not hold, ascending.
 
-    ``None`` where nothing was archived.
+    ``manifest``: ``None`` if nothing was archived.
     """
     if begin >= end:
         return ()
@@ -115,8 +115,9 @@ def time_of(entry: FileEntry) -> int:
 
 
 def chain_problems(manifest: Manifest) -> list[str]:
-    """What is wrong in the manifest alone, one sentence each: every file has to begin where the one before ends, or
-    behind a known loss.
+    """The problems of the manifest itself, one sentence each.
+
+    Every file has to begin where the previous one ends, or where the log resumes after a known loss.
     """
     problems: list[str] = []
     resumes = {loss.resume.order for loss in manifest.losses}

@@ -28,11 +28,11 @@ _TAIL = 8  # the footer's length and "PAR1", at the end of every Parquet file
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """One file: every update of ``shard`` between ``begin`` and ``end``.
+    """The footer of one file, which has every update of ``shard`` between ``begin`` and ``end``.
 
-    ``markers``: the datamarkers of the publisher after ``begin``, ascending; ``end`` is the last. They are where a
-    replay may say that it has come to. ``schemas``: those that the rows need, by id. ``epoch``: the flow's, in which
-    the file was written.
+    ``markers``: the datamarkers of the publisher after ``begin``, ascending; ``end`` is the last. A replay may report
+    its progress at them. ``schemas``: the schemas of the rows, by id. ``epoch``: the epoch of the flow in which the
+    file was written.
     """
 
     dataset: str
@@ -60,17 +60,17 @@ def footer_to_bytes(footer: Footer) -> bytes:
 
 
 def crc_of_footer(metadata: pq.FileMetaData) -> int:
-    """CRC-32 of the footer that a writer of this metadata has just written; see :func:`footer_crc`."""
+    """CRC-32 of the footer that a writer with this metadata has just written; see :func:`footer_crc`."""
     sink = pa.BufferOutputStream()
     metadata.write_metadata_file(sink)
-    return zlib.crc32(sink.getvalue()[4:])  # behind the "PAR1" that every file begins with
+    return zlib.crc32(sink.getvalue()[4:])  # after the "PAR1" at the beginning of every file
 
 
 def footer_crc(source: pa.NativeFile) -> int:
-    """CRC-32 of a Parquet file's footer, its length and the mark at the end included; 0 for what ends in none.
+    """CRC-32 of a Parquet file's footer with its length and the mark at the end; 0 if the file is too short for it.
 
-    Pages have checksums of their own, Parquet's footer has none, and Arrow ends the whole process for some flipped bits
-    in it: it is compared with the manifest before anything reads it. Raises ``OSError``.
+    In Parquet pages have checksums, but the footer has none. Some flipped bits in it make Arrow end the whole process.
+    So the footer is compared with the manifest before it is read. Raises ``OSError``.
     """
     size = source.size()
     if size < _TAIL:
@@ -88,7 +88,7 @@ def footer_crc(source: pa.NativeFile) -> int:
 def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
     """The footer of a Parquet file. ``where``: its path, for the message.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is none of an archive, or of a newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that no archive wrote, or a newer release.
     """
     data = (metadata.metadata or {}).get(METADATA_KEY)
     if data is None:

@@ -1,8 +1,8 @@
 """HDFS as a file system of pyarrow, by hdfs-native: a client in Rust, which needs neither Java nor a Hadoop
 installation.
 
-Two things differ from pyarrow's own file system for HDFS. A move fails where something has the target's name: the name
-node decides that, for one mover after the other. What is closed is on the disks of its data nodes before (``hsync``).
+Two things differ from pyarrow's own file system for HDFS. A move fails if the target exists; the name node decides this
+atomically. Closing a file first brings its content to the disks of its data nodes (``hsync``).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _T = TypeVar("_T")
 
 _DENIED: Final = "AccessControlException"
 _WAITS: Final = {"dfs.client.failover.max.attempts": "4"}
-"""A name node that is away, or fails over, is waited for 15 s. By default it were three minutes without a word."""
+"""Waits 15 s for a name node that is away or fails over. The default would be three minutes without a message."""
 _BLOCK_BYTES: Final = 1 << 30
-"""The size of a block. Closing a file makes its last block outlast a power cut, and smaller files have no other."""
+"""The size of a block. Closing a file makes its last block durable. A file of at most this size has only one block."""
 _NO_ROOM: Final = ("QuotaExceededException", "DSQuotaExceeded")
 
 
 def connect(url: str) -> fs.FileSystem:
-    """The file system of ``hdfs://host:port`` or ``hdfs://nameservice``, which Hadoop's configuration describes
+    """The file system of ``hdfs://host:port``, or of ``hdfs://nameservice`` in Hadoop's configuration
     (``HADOOP_CONF_DIR``).
 
-    Raises :class:`~wormhole.model.errors.UsageError` where hdfs-native is not installed, and ``OSError``.
+    Raises :class:`~wormhole.model.errors.UsageError` if hdfs-native is not installed, and ``OSError``.
     """
     try:
         from hdfs_native import Client
@@ -49,7 +49,7 @@ def connect(url: str) -> fs.FileSystem:
 
 @contextlib.contextmanager
 def _os_errors(where: str) -> Iterator[None]:
-    """What the client raises for the answer of a node leaves as an ``OSError``, as in any file system."""
+    """Turn errors that the client raises for answers of nodes into ``OSError``."""
     try:
         yield
     except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -62,7 +62,7 @@ def _os_errors(where: str) -> Iterator[None]:
 
 
 class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
-    """What an archive needs of ``client``, for :class:`pyarrow.fs.PyFileSystem`. ``url``: where it is connected to."""
+    """The file operations of an archive, for :class:`pyarrow.fs.PyFileSystem`. ``url``: what ``client`` connects to."""
 
     def __init__(self, client: Any, url: str) -> None:
         self._client = client
@@ -113,11 +113,11 @@ class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
         self._asked(path, lambda at: self._client.delete(at, True))
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """See pyarrow. No archive asks for it."""
+        """See pyarrow. No archive uses it."""
         raise NotImplementedError(path)
 
     def delete_root_dir_contents(self) -> None:
-        """See pyarrow. No archive asks for it."""
+        """See pyarrow. No archive uses it."""
         raise NotImplementedError("/")
 
     def delete_file(self, path: str) -> None:
@@ -126,15 +126,15 @@ class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
 
     def move(self, src: str, dest: str) -> None:
-        """Raises ``FileExistsError`` for a ``dest`` that is there, which pyarrow's own would replace."""
+        """Move a file. Raises ``FileExistsError`` if ``dest`` exists; pyarrow's own file system would replace it."""
         self._asked(src, lambda path: self._client.rename(path, dest, False))
 
     def move_over(self, src: str, dest: str) -> None:
-        """Replace ``dest`` by ``src``. Each reader of ``dest`` finds a whole file, the former one or this."""
+        """Replace ``dest`` with ``src``. Each reader of ``dest`` finds a whole file, the former one or the new one."""
         self._asked(src, lambda path: self._client.rename(path, dest, True))
 
     def copy_file(self, src: str, dest: str) -> None:
-        """See pyarrow. No archive asks for it."""
+        """See pyarrow. No archive uses it."""
         raise NotImplementedError(src, dest)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
@@ -146,14 +146,14 @@ class HdfsFiles(fs.FileSystemHandler):  # type: ignore[misc]
         return pa.PythonFile(_Reader(self._asked(path, self._client.read), path), mode="r")
 
     def open_output_stream(self, path: str, metadata: object) -> pa.NativeFile:
-        """See pyarrow. A file that is there is replaced, folders above come into being."""
+        """See pyarrow. An existing file is replaced, and missing folders above it are created."""
         from hdfs_native import WriteOptions
 
         options = WriteOptions(overwrite=True, create_parent=True, block_size=_BLOCK_BYTES)
         return pa.PythonFile(_Writer(self._asked(path, lambda at: self._client.create(at, options)), path), mode="w")
 
     def open_append_stream(self, path: str, metadata: object) -> pa.NativeFile:
-        """See pyarrow. No archive asks for it."""
+        """See pyarrow. No archive uses it."""
         raise NotImplementedError(path)
 
     @staticmethod
@@ -169,7 +169,7 @@ def _info_of(status: Any) -> fs.FileInfo:
 
 
 class _Reader:
-    """A file that is read, as :class:`pyarrow.PythonFile` wants it."""
+    """A file to read, as :class:`pyarrow.PythonFile` needs it."""
 
     def __init__(self, file: Any, path: str) -> None:
         self._file = file
@@ -187,7 +187,7 @@ class _Reader:
 
     def read(self, size: int = -1) -> bytes:
         left = max(0, self._size - self._at)
-        size = left if size < 0 else min(size, left)  # the client ends the process where it reads behind the end
+        size = left if size < 0 else min(size, left)  # the client ends the process when it reads after the end
         if not size:
             return b""
         with _os_errors(self._path):
@@ -209,7 +209,7 @@ class _Reader:
 
 
 class _Writer:
-    """A file that is written, from its beginning to its end. Closed, it outlasts a power cut."""
+    """A file that is written from its beginning to its end. It is durable when it is closed."""
 
     def __init__(self, file: Any, path: str) -> None:
         self._file = file
@@ -228,7 +228,7 @@ class _Writer:
         return self._at
 
     def flush(self) -> None:
-        """The end is what counts."""
+        """Does nothing: :meth:`close` makes the file durable."""
 
     def readable(self) -> bool:
         return False

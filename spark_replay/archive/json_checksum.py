@@ -1,8 +1,7 @@
 """A JSON file that begins with a checksum of itself. Pure.
 
 The checksum is the first field, ``{"crc32": "8 hex digits", ...}``: the CRC-32 of the file's bytes with zeros in its
-place. A release that knows nothing of it reads over it, and a file without it begins with ``format``, as earlier
-releases wrote it.
+place. Releases without this field ignore it. Earlier releases wrote files without it, which begin with ``format``.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ def with_checksum(given: Mapping[str, Any], **how: Any) -> bytes:
 
 
 def has_checksum(data: bytes) -> bool:
-    """Whether the file has a checksum; one that an earlier release wrote has none.
+    """Whether the file has a checksum. A file of an earlier release has none.
 
-    Raises ``ValueError`` for one that differs from it.
+    Raises ``ValueError`` for a file that differs from its checksum.
     """
     if _OLDER.match(data):
         return False

@@ -2,11 +2,12 @@
 
 ::
 
-    archive.json                          whose archive this is
-    SHARD/manifests/00000000000000000042.json   what counts; the one with the highest number does
-    SHARD/checkpoints/NAME.json           older files, which manifests name by this name (``checkpoints``)
+    archive.json                          the dataset and the copy of the archive
+    SHARD/manifests/00000000000000000042.json   a manifest; the one with the highest number is valid
+    SHARD/checkpoints/NAME.json           lists of older files; manifests name them (``checkpoints``)
     SHARD/data/NAME.parquet               the updates
-    SHARD/garbage.json                    what of both nobody names, and since when (``retention``)
+    SHARD/garbage.json                    data files and checkpoints that no manifest names, and since when
+                                          (``retention``)
     newest_snapshot.json                  the newest snapshot, for retention (``newest_snapshot``)
 
 Other files there are not part of the archive.
@@ -40,15 +41,17 @@ __all__ = [
 
 ABOUT: Final = "archive.json"
 KEPT_VERSIONS: Final = 20
-"""So many manifests of a shard stay; what is older goes after a commit."""
+"""So many manifests of a shard are kept. Older ones are deleted after a commit."""
 
 _MANIFEST: Final = re.compile(r"(\d{20})\.json", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Whose archive it is. ``copy``: of which copy of the dataset, since places of one mean nothing in another; of
-    copies that serve one at a time ``@failover``, or the one that served before there were several.
+    """The dataset and the copy of the archive.
+
+    ``copy``: places of one copy have no meaning in another. For copies that serve one at a time it is ``@failover``, or
+    the copy that served before there were several.
     """
 
     dataset: str
@@ -63,9 +66,9 @@ def about_to_json(about: About) -> bytes:
 
 
 def about_from_json(data: bytes, where: str) -> About:
-    """Inverse of :func:`about_to_json`; ``where`` names it in errors.
+    """Inverse of :func:`about_to_json`. ``where``: its path, for messages.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for other bytes, and for those of a newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for other bytes, and for the bytes of a newer release.
     """
     try:
         given = read_json(data)
@@ -79,36 +82,36 @@ def about_from_json(data: bytes, where: str) -> About:
 
 
 def data_folder(shard: str) -> str:
-    """Where the shard's data files are, from the archive's root, as all paths here."""
+    """The folder of the shard's data files. Like all paths here it is relative to the archive's root."""
     return f"{shard}/data"
 
 
 def manifest_folder(shard: str) -> str:
-    """Where the shard's manifests are."""
+    """The folder of the shard's manifests."""
     return f"{shard}/manifests"
 
 
 def manifest_path(shard: str, version: int) -> str:
-    """The manifest of this version. The number is as wide as any can be, so that names sort as numbers do."""
+    """The path of the manifest of this version. The number has leading zeros, so that names sort as numbers do."""
     return f"{manifest_folder(shard)}/{version:020}.json"
 
 
 def checkpoint_folder(shard: str) -> str:
-    """Where the checkpoints of the shard's manifests are."""
+    """The folder of the checkpoints of the shard's manifests."""
     return f"{shard}/checkpoints"
 
 
 def checkpoint_path(shard: str, name: str) -> str:
-    """The checkpoint of this name."""
+    """The path of the checkpoint of this name."""
     return f"{checkpoint_folder(shard)}/{name}"
 
 
 def garbage_path(shard: str) -> str:
-    """The list of data files and checkpoints that no manifest names."""
+    """The path of the list of data files and checkpoints that no manifest names."""
     return f"{shard}/garbage.json"
 
 
 def version_of(name: str) -> int | None:
-    """The version of the manifest with this file name; ``None``: it is no manifest's."""
+    """The version of the manifest with this file name; ``None`` if it is not the name of a manifest."""
     found = _MANIFEST.fullmatch(name)
     return int(found[1]) if found else None

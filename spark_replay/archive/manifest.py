@@ -1,11 +1,11 @@
-"""The manifest of one shard: which files of the archive count, and up to which datamarker. Pure.
+"""The manifest of one shard: the list of its valid files, and the datamarker up to which they reach. Pure.
 
-A manifest is never changed: a commit writes the next version, which fails when that exists (``store``). Readers look at
-the newest one only; a file that none names is garbage. The files are a chain: each begins at the datamarker where the
-one before ends.
+A manifest is never changed. A commit writes the next version, and fails if that version exists (``store``). Readers use
+only the newest one. A file that no manifest names is garbage. The files are a chain: each begins at the datamarker
+where the previous one ends.
 
-The stored manifest lists the newest files itself, and names checkpoints that list the older ones (``checkpoints``), so
-that a commit does not write the whole list again.
+The stored manifest lists the newest files itself, and names checkpoints that list the older ones (``checkpoints``). So
+a commit does not write the whole list again.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ __all__ = [
 
 
 _NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, ProtocolError, PositionError)
-"""What other contents than ours raise while they are read."""
+"""The errors while other contents than a manifest are read."""
 
 MANIFEST_FORMAT: Final = 2
-"""Version of a manifest's form. 1, of earlier releases, lists every file itself and knows no checkpoints."""
+"""The version of a manifest's format. Version 1, of earlier releases, lists every file itself, without checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
     """One data file. ``name``: within the shard's data folder. ``begin`` and ``end``: the datamarkers between which it
-    holds every update.
+    has every update.
 
-    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``:
-    rows by operation. ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns,
-    came without values. ``tables``: rows by table. ``schemas``: table by schema id (16 hex digits), of every schema
-    that a row refers to: two of one table say that its layout changed here. ``hash``: sum over the updates
-    (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
-    (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver.
-    ``raw``: bytes of its rows in memory. ``blocks``: checksums of all its bytes; none of a file that an earlier release
-    wrote.
+    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970; 0: no update has one).
+    ``ops``: rows by operation. ``key_changes``: rows that change their key. ``partial``: rows that may lack columns.
+    ``too_large``: rows that came without values because of their size. ``tables``: rows by table. ``schemas``: table by
+    schema id (16 hex digits), for every schema that a row refers to; two schemas of one table mean that its layout
+    changed in this file. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: see
+    :func:`~spark_replay.archive.footer.footer_crc`. ``merged``: the number of files that it was merged from; 1 for a
+    file of the archiver. ``raw``: bytes of its rows in memory. ``blocks``: checksums of all its bytes; empty for a file
+    of an earlier release.
     """
 
     name: str
@@ -86,8 +86,9 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class KnownLoss:
-    """A range that the log did not hold any more when it was to be archived, and that somebody accepted to go without:
-    between the end of the file before and ``resume``.
+    """A range that the log had lost before it was archived, and whose loss an operator accepted.
+
+    It is between the end of the previous file and ``resume``.
     """
 
     resume: Datamarker
@@ -98,8 +99,8 @@ class KnownLoss:
 class Checkpoint:
     """A stored list of adjacent files, as a manifest names it. It is never changed either.
 
-    ``name``: within the shard's folder of checkpoints. ``files``: how many it lists. ``bytes`` and ``crc32``: of the
-    stored list. ``begin`` and ``end``: the places between which its files lie, for people.
+    ``name``: within the shard's folder of checkpoints. ``files``: the number of files in the list. ``bytes`` and
+    ``crc32``: of the stored list. ``begin`` and ``end``: the places between which its files are, for people.
     """
 
     name: str
@@ -112,13 +113,13 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """See the module. ``version`` goes up by one at every commit; ``epoch`` is the flow's in which the archiver wrote
-    last.
+    """See the module. ``version`` rises by one at every commit. ``epoch``: the epoch of the flow in which the archiver
+    wrote last.
 
-    ``begin``: where the chain begins now, ``end``: where it ends. ``whole``: it begins where the log of the store
-    itself began, so nothing was ever written to the shard before it; false for ever once retention took the first file.
-    ``older``: checkpoints with the files before ``files``, as far as they were not read; none of a manifest that
-    :meth:`~spark_replay.archive.store.ArchiveStore.read` gives.
+    ``begin`` and ``end``: where the chain begins and ends now. ``whole``: the chain begins at the beginning of the
+    datastore's log, so nothing was ever written to the shard before it. It is false from the time when retention
+    removes the first file. ``older``: checkpoints with the files before ``files``, if these were not read; empty in a
+    manifest from :meth:`~spark_replay.archive.store.ArchiveStore.read`.
     """
 
     dataset: str
@@ -136,9 +137,9 @@ class Manifest:
     older: tuple[Checkpoint, ...] = ()
 
     def appended(self, entry: FileEntry, epoch: int) -> Manifest:
-        """The next version, with one file more.
+        """The next version, with one more file.
 
-        Raises :class:`~wormhole.model.errors.ArchiveError` for one that does not begin at the end.
+        Raises :class:`~wormhole.model.errors.ArchiveError` for a file that does not begin at ``end``.
         """
         if entry.begin.order != self.end.order:
             raise ArchiveError(
@@ -149,8 +150,8 @@ class Manifest:
         return replace(self, version=self.version + 1, epoch=epoch, end=entry.end, files=(*self.files, entry))
 
     def claimed(self, epoch: int) -> Manifest:
-        """The next version, in which the archiver of a newer epoch says that it is the one that writes. Raises
-        :class:`~wormhole.model.errors.EpochRefused` when a newer one did."""
+        """The next version, in which the archiver of ``epoch`` owns the shard. Raises
+        :class:`~wormhole.model.errors.EpochRefused` if a newer archiver owns it."""
         if epoch < self.epoch:
             raise EpochRefused(
                 f"{self.shard} is archived in epoch {self.epoch}; this archiver has it in epoch {epoch}",
@@ -163,8 +164,9 @@ class Manifest:
         return replace(self, version=self.version + 1, epoch=epoch)
 
     def extended(self, end: Datamarker, epoch: int) -> Manifest:
-        """The next version, in which the newest file reaches to ``end``: nothing came for the shard since it ended.
-        There has to be one that ends where the chain does, and not behind ``end``.
+        """The next version, in which the newest file reaches to ``end``: no update came for the shard after its end.
+
+        The newest file has to end where the chain ends, and not after ``end``.
         """
         if not self.files or self.files[-1].end.order != self.end.order:
             raise ValueError(f"no file of {self.shard} ends at {self.end.order}")
@@ -174,8 +176,10 @@ class Manifest:
         return replace(self, version=self.version + 1, epoch=epoch, end=end, files=(*self.files[:-1], last))
 
     def swapped(self, old: Collection[str], new: FileEntry) -> Manifest:
-        """The next version, in which adjoining files ``old`` are replaced by ``new``, which holds the same rows. Raises
-        :class:`~wormhole.model.errors.ArchiveError` when they are not there any more, or ``new`` covers something else.
+        """The next version, in which ``new`` replaces the adjacent files ``old``. It has the same rows.
+
+        Raises :class:`~wormhole.model.errors.ArchiveError` if the manifest no longer names them, or if ``new`` covers
+        another range.
         """
         self._check_read()
         names = [entry.name for entry in self.files]
@@ -199,7 +203,7 @@ class Manifest:
         return replace(self, version=self.version + 1, files=files)
 
     def without_first(self, count: int) -> Manifest:
-        """The next version, without the ``count`` oldest files: the archive begins later and is whole no more."""
+        """The next version, without the ``count`` oldest files. The archive begins later and is no longer whole."""
         self._check_read()
         if not 0 < count <= len(self.files):
             raise ValueError(f"{count} of {len(self.files)} files")
@@ -209,7 +213,7 @@ class Manifest:
         return replace(self, version=self.version + 1, begin=begin, files=kept, losses=losses, whole=False)
 
     def gap_accepted(self, loss: KnownLoss, epoch: int) -> Manifest:
-        """The next version, which goes on at ``loss.resume``: nothing is there of what lies between."""
+        """The next version, which continues at ``loss.resume`` and has no updates of the lost range."""
         return replace(
             self, version=self.version + 1, epoch=epoch, end=loss.resume, losses=(*self.losses, loss), whole=False
         )
@@ -230,8 +234,8 @@ def marker_from_text(text: str) -> Datamarker:
 
 
 def manifest_to_json(manifest: Manifest) -> bytes:
-    """The stored form: JSON that begins with a checksum of itself. Places are beside the markers as text, for
-    people."""
+    """The stored form: JSON that begins with a checksum of itself. For people it has places as text beside the
+    markers."""
     given = {
         "format": manifest.format,
         "dataset": manifest.dataset,
@@ -253,9 +257,9 @@ def manifest_to_json(manifest: Manifest) -> bytes:
 
 
 def is_summed(data: bytes, where: str) -> bool:
-    """Whether the manifest has a checksum of itself; one that an earlier release wrote has none.
+    """Whether the manifest has a checksum of itself. A manifest of an earlier release has none.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for one that differs from it. ``where``: the path, for the
+    Raises :class:`~wormhole.model.errors.ArchiveError` if it differs from its checksum. ``where``: the path, for the
     message.
     """
     try:
@@ -292,17 +296,18 @@ def checkpoint_to_json(manifest: Manifest, files: Sequence[FileEntry]) -> bytes:
 
 
 def checkpoint_of(name: str, files: Sequence[FileEntry], data: bytes) -> Checkpoint:
-    """How a manifest names the checkpoint with ``files``, of which ``data`` is the stored form."""
+    """The checkpoint of ``files`` as a manifest names it. ``data``: its stored form."""
     return Checkpoint(name, len(files), len(data), zlib.crc32(data), files[0].begin.order, files[-1].end.order)
 
 
 def checkpoint_from_json(
     data: bytes | None, checkpoint: Checkpoint, manifest: Manifest, where: str
 ) -> tuple[FileEntry, ...]:
-    """The files that ``checkpoint``, which ``manifest`` names, lists. ``data``: what is stored, ``None``: nothing is.
+    """The files in a checkpoint that ``manifest`` names. ``data``: the stored form; ``None``: it does not exist.
     ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for what is gone, and for other bytes than were written.
+    Raises :class:`~wormhole.model.errors.ArchiveError` if the checkpoint is gone, or its bytes differ from the written
+    ones.
     """
     if data is None:
         raise _unreadable(checkpoint, manifest, f"{where} is gone")
@@ -363,8 +368,8 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
 def manifest_from_json(data: bytes, where: str) -> Manifest:
     """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_summed`), or is
-    of a newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for bytes that are not a manifest, are damaged
+    (:func:`is_summed`), or were written by a newer release.
     """
     try:
         given: dict[str, Any] = read_json(data)
@@ -410,8 +415,9 @@ def _checkpoint_from_json(given: Mapping[str, Any]) -> Checkpoint:
 
 
 def _entries_from_json(given: Sequence[Mapping[str, Any]]) -> Iterator[FileEntry]:
-    """The entries. The datamarker at which one ends and the next begins is one object in both, and so are equal schemas
-    of adjacent files: there may be hundreds of thousands of entries.
+    """The entries. There may be hundreds of thousands, so adjacent entries share objects.
+
+    These are the datamarker at which one ends and the next begins, and equal schemas.
     """
     text, marker = "", None
     listed: object = object()
@@ -461,7 +467,7 @@ def _blocks(given: Mapping[str, Any]) -> Blocks:
 
 
 def _name(given: object) -> str:
-    """What a file may be called without leaving its folder, in any storage."""
+    """The name of a file, if it stays inside its folder in any storage."""
     name = _text(given)
     if "/" in name or "\\" in name or name.startswith(".") or not name.isprintable() or not name:
         raise ValueError(f"{name!r} is no name of a file")

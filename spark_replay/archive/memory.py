@@ -1,8 +1,8 @@
-"""Memory of a process that takes much, writes it to a file and lets it go, over and over:
+"""Memory of a process that repeatedly fills much memory, writes it to a file and frees it:
 :mod:`wormhole.host.allocator`, with pyarrow.
 
-pyarrow has an allocator of its own, and uses the process's one through ``ARROW_DEFAULT_MEMORY_POOL=system``, which
-it looks for when it is imported.
+pyarrow has its own allocator. With ``ARROW_DEFAULT_MEMORY_POOL=system`` in the environment at its import it uses that
+of the process.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ __all__ = ["give_back"]
 
 
 def give_back() -> None:
-    """What is free goes to the operating system. Takes about a millisecond; what is taken again costs a little more."""
+    """Return free memory to the operating system. Takes about a millisecond. The next allocations take a bit longer."""
     pa.default_memory_pool().release_unused()
     allocator.give_back()

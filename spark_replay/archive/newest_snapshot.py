@@ -1,7 +1,7 @@
-"""The newest snapshot that the next one can be made from, noted in the archive: what retention may remove.
+"""The newest snapshot that the next one can be made from, noted in the archive.
 
-``newest_snapshot.json`` in the archive's root; without it no snapshot is known. It is a note: the snapshot itself lies
-elsewhere, and may be gone.
+Retention keeps the updates that the next one needs. The note is ``newest_snapshot.json`` in the archive's root. Without
+it no snapshot is known. The snapshot itself is elsewhere, and may have been deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTE: Final = "newest_snapshot.json"
 
 @dataclass(frozen=True, slots=True)
 class NewestSnapshot:
-    """``to``: its folder or URL. ``created``: when, ISO 8601. ``places``: by shard, where the archive goes on."""
+    """``to``: its folder or URL. ``created``: its time, ISO 8601. ``places``: by shard, where the archive continues."""
 
     to: str
     created: str
@@ -33,7 +33,7 @@ class NewestSnapshot:
 
 
 def noted_snapshot(store: ArchiveStore) -> NewestSnapshot | None:
-    """The newest snapshot; ``None``: none is known.
+    """The newest snapshot; ``None`` if none is known.
 
     Raises :class:`~wormhole.model.errors.ArchiveError` for a damaged note, and
     :class:`~wormhole.model.errors.ArchiveUnavailable`.
@@ -57,10 +57,10 @@ def noted_snapshot(store: ArchiveStore) -> NewestSnapshot | None:
 
 
 def note_snapshot(store: ArchiveStore, made: NewestSnapshot, manifests: Mapping[str, Manifest]) -> None:
-    """Make ``made`` the newest snapshot, unless one is noted that can be continued and ends later in some shard. Of two
-    jobs at a time either one's may stay. ``manifests``: of all shards.
+    """Note ``made`` as the newest snapshot, unless the noted one can be continued and ends later in some shard.
 
-    Raises as :func:`noted_snapshot`, and :class:`~wormhole.model.errors.ArchiveError` where nothing may be written.
+    If two jobs do this at the same time, either note may stay. ``manifests``: of all shards. Raises as
+    :func:`noted_snapshot`, and :class:`~wormhole.model.errors.ArchiveError` if writing is not permitted.
     """
     noted = noted_snapshot(store)
     if noted is not None and continued_at(noted, manifests):
@@ -73,19 +73,21 @@ def note_snapshot(store: ArchiveStore, made: NewestSnapshot, manifests: Mapping[
 
 
 def needed_from(store: ArchiveStore) -> tuple[NewestSnapshot | None, dict[str, LogPosition]]:
-    """The newest snapshot, and what :func:`continued_at` says of it. Raises as :func:`noted_snapshot` and, where one is
-    noted, as :meth:`~spark_replay.archive.store.ArchiveStore.heads`.
+    """The newest snapshot, and the result of :func:`continued_at` for it.
+
+    Raises as :func:`noted_snapshot` and, if a snapshot is noted, as
+    :meth:`~spark_replay.archive.store.ArchiveStore.heads`.
     """
     noted = noted_snapshot(store)
     return noted, {} if noted is None else continued_at(noted, store.heads())
 
 
 def continued_at(noted: NewestSnapshot, manifests: Mapping[str, Manifest]) -> dict[str, LogPosition]:
-    """From where on the next snapshot needs the archive of each shard. Nothing: the next one cannot be made from it,
-    because the archive of a shard is gone, begins later, or lost a part after it.
+    """The place in each shard from which on the next snapshot needs the archive.
 
-    ``manifests``: of all shards; their files do not matter. A shard that the snapshot does not have is needed from its
-    first row on.
+    Empty: the next snapshot cannot be made from ``noted``, because the archive of a shard is gone, begins later, or
+    lost a part after it. ``manifests``: of all shards; their files are not used. A shard that the snapshot does not
+    have is needed from its first row on.
     """
     if noted.places.keys() - manifests.keys():
         return {}

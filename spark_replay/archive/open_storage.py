@@ -1,4 +1,4 @@
-"""Which storage a configured place names."""
+"""Opens the storage that a configuration names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def open_storage(to: str) -> Storage:
     """The storage that ``[datasets.X.archive] to`` names: a folder, ``s3://bucket/folder`` or
     ``hdfs://host:port/folder``.
 
-    Nothing is written. Raises :class:`~wormhole.model.errors.UsageError` for another scheme,
+    Writes nothing. Raises :class:`~wormhole.model.errors.UsageError` for another scheme,
     :class:`~wormhole.model.errors.ArchiveUnavailable` and :class:`~wormhole.model.errors.ArchiveError`.
     """
     scheme = urlsplit(to).scheme if "://" in to else ""

@@ -1,7 +1,7 @@
-"""What is to be replayed: from what was asked for to the datamarkers between which a shard's updates are pushed. Pure.
+"""The range of a replay: from a request to the datamarkers between which a shard's updates are pushed. Pure.
 
-A range begins and ends at datamarkers that the publisher once gave: those of the flow, of the manifests and of the
-files' footers. What was asked for as a place or a time is taken to the nearest one that covers it.
+A range begins and ends at datamarkers of the publisher: the flow's own, and those in manifests and footers of files. If
+the request is a place or a time, the nearest datamarkers that cover it are used.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ Markers = Callable[[FileEntry], Sequence[Datamarker]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One end of a range, as it was asked for. Nothing at all: the flow's own datamarker, or the end of the archive.
+    """One end of a range, as it was requested. If all fields are empty, it is the flow's own datamarker, or the end of
+    the archive.
 
-    ``earliest``: where the archive begins. ``at_us``: a time, microseconds since 1970. ``text``: as it was written, for
+    ``earliest``: the beginning of the archive. ``at_us``: a time, microseconds since 1970. ``text``: the request, for
     messages.
     """
 
@@ -51,10 +52,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is replayed of one shard: every update behind ``begin``, up to and with what lies before ``until``.
+    """The part of one shard that is replayed: every update after ``begin`` and before ``until``.
 
-    ``rewinds``: ``begin`` was asked for, so the flow's datamarker is set back there; also when it has only moved on
-    since it was looked at. ``rows``: about so many updates, by the files' entries.
+    ``rewinds``: ``begin`` was requested, so the flow's datamarker is set back to it, also if the datamarker has moved
+    on since it was read. ``rows``: about the number of updates, by the files' entries.
     """
 
     shard: str
@@ -105,7 +106,7 @@ def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
 
 
 def asked_time(text: str, option: str, now_us: int) -> Asked:
-    """A span ago or a time, UTC where nothing else is said.
+    """A time, or a span back from now. A time without a zone is UTC.
 
     Raises :class:`~wormhole.model.errors.UsageError`, which names ``option``.
     """
@@ -123,8 +124,9 @@ def asked_time(text: str, option: str, now_us: int) -> Asked:
 
 
 def files_between(manifest: Manifest, begin: Datamarker, until: Datamarker) -> tuple[FileEntry, ...]:
-    """The files that may hold rows between two datamarkers, in order. Rows that a backfill read at a datamarker's place
-    count on both sides of it.
+    """The files that may have rows between two datamarkers, in order.
+
+    Rows that a backfill read at a datamarker's place are on both sides of it.
     """
 
     def between(entry: FileEntry) -> bool:
@@ -136,7 +138,7 @@ def files_between(manifest: Manifest, begin: Datamarker, until: Datamarker) -> t
 
 
 def done_rows(files: Sequence[FileEntry], place: LogPosition) -> int:
-    """About how many rows of the files lie before ``place``; within a file they are taken to lie evenly in the log."""
+    """About how many rows of the files are before ``place``. It assumes that the rows of a file are evenly spread."""
     rows = 0
     for entry in files:
         if entry.end.order <= place:
@@ -151,7 +153,7 @@ def done_rows(files: Sequence[FileEntry], place: LogPosition) -> int:
 
 
 def held(manifest: Manifest) -> str:
-    """What the archive holds of a shard, in places and times, for messages."""
+    """The range of a shard in the archive, as places and times, for messages."""
     if not manifest.files:
         return f"the archive of {manifest.shard} holds nothing yet; it begins at {manifest.begin.order}"
     times = [entry.first_us for entry in manifest.files if entry.first_us]
@@ -161,8 +163,9 @@ def held(manifest: Manifest) -> str:
 
 
 def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Datamarker) -> Manifest:
-    """The shard's newest manifest, which has to name everything between two datamarkers. Raises
-    :class:`~wormhole.model.errors.ReplayError` when it does not, or not any more.
+    """The shard's newest manifest, if the archive holds everything between two datamarkers.
+
+    Raises :class:`~wormhole.model.errors.ReplayError` if it does not, or no longer.
     """
     hint = (
         "retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went "
@@ -190,16 +193,16 @@ def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Dat
 def _utc(us: int) -> str:
     try:
         return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):  # its writer used another unit
+    except (ValueError, OverflowError, OSError):  # the writer used another unit
         return f"{us} us"
 
 
 def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, markers: Markers) -> Range:
     """The range of one shard whose flow's datamarker is ``stored``.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold, and says what it
-    holds; :class:`~wormhole.model.errors.ArchiveError` for a manifest whose files are no chain, and
-    :class:`~wormhole.model.errors.UsageError` for a range that begins behind the flow's datamarker, or ends before it
+    Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold, with the range that
+    it holds; :class:`~wormhole.model.errors.ArchiveError` for a manifest whose files are not a chain; and
+    :class:`~wormhole.model.errors.UsageError` for a range that begins after the flow's datamarker, or ends before it
     begins.
     """
     if problems := chain_problems(manifest):
@@ -238,7 +241,7 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
             shard=manifest.shard,
             hint=f"{held(manifest)}",
         )
-    # How far the archiver's own backfill came says nothing about another flow's.
+    # The progress of the archiver's own backfill has no meaning for another flow.
     begin, until = (marker if marker is stored else replace(marker, backfill=b"") for marker in (begin, until))
     files = files_between(manifest, begin, until)
     rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
@@ -277,7 +280,7 @@ def _begin(manifest: Manifest, stored: Datamarker, start: Asked, markers: Marker
 
 
 def _until(manifest: Manifest, stop: Asked, markers: Markers) -> Datamarker:
-    """The first known datamarker that lies at or behind what was asked for; of a time that has not come: the end."""
+    """The first known datamarker at or after the requested place or time. For a time in the future: the end."""
     if stop.place is not None:
         place = stop.place
         if place > manifest.end.order:
@@ -300,8 +303,9 @@ def _reaches_time(manifest: Manifest, at_us: int) -> bool:
 
 
 def _before_time(manifest: Manifest, at_us: int, markers: Markers) -> Datamarker:
-    """The last datamarker before anything was committed at or after the time. Times go back where clocks do: the first
-    file counts that has a later one.
+    """The last datamarker before the first update that was committed at ``at_us`` or later.
+
+    Commit times go back when a clock is set back. Then the first file with a later time decides.
     """
     before = manifest.begin
     for entry in manifest.files:
@@ -316,7 +320,7 @@ def _before_time(manifest: Manifest, at_us: int, markers: Markers) -> Datamarker
 
 
 def _last(manifest: Manifest, fits: Callable[[Datamarker], bool], markers: Markers) -> Datamarker:
-    """The last datamarker that fits; they fit up to some place."""
+    """The last datamarker for which ``fits`` is true. It is true for all datamarkers up to some place."""
     chosen = bisect_right(manifest.files, False, key=lambda entry: not fits(entry.end))
     best = manifest.begin if not chosen else manifest.files[chosen - 1].end
     if chosen < len(manifest.files):
@@ -326,7 +330,7 @@ def _last(manifest: Manifest, fits: Callable[[Datamarker], bool], markers: Marke
 
 
 def _first(manifest: Manifest, fits: Callable[[Datamarker], bool], markers: Markers) -> Datamarker:
-    """The first datamarker that fits, else the end."""
+    """The first datamarker for which ``fits`` is true, else the end."""
     if fits(manifest.begin):
         return manifest.begin
     for entry in manifest.files:

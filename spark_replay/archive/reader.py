@@ -1,7 +1,7 @@
-"""Data files of the archive: from rows back to the pieces of log that they came from.
+"""Reads data files of the archive: from rows back to the pieces of log that they came from.
 
-What was written is what a decoder handed on, so a piece read here is a :class:`~wormhole.model.segment.Segment`: bodies
-are built from its run, and filters decide about it, as for the live log.
+The archiver wrote the output of a decoder. So a piece that is read here is a :class:`~wormhole.model.segment.Segment`.
+Bodies are built from its run, and filters are applied to it, as for the live log.
 """
 
 from __future__ import annotations
@@ -34,47 +34,51 @@ from wormhole.model.segment import Run, Segment
 __all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "after", "markers_of", "open_file", "segments_of", "upto"]
 
 LIMIT: Final = 1 << 20
-"""Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the
+"""About the bytes of updates in one piece: so large that the cost per piece is negligible, and small compared with the
 credit of a flow.
 """
 END: Final = b"\xff" * PLACE_BYTES
-"""Not before any place."""
+"""A bound that no place is after."""
 
-# Made of memory: what pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB.
+# Made from a buffer. To convert a Python object, pyarrow would import pandas if it is installed, which takes 50 MiB.
 _NO_TIME: Final = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _LAST_INDEX: Final = (1 << 32) - 1
 COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
-"""What a piece of log is made of; the other columns serve queries."""
+"""The columns that a piece of log is made from. The others are for queries."""
 
 
 def upto(marker: Datamarker) -> bytes:
-    """The greatest position of an update before ``marker``: those with ``place <= upto(marker)`` are before it, and so
-    are rows that a backfill read at its position.
+    """The greatest place of an update before ``marker``: updates with ``place <= upto(marker)`` are before it.
+
+    So are rows that a backfill read at its position.
     """
     return place_bytes(marker.order, False, _LAST_INDEX)
 
 
 def after(marker: Datamarker) -> bytes:
-    """The bound for what follows ``marker``: what has ``place > after(marker)`` does. Rows that a backfill read at its
-    position count on both sides: whether they came before the marker is not known, and they are what was there.
+    """The bound for updates after ``marker``: they have ``place > after(marker)``.
+
+    Rows that a backfill read at its position are on both sides. Whether they came before the marker is not known, and
+    they are existing rows, not changes.
     """
     return before_reads(marker.order)
 
 
-_after = after  # under a name that no parameter has
+_after = after  # for functions with a parameter `after`
 
 
 def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
-    """The file that a manifest names, open. Raises :class:`~wormhole.model.errors.ArchiveError` when it is missing,
-    damaged, or another one than the manifest says: a file that somebody put in its place would be taken for the shard's
-    updates.
+    """Open the file that a manifest names.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError` if it is missing, damaged, or not the file of the manifest's
+    entry. Otherwise the content of another file in its place would be read as the shard's updates.
     """
     where = store.data_path(shard, entry.name)
     file = DataFile(store.open_data(shard, entry.name), where, entry)
     footer = file.footer
     said = (store.dataset, shard, entry.begin.order, entry.rows)
     found = (footer.dataset, footer.shard, footer.begin.order, file.rows)
-    # Where a log went on without updates for the shard, the manifest alone was extended.
+    # When a log continues without updates for the shard, only the manifest is extended.
     if found == said and footer.end.order <= entry.end.order:
         return file
     file.close()
@@ -95,15 +99,16 @@ def markers_of(store: ArchiveStore, shard: str, entry: FileEntry) -> Sequence[Da
 
 
 class DataFile(AbstractContextManager["DataFile"]):
-    """One data file, open. Use it as a context manager. Methods block, and raise
-    :class:`~wormhole.model.errors.ArchiveError` naming the file for what cannot be read, and for bytes that are not
-    those that the manifest has checksums of.
+    """One open data file. Use it as a context manager. Methods block.
+
+    They raise :class:`~wormhole.model.errors.ArchiveError`, which names the file, if it cannot be read, or if its bytes
+    differ from the checksums in the manifest.
     """
 
     def __init__(self, source: pa.NativeFile, where: str, entry: FileEntry | None = None) -> None:
-        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for
-        messages. ``entry``:
-        what the manifest says of it; ``None``: the file is read alone."""
+        """``source``: from :meth:`~spark_replay.archive.store.ArchiveStore.open_data`. ``where``: its path, for
+        messages. ``entry``: its entry in the manifest; ``None``: the file is read without a manifest.
+        """
         self._where = where
         self._checked: CheckedSource | None = None
         try:
@@ -111,7 +116,7 @@ class DataFile(AbstractContextManager["DataFile"]):
             if entry is not None:
                 source = self._compared(entry)
             self._file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
-        except (pa.ArrowException, OSError, ValueError) as error:  # names of columns that are no UTF-8 are a ValueError
+        except (pa.ArrowException, OSError, ValueError) as error:  # a column name that is not UTF-8 is a ValueError
             self._source.close()
             raise self._damaged(error) from error
         try:
@@ -122,9 +127,11 @@ class DataFile(AbstractContextManager["DataFile"]):
         self.rows: int = self._file.metadata.num_rows
 
     def _compared(self, entry: FileEntry) -> Any:
-        """What is to be read in place of the source: every byte of it was compared. Of a file of an earlier release the
-        footer is compared
-        here, and the rest by the checksums of pages that it has. Raises ``ValueError``."""
+        """A source of which every byte is compared with a checksum before it is used.
+
+        A file of an earlier release has no such checksums. Its footer is compared here, and its pages by their own
+        checksums. Raises ``ValueError``.
+        """
         if (size := self._source.size()) != entry.bytes:
             raise ValueError(
                 f"it has {size:,} bytes, the manifest says {entry.bytes:,}: it is damaged, or another file"
@@ -143,13 +150,12 @@ class DataFile(AbstractContextManager["DataFile"]):
         self.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         self._file.close()
         self._source.close()
 
     def check(self) -> bool:
-        """Compare every byte of the file, also those that no reader asks for. ``False``: it has no checksums to compare
-        with."""
+        """Compare every byte of the file, also bytes that no reader uses. Returns ``False`` if it has no checksums."""
         if self._checked is None:
             return False
         try:
@@ -161,9 +167,9 @@ class DataFile(AbstractContextManager["DataFile"]):
     def batches(
         self, after: bytes = b"", until: bytes = END, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows with ``after < place <= until``, a batch for each row group that has any; others are not read.
+        """Rows with ``after < place <= until``, a batch for each row group that has any. Other row groups are not read.
 
-        ``columns``: ``None`` for all; ``place`` comes always.
+        ``columns``: ``None`` for all. ``place`` is always included.
         """
         wanted = None if columns is None else list(dict.fromkeys(("place", *columns)))
         metadata = self._file.metadata
@@ -184,9 +190,7 @@ class DataFile(AbstractContextManager["DataFile"]):
             raise self._damaged(error) from error
 
     def spans(self) -> list[tuple[bytes, bytes]]:
-        """The least and the greatest place of each row group, without reading one; those that were written without are
-        left out.
-        """
+        """The least and the greatest place of each row group, from the footer. Row groups without them are left out."""
         column = SCHEMA.get_field_index("place")
         groups = (self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups))
         found = (group.column(column).statistics for group in groups)
@@ -195,8 +199,8 @@ class DataFile(AbstractContextManager["DataFile"]):
     def segments(
         self, after: Datamarker | None = None, until: Datamarker | None = None, limit: int = LIMIT
     ) -> Iterator[Segment]:
-        """The pieces of log between two datamarkers (``None``: all that the file has), in order; see
-        :func:`segments_of`.
+        """The pieces of log between two datamarkers, in order; see :func:`segments_of`. ``None``: no bound but the
+        file's own.
         """
         footer = self.footer
         begin = footer.begin if after is None or after.order < footer.begin.order else after
@@ -236,7 +240,7 @@ def _upto(places: memoryview, count: int, place: bytes) -> int:
 
 
 class _Rows:
-    """A batch of rows as the loops need it."""
+    """A batch of rows, in the form that the loops of :mod:`spark_replay.archive.kernel` need."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.count: int = batch.num_rows
@@ -253,7 +257,7 @@ class _Rows:
         times = pc.fill_null(times, _NO_TIME)
         self._times = values_of(times, "q")
         self._schema_ids = batch.column("schema_id")
-        # What each transaction says once, for every row: a run takes it at the first row of each.
+        # Values of transactions, for every row. A run takes the value at the first row of each transaction.
         places = pa.concat_arrays([batch.column("place").cast(pa.binary())])
         self._of_tx = pa.RecordBatch.from_arrays(
             [
@@ -271,7 +275,7 @@ class _Rows:
         return bytes(self._places[i * PLACE_BYTES : (i + 1) * PLACE_BYTES])
 
     def begins_last(self) -> int:
-        """The first row of the last transaction, when that may go on behind the batch; else the number of rows."""
+        """The first row of the last transaction if it may continue after the batch, else the number of rows."""
         last = self.count - 1
         if self.batch.column("ends_tx")[last].as_py() or self._places[last * PLACE_BYTES + LogPosition.SIZE]:
             return self.count
@@ -281,13 +285,13 @@ class _Rows:
         return last
 
     def cuts(self, markers: Iterable[Datamarker], limit: int, whole: bool) -> list[int]:
-        """Where each piece ends."""
+        """The row where each piece ends."""
         stops = array("I", (_upto(self._places, self.count, upto(marker)) for marker in markers))
         found = boundaries(self._places, self._numbers, self._source_of, self._ends, stops, limit, whole)
         return [*sorted({*found, *self._borders()}), self.count]
 
     def _borders(self) -> Iterator[int]:
-        """Where rows that a backfill read begin or end: they are no changes, and no piece has both."""
+        """The rows where rows of a backfill begin or end. They are not changes, and no piece has both."""
         reads = {number for number, source in enumerate(self._sources) if is_read_source(source)}
         if reads:
             of = [source in reads for source in self._source_of]
@@ -302,7 +306,7 @@ class _Rows:
         return self._times[end - 1]
 
     def run(self, begin: int, end: int, schema_of: Callable[[int], Schema], whole: bool) -> Run:
-        """Rows as a run. Its last transaction goes on where the last row is of one that was not finished there."""
+        """Rows as a run. If the transaction of the last row was unfinished there, the run's last transaction is too."""
         places = self._places
         blob, ends = framed(self._data, self._ends, begin, end)
         firsts, counting, indexes = grouped(places, self._numbers, self._source_of, self._indexes, begin, end, whole)
@@ -331,14 +335,14 @@ class _Rows:
 
 
 def _array(code: str, column: pa.Array) -> array[int]:
-    """A column as an array of its own, of numbers of the same width."""
+    """A copy of a column of numbers, as an array of the same width."""
     found = array(code)
     found.frombytes(values_of(column, "B", found.itemsize))
     return found
 
 
 def _numbers_at(places: pa.Array, begin: int) -> pa.Array:
-    """Eight bytes of each place, big endian, as numbers."""
+    """Eight bytes of each place from ``begin`` on, big endian, as numbers."""
     cut = array("Q")
     cut.frombytes(ends_of(pc.binary_slice(places, begin, begin + 8))[0])
     if sys.byteorder == "little":
@@ -356,22 +360,22 @@ def segments_of(
     limit: int = LIMIT,
     whole: bool = False,
 ) -> Iterator[Segment]:
-    """Rows of one shard, ascending by place, as pieces of log from ``begin`` on; batches need the columns of
-    :data:`COLUMNS` only. A piece has updates of the log, or rows that a backfill read, never both.
+    """Rows of one shard, ascending by place, as pieces of log from ``begin`` on.
 
-    ``markers``: datamarkers among the rows, ascending. A segment has the newest one that lies at its end; ``None``:
-    none does, and there is nothing to offer. Where nothing but a datamarker came, it has no run. A piece holds about
-    ``limit`` bytes of updates, more where one transaction came in one piece. ``whole``: each row is complete by itself
-    (the last change of its key) and ends its transaction.
+    ``batches`` need only the columns of :data:`COLUMNS`. A piece has updates of the log, or rows that a backfill read,
+    never both. It has about ``limit`` bytes of updates, or more if a transaction that came in one piece has more.
 
-    ``schema_of``: schema by id; what it raises goes through.
+    ``markers``: datamarkers among the rows, ascending. The marker of a segment is the newest one at its end. ``None``:
+    there is none, so the segment cannot be acknowledged. A segment of a datamarker without updates has no run.
+    ``whole``: each row is complete by itself (the last change of its key) and ends its transaction. ``schema_of``:
+    returns the schema of an id; its errors pass.
     """
     waiting = list(reversed(markers))
     at = begin
-    before = b""  # the last place that was handed on
+    before = b""  # the last place that was yielded
 
     def passed(place: bytes) -> Datamarker | None:
-        """The newest marker between what was handed on and ``place``; one among rows of a piece is nowhere any more."""
+        """The newest marker between the last yielded row and ``place``. A marker inside a yielded piece is dropped."""
         newest = None
         while waiting and upto(waiting[-1]) < place:
             newest = waiting.pop()
@@ -397,7 +401,7 @@ def segments_of(
 
 
 def _at_ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches that end where a transaction ends, or a piece of one that was not finished there."""
+    """The same rows, in batches that end with a transaction, or with a piece of an unfinished one."""
     rest: list[pa.RecordBatch] = []
     for batch in batches:
         joined = pa.concat_batches([*rest, batch]) if rest else batch

@@ -1,7 +1,6 @@
-"""Creating a file only if there is none: S3 by a conditional request, HDFS by moving a folder.
+"""Remote storages, which create a file only if it does not exist: S3 by a conditional request, HDFS by moving a folder.
 
-Both answer by what the service decides, never by reading first: between a read and a write somebody else can have
-written.
+In both the service decides. To read first would not do, because another process can write between a read and a write.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ __all__ = ["HdfsStorage", "S3Storage"]
 
 
 class S3Storage(Storage):
-    """``s3://bucket/folder?region=…&endpoint_override=…&scheme=…``: pyarrow's own form, for what speaks S3 besides
-    Amazon.
+    """``s3://bucket/folder?region=…&endpoint_override=…&scheme=…``: pyarrow's own form, also for other services that
+    implement S3.
 
-    Who may is found as the AWS tools do (environment, ``~/.aws``, instance role). Only a commit needs botocore.
+    Credentials are found as the AWS tools find them (environment, ``~/.aws``, instance role). Only a commit needs
+    botocore.
     """
 
     def __init__(self, to: str) -> None:
@@ -76,7 +76,7 @@ class S3Storage(Storage):
         return True
 
     def _connected(self) -> Any:
-        """A client is safe for threads; two made at once do no harm."""
+        """The client. It is safe for threads. If two threads make one at the same time, either may be used."""
         if self._client is None:
             try:
                 import botocore.config
@@ -111,8 +111,8 @@ _CONTENT: Final = "content"
 class HdfsStorage(Storage):
     """``hdfs://host:port/folder``, or ``hdfs://nameservice/folder`` of Hadoop's configuration (``HADOOP_CONF_DIR``).
 
-    A small file is a folder with its contents in it: it gets its name by a move, which the name node refuses where the
-    name is taken, for one mover after the other.
+    A small file is stored as a folder that contains it. The folder gets its name by a move, which the name node refuses
+    if the name exists. The name node executes one move after the other.
     """
 
     def __init__(self, to: str, filesystem: fs.FileSystem | None = None) -> None:
@@ -139,7 +139,7 @@ class HdfsStorage(Storage):
                 self.filesystem.delete_dir(made)
                 return False
             except FileNotFoundError:
-                # The client repeats a request of which the answer got lost; whose file it is, its bytes say.
+                # The client repeats a request if its answer was lost. The caller compares the bytes to find the owner.
                 if self.filesystem.get_file_info(self.path(name)).type == fs.FileType.NotFound:
                     raise
                 return False

@@ -1,11 +1,12 @@
-"""Removes updates older than they are kept from an archive, and data files and checkpoints that no manifest names.
+"""Removes old updates from an archive, and deletes data files and checkpoints that no manifest names.
 
-Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named (a
-checkpoint: by none of the manifests that are still there); when a run has seen it unnamed a day ago, and it is a day
-old itself, a later run deletes it. So ``expire`` is to be run about daily, and never frees room at once.
+This takes two steps, because jobs read the files of a manifest for hours after they read the manifest. First the
+manifest no longer names a file. (A checkpoint: none of the existing manifests names it.) A later run deletes the file,
+if an earlier run saw it unnamed at least a day ago and the file itself is at least a day old. So ``expire`` has to run
+about daily, and never frees space at once.
 
-What the next snapshot needs stays (:mod:`spark_replay.archive.newest_snapshot`): without it no snapshot can be made of
-all rows any more.
+Updates that the next snapshot needs are kept (:mod:`spark_replay.archive.newest_snapshot`). Without them no snapshot of
+all rows could be made.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from wormhole.model.values import Op
 __all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
 
 GRACE_S: Final = 86_400
-"""So many seconds a file stays after it was first seen unnamed; longer than any job should take."""
+"""Seconds that a file is kept after it was first seen unnamed. No job should take longer."""
 
 _LIST: Final = "checkpoints/"
-"""How the list of garbage tells a checkpoint from a data file."""
+"""The prefix of checkpoints in the list of garbage; data files have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What one run did for a shard, or would do. ``dropped``: files that the manifest names no more; ``deleted``: those
-    that are gone; ``waiting``: unnamed ones that stay for now; ``needed``: too old as well, and named still because the
-    next snapshot needs them.
+    """The result of a run for a shard, or of a dry run. ``dropped``: files that the manifest no longer names.
+    ``deleted``: deleted files. ``waiting``: unnamed files that are kept for now. ``needed``: files that are too old,
+    but still named because the next snapshot needs them.
     """
 
     shard: str
@@ -48,9 +49,10 @@ class Expired:
 
 
 def outdated(manifest: Manifest, before_us: int, modified_us: Mapping[str, int]) -> int:
-    """How many of the oldest files hold nothing that was committed at ``before_us`` or later. The first younger one
-    keeps all behind it, so that no hole comes into being. Where a log has no times, those at which the files were
-    written count (``modified_us``, by name).
+    """The number of the oldest files without updates that were committed at ``before_us`` or later.
+
+    Counting stops at the first younger file, so that no hole appears after it. If the log has no commit times, the
+    times at which the files were written are used (``modified_us``, by name).
     """
     count = 0
     for entry in manifest.files:
@@ -63,10 +65,12 @@ def outdated(manifest: Manifest, before_us: int, modified_us: Mapping[str, int])
 def to_delete(
     unnamed: Sequence[Stored], seen: Mapping[str, int], now_s: int, grace_s: int = GRACE_S
 ) -> tuple[tuple[Stored, ...], dict[str, int]]:
-    """Which unnamed files go now, and since when the others have been seen. ``seen``: as it was at the last run.
+    """The unnamed files to delete now, and when each of the others was first seen. ``seen``: the latter at the last
+    run.
 
-    A file's own age counts besides: one that is being written, or that its writer has yet to commit, is young. What was
-    seen by a clock that was ahead was seen now, or it stayed until the clock is there again.
+    The age of the file itself has to be sufficient too, because a file that is being written or not yet committed is
+    young. A time in ``seen`` after ``now_s``, from a clock that was ahead, is taken as ``now_s``. Otherwise the file
+    would be kept until the clock reaches that time again.
     """
     seen = {name: min(at, now_s) for name, at in seen.items()}
     gone = tuple(
@@ -84,10 +88,10 @@ def expire(
     dry_run: bool = False,
     needed_from: Mapping[str, LogPosition] | None = None,
 ) -> list[Expired]:
-    """Run retention over ``shards`` (all when empty). ``keep_s``: seconds that updates stay; ``None``: for ever.
-    ``needed_from``: by shard, from where on the next snapshot needs the archive, however old it is
-    (:func:`~spark_replay.archive.newest_snapshot.continued_at`). May be run by several at once.
+    """Run retention over ``shards`` (empty: all). Several processes may do this at the same time.
 
+    ``keep_s``: seconds that updates are kept; ``None``: for ever. ``needed_from``: by shard, the place from which on
+    the next snapshot needs the archive, however old it is (:func:`~spark_replay.archive.newest_snapshot.continued_at`).
     Raises as :meth:`~spark_replay.archive.store.ArchiveStore.chosen` and
     :meth:`~spark_replay.archive.store.ArchiveStore.change`.
     """
@@ -98,7 +102,7 @@ def expire(
 def _expire_shard(
     store: ArchiveStore, shard: str, keep_s: float | None, now_s: int, dry_run: bool, needed_from: LogPosition | None
 ) -> Expired:
-    # Listed before the manifest is read: what is committed in between is named in it.
+    # Listed before the manifest is read, so that the manifest names files that are committed in between.
     lying = store.data_files(shard)
     lists = [replace(one, name=f"{_LIST}{one.name}") for one in store.checkpoints(shard)]
     modified_us = {one.name: one.modified_s * 1_000_000 for one in lying}
@@ -138,8 +142,9 @@ def _expire_shard(
 
 
 def _before(manifest: Manifest, needed_from: LogPosition | None) -> int:
-    """How many of the oldest files end before anything is needed. Rows that a backfill read at the place itself are
-    needed: they may have come after the snapshot.
+    """The number of the oldest files that end before ``needed_from``.
+
+    Rows that a backfill read at this place are needed too, because they may have come after the snapshot.
     """
     if needed_from is None:
         return len(manifest.files)
@@ -152,7 +157,7 @@ def _before(manifest: Manifest, needed_from: LogPosition | None) -> int:
 
 
 def _seen(store: ArchiveStore, shard: str) -> dict[str, int]:
-    """Unnamed files and when they were first seen; what cannot be read is as if it never was, so all wait again."""
+    """Unnamed files, and when they were first seen. If the list cannot be read it is empty, and all files wait anew."""
     data = store.storage.read(garbage_path(shard))
     try:
         return {str(name): int(at) for name, at in read_json(data or b"{}").items()}

@@ -1,4 +1,4 @@
-"""From batches of updates to rows of the archive: columns that grow, and become Arrow when they are taken."""
+"""From batches of updates to rows of the archive: columns that grow, and are converted to Arrow when they are taken."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["NO_READS", "ReadsAt", "Rows"]
 
-# What the columns beside the bytes of update and key take per row, about.
+# About the bytes per row of all columns but the bytes of update and key.
 _ROW_BYTES: Final = 80
 # By number in the wire format; there is no number 0.
 _OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 9)))
@@ -31,7 +31,7 @@ _KNOWN: Final = bytes(range(1, len(_OPS)))
 
 
 class ReadsAt(NamedTuple):
-    """``rows`` that backfills read have come at ``position``, which is the newest that has any."""
+    """``rows``: the number of rows that backfills read at ``position``, the newest position with such rows."""
 
     position: LogPosition
     rows: int
@@ -43,7 +43,7 @@ NO_READS: Final = ReadsAt(LogPosition(0, 0, 0), 0)
 class Rows:
     """Updates of one shard, in log order, until they are written.
 
-    ``reads``: rows of backfills that came before.
+    ``reads``: the rows of backfills that came earlier.
 
     The columns are plain arrays: a batch from the network may hold one update, for which an Arrow batch would cost more
     than the update.
@@ -55,11 +55,11 @@ class Rows:
 
     def _clear(self) -> None:
         self.size = 0
-        """Bytes of memory that the rows take, about."""
+        """About how many bytes of memory the rows take."""
         self.schemas: dict[int, Schema] = {}
-        """Those that the rows need, by id."""
+        """The schemas of the rows, by id."""
         self.too_large = 0
-        """How many came without values for their size."""
+        """The number of updates that came without values because of their size."""
         self._updates = bytearray()
         self._sizes = array("i")
         self._keys = bytearray()
@@ -83,10 +83,10 @@ class Rows:
         return len(self._sizes)
 
     def add(self, updates: Sequence[Update]) -> None:
-        """Append updates of one batch of the SDK, all of it or a selection, in order.
+        """Append updates of one batch of the SDK in order, all or some of them.
 
-        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no update; then nothing of its body was
-        appended.
+        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are not an update. Then no update of its body
+        was appended.
         """
         if not updates:
             return
@@ -99,11 +99,11 @@ class Rows:
             self.add_body(alone.body, alone.schema_of)
 
     def add_body(self, body: ParsedBody, schema_of: Callable[[int], Schema]) -> None:
-        """Append every update of a body. ``schema_of``: schema by id. Errors as of :meth:`add`."""
+        """Append every update of a body. ``schema_of``: schema by id. Raises as :meth:`add`."""
         count = len(body.updates)
         if not count:
             return
-        updates = list(body.updates)  # each look at it makes new objects
+        updates = list(body.updates)  # each access to it makes new objects
         blob = b"".join(updates)
         sizes = array("i", map(len, updates))
         ops, flags = bytearray(count), bytearray(count)
@@ -181,7 +181,7 @@ class Rows:
         self._ends_tx += ends_tx
 
     def _order_reads(self, body: ParsedBody, places: bytearray, stops: array[int]) -> None:
-        """Give rows that a backfill read the places behind the updates of the log at their position."""
+        """Give rows that a backfill read places after the updates of the log at their position."""
         if not any(map(is_read_source, body.sources)):
             return
         begin = 0
@@ -196,9 +196,9 @@ class Rows:
             begin = stop
 
     def take(self) -> pa.RecordBatch:
-        """The rows, as :data:`~spark_replay.archive.columns.SCHEMA` says.
+        """Remove the rows and return them in the columns of :data:`~spark_replay.archive.columns.SCHEMA`.
 
-        None are left here, nor a count; the schemas are.
+        Counts start at 0 again. The schemas stay.
         """
         count = len(self._sizes)
         times = _numbers(pa.int64(), self._times)
@@ -233,21 +233,20 @@ def _numbers(type_: pa.DataType, values: array[int] | bytearray) -> pa.Array:
 
 
 def _bytes(data: bytearray | bytes, sizes: array[int]) -> pa.Array:
-    """Binary values from their bytes one after the other."""
+    """Binary values from their concatenated bytes."""
     ends = pc.cumulative_sum(_numbers(pa.int32(), sizes))
     offsets = pa.concat_arrays([_numbers(pa.int32(), array("i", (0,))), ends])
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, offsets.buffers()[1], pa.py_buffer(data)])
 
 
 def _named(indices: pa.Array, names: Iterable[str]) -> pa.Array:
-    """Texts by their ordinals."""
+    """A dictionary of texts, from their ordinals."""
     encoded = [name.encode() for name in names]
     texts = _bytes(b"".join(encoded), array("i", map(len, encoded))).cast(pa.string())
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-# What pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB: from memory it
-# is made instead.
+# Made from a buffer. To convert a Python object, pyarrow would import pandas if it is installed, which takes 50 MiB.
 _ZERO_32: Final = _numbers(pa.int32(), array("i", (0,)))[0]
 _ZERO_64: Final = _numbers(pa.int64(), array("q", (0,)))[0]
 _NO_TIME: Final = pa.nulls(1, pa.int64())[0]

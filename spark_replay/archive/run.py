@@ -1,4 +1,4 @@
-"""The archiver as a process: until SIGTERM or Ctrl-C it subscribes, writes, and answers ``/metrics``."""
+"""The archiver as a process: it subscribes, writes, and answers ``/metrics`` until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,24 +27,22 @@ __all__ = ["run"]
 _log = logging.getLogger(__name__)
 
 _HANDLER_S: Final = 300.0
-"""How long a callback may take: the commit of a large file to a slow storage."""
+"""How long a callback may take. A large file has to be committed to a slow storage within it."""
 _RETRY: Final = RetryPolicy(attempts=1_000_000, longest_wait=30.0)
-"""A storage that is away for an hour is no reason to stand until somebody starts the archiver again: the log is kept
-meanwhile.
-"""
+"""So many that the archiver continues by itself after a storage was away for an hour. The log is kept meanwhile."""
 _BUFFER: Final = 32 << 20
-"""The SDK's ``buffer``, unless the environment says another: half its default, for a rollback asks the publisher again
-anyway, and what is on its way waits for a file.
+"""The SDK's ``buffer``, unless the environment sets another. It is half the default: after a rollback the publisher is
+asked again anyway, and received updates only wait for a file.
 """
 
 
 def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accept_loss: bool = False) -> None:
     """Archive ``dataset``. ``coordinator``: as the SDK's option; the SDK's other options come from the environment.
 
-    ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of
+    ``http``: the address at which ``/metrics`` is answered; empty: none. ``accept_loss``: see
     :class:`~spark_replay.archive.archiver.Archiver`. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
-    allocator.bound(1)  # all threads take memory from one place; there are no others yet
+    allocator.bound(1)  # one arena for all threads; it is called before any other thread exists
     asyncio.run(_until_stopped(config, dataset, coordinator, http, accept_loss))
 
 
@@ -55,7 +53,7 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
 
     def stop() -> None:
         nonlocal stopped
-        if not stopped:  # a second signal is no reason to leave in a hurry
+        if not stopped:  # a second signal does not hurry the end
             stopped = True
             task.cancel()
 
@@ -65,7 +63,7 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
     with contextlib.suppress(asyncio.CancelledError):
         store = await asyncio.to_thread(store_of, config, dataset, create=True)
         settings = config.datasets[dataset].archive
-        assert settings is not None  # or there were no store
+        assert settings is not None  # else there would be no store
         archiver = Archiver(
             store, flush_every=settings.flush_every, flush_size=settings.flush_size, accept_loss=accept_loss
         )
@@ -85,19 +83,19 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
 
 
 async def _compact(compactor: Compactor) -> NoReturn:
-    """Until it is cancelled; a merge that has begun is brought to its end."""
+    """Merge until cancelled. A merge that has begun is finished first."""
     while True:  # noqa: ASYNC110 - only time passes
         await asyncio.sleep(await asyncio.to_thread(compactor.step))
 
 
 def _publishers(config: Config, coordinator: str, application: str) -> Where:
-    """How the archiver asks publishers: with its own certificate, the SDK's option, or else the configuration's."""
+    """How the archiver reaches publishers: with its own certificate (the SDK's option), else the configuration's."""
     own = read_options({"application": application, "coordinator": coordinator}).tls
     return Where(coordinator=coordinator, tls=own or config.tls)
 
 
 def _held(where: Where, dataset: str) -> bool:
-    """Whether a replay holds a flow of the dataset by its lease. Blocks; raises where a publisher does not answer."""
+    """Whether a replay holds a flow of the dataset by its lease. Blocks. Raises if a publisher does not answer."""
     flows = (flow for one in Admin(where).publishers() if one.dataset == dataset for flow in one.flows)
     return any(flow.HasField("replay") and flow.replay.lease_left_s > 0 for flow in flows)
 

@@ -1,8 +1,8 @@
-"""What an archive needs of its storage, and the local disk as one.
+"""The operations that an archive needs of its storage, and the local disk as a storage.
 
-Reading, writing and listing go through pyarrow's file systems. Two things those cannot do, and each storage has its own
-way of them: create a small file with its contents **if there is none** (a manifest's commit), and make sure that a
-power cut takes nothing back.
+Files are read, written and listed through pyarrow's file systems. Each storage adds two operations that these do not
+have: to create a small file with its contents **if it does not exist** (a manifest's commit), and to make a file
+durable, so that it outlasts a power cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 _PIECE: Final = 1 << 20
 _MOST_BYTES: Final = 512 << 20
-# What a service of S3 refuses for good, as pyarrow and botocore name it; anything else of it may pass.
+# Final refusals of an S3 service, as pyarrow and botocore name them. Its other errors may pass.
 _REFUSED: Final = re.compile(
     r"(?i)access.?denied|invalid.?access.?key|signature.?does.?not.?match|forbidden|status 403"
 )
@@ -40,7 +40,7 @@ _NO_BUCKET: Final = re.compile(r"(?i)no.?such.?bucket|bucket.{1,80}(not found|do
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A file in a folder; ``modified_s``: seconds since 1970, 0 when the storage does not say."""
+    """A file in a folder. ``modified_s``: seconds since 1970; 0 if the storage does not report it."""
 
     name: str
     bytes: int
@@ -49,8 +49,9 @@ class Stored:
 
 @contextlib.contextmanager
 def storage_errors(doing: str, where: str) -> Iterator[None]:
-    """An ``OSError`` within leaves as one of ours: what is being done (a verb) and where, whose move it is and the next
-    step.
+    """Turn an ``OSError`` within the block into one of our errors, with the next step and who has to act.
+
+    ``doing``: the operation, a verb. ``where``: its object.
     """
     try:
         yield
@@ -78,10 +79,11 @@ def _user() -> str:
 
 
 class Storage(ABC):
-    """What every storage does through pyarrow. ``root``: the path within ``filesystem``, which paths are relative to.
+    """The operations that every storage does through pyarrow. ``root``: the path within ``filesystem`` to which all
+    names are relative.
 
     Every call blocks and raises :class:`~wormhole.model.errors.ArchiveUnavailable` or
-    :class:`~wormhole.model.errors.ArchiveError`. May be used by several threads, and pickled.
+    :class:`~wormhole.model.errors.ArchiveError`. A storage is safe for threads and may be pickled.
     """
 
     def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
@@ -93,22 +95,22 @@ class Storage(ABC):
         return f"{self.root}/{name}" if name else self.root
 
     def make_root(self) -> None:  # noqa: B027 - a service has no folders
-        """Make the folder that everything is in, and those above; it may be there."""
+        """Make the root folder and the folders above it, if they do not exist."""
 
     @abstractmethod
     def create_if_absent(self, name: str, data: bytes) -> bool:
-        """Create the file, whole and durable, unless there is one: ``False``. Folders above come into being.
+        """Create the file, whole and durable, unless it exists. Returns whether it was created. Makes folders above it.
 
-        ``False`` also where it is unknown which was first; then the stored object decides.
+        Returns ``False`` also if it is unknown which of two writers was first. Then the stored file decides.
         """
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write the file whole, whatever was there."""
+        """Write the file in one step. An existing file is replaced."""
         with storage_errors("write", self.path(name)), self.filesystem.open_output_stream(self.path(name)) as stream:
             stream.write(data)
 
     def read(self, name: str) -> bytes | None:
-        """The whole file; ``None``: there is none."""
+        """The whole file; ``None`` if it does not exist."""
         try:
             with storage_errors("read", self.path(name)), self.filesystem.open_input_stream(self.path(name)) as stream:
                 return _bounded(stream, self.path(name))
@@ -118,7 +120,7 @@ class Storage(ABC):
             raise
 
     def files(self, folder: str) -> list[Stored]:
-        """What lies in the folder, by name; nothing when there is no such folder."""
+        """The files in the folder, by name; empty if the folder does not exist."""
         found = [one for one in self._listed(folder) if one.type == fs.FileType.File]
         return sorted(
             (Stored(one.base_name, one.size or 0, (one.mtime_ns or 0) // 10**9) for one in found),
@@ -134,7 +136,7 @@ class Storage(ABC):
             return list(self.filesystem.get_file_info(fs.FileSelector(self.path(folder), allow_not_found=True)))
 
     def delete(self, name: str) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file if it exists."""
         try:
             with storage_errors("delete", self.path(name)):
                 self.filesystem.delete_file(self.path(name))
@@ -143,21 +145,21 @@ class Storage(ABC):
                 raise
 
     def open_output(self, name: str) -> pa.NativeFile:
-        """Begin a new file; it may be seen before it is complete."""
+        """Begin a new file. Others may see it before it is complete."""
         with storage_errors("create", self.path(name)):
             return self.filesystem.open_output_stream(self.path(name))
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """Read at random. Raises :class:`~wormhole.model.errors.ArchiveError` for what is not there."""
+        """Open a file for random access. Raises :class:`~wormhole.model.errors.ArchiveError` if it does not exist."""
         with storage_errors("read", self.path(name)):
             return self.filesystem.open_input_file(self.path(name))
 
-    def settle(self, name: str) -> None:  # noqa: B027 - a service keeps what was closed
-        """Return when the file, closed before, and its being in its folder outlast a power cut."""
+    def settle(self, name: str) -> None:  # noqa: B027 - in a service closed files are durable
+        """Make a closed file and its entry in the folder durable."""
 
 
 def _bounded(stream: pa.NativeFile, where: str) -> bytes:
-    """All of a small file; what others put under its name may be of any size."""
+    """The content of a small file. Its size is checked, because others may have put a file of any size in its place."""
     found = bytearray()
     while piece := stream.read(_PIECE):
         found += piece
@@ -170,10 +172,10 @@ def _bounded(stream: pa.NativeFile, where: str) -> bytes:
 
 
 class LocalStorage(Storage):
-    """A folder of a disk of this host, or one that is mounted like one. It needs hard links.
+    """A folder on a local or mounted disk, which needs to support hard links.
 
-    ``os.link`` creates a name for a complete file and fails when there is one: of two writers one gets it, at a crash
-    there is a whole file or none.
+    ``os.link`` creates a name for a complete file, and fails if the name exists. So only one of two writers succeeds,
+    and after a crash there is a whole file or none.
     """
 
     def __init__(self, root: str) -> None:
@@ -221,7 +223,7 @@ class LocalStorage(Storage):
 
     @staticmethod
     def _written(path: Path, data: bytes) -> Path:
-        """A file beside ``path`` with the data, durable."""
+        """Write a durable file with the data beside ``path``, and return its path."""
         made = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         try:
             with open(made, "xb", opener=private_opener) as file:
@@ -239,7 +241,7 @@ class LocalStorage(Storage):
         with storage_errors("create", str(path)):
             self._make_folder(path.parent)
             with open(path, "wb", opener=private_opener):
-                pass  # pyarrow, which opens it next, would make it with the mode that the umask leaves
+                pass  # else pyarrow, which opens it next, would create it with the mode that the umask leaves
         return super().open_output(name)
 
     def read(self, name: str) -> bytes | None:
@@ -269,12 +271,12 @@ class LocalStorage(Storage):
     def _check(self, name: str) -> None:
         self._stay_inside(name)
         with storage_errors("read", self.path(name)):
-            # A pipe or a device under that name would block for ever.
+            # Reading a pipe or a device of that name would block for ever.
             if not stat.S_ISREG(os.stat(self.path(name)).st_mode):
                 raise ArchiveError(f"{self.path(name)} is no file", hint="remove it, and restore the file of that name")
 
     def _stay_inside(self, name: str) -> None:
-        """A link in the place of one of the archive's folders would have files deleted, and read, wherever it leads."""
+        """Refuse a symbolic link in place of a folder of the archive: files outside it would be read and deleted."""
         folder = os.path.dirname(self.path(name))
         if os.path.realpath(folder) != os.path.normpath(
             os.path.join(os.path.realpath(self.root), os.path.dirname(name))
@@ -285,16 +287,17 @@ class LocalStorage(Storage):
             )
 
     def _make_folder(self, folder: Path) -> None:
-        """Each new folder is durable in the one above before it is used. That above the archive has to be there: where
-        a disk is not mounted, no archive begins in its place. Only a file in the root itself makes that: where an
-        archive is gone, none goes on.
+        """Make a folder, and those above it within the root. Each is durable before it is used.
+
+        The folder above the archive has to exist, so that no archive begins in the place of a disk that is not mounted.
+        Only a file in the root itself makes the root, so that writing does not continue in an archive that is gone.
         """
         if folder.is_dir():
             return
         root = Path(self.root)
         if folder != root and folder.parent != root:
             self._make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)  # not those above it
+        folder.mkdir(mode=0o700, exist_ok=True)  # not the folders above it
         _sync(folder.parent)
 
     def settle(self, name: str) -> None:

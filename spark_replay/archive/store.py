@@ -1,12 +1,16 @@
 """The archive of one dataset: reading manifests, and committing the next one by compare-and-set.
 
-A commit has four steps, and a power cut may come between any two: the data file is complete and durable
-(:meth:`NewFile.close`); where the manifest is to name a new checkpoint, that is created, whole and durable; then the
-next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`); only then does it count, and only
-then may the archiver acknowledge. Before the third step nobody sees the file or the checkpoint, which are garbage; of
-two writers one makes the step.
+A commit has four steps, and a power cut may happen between any two:
 
-Everything blocks.
+1. The data file is made complete and durable (:meth:`NewFile.close`).
+2. If the manifest needs a new checkpoint, this is created, whole and durable.
+3. The next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`). From now on it is valid.
+4. The archiver acknowledges.
+
+Before the third step no reader sees the file or the checkpoint, which are garbage. Of two writers only one succeeds in
+the third step.
+
+All calls block.
 """
 
 from __future__ import annotations
@@ -68,9 +72,9 @@ _ATTEMPTS: Final = 10
 
 
 class NewFile(contextlib.AbstractContextManager["NewFile"]):
-    """A data file that is being written; it counts for nobody before a manifest names it.
+    """A data file that is being written. It is not part of the archive before a manifest names it.
 
-    As a context manager it is closed at the end of the block, and given up when that ends with an exception.
+    As a context manager it is closed at the end of the block, or aborted if the block ends with an exception.
     """
 
     def __init__(self, storage: Storage, shard: str, name: str) -> None:
@@ -81,10 +85,10 @@ class NewFile(contextlib.AbstractContextManager["NewFile"]):
         self.sink: pa.NativeFile = storage.open_output(self._relative)
 
     def close(self) -> int:
-        """Make it complete and durable. Returns its bytes.
+        """Make the file complete and durable. Returns its size in bytes.
 
-        Raises :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; then
-        it is not to be committed.
+        Raises :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`. Then
+        the file must not be committed.
         """
         with storage_errors("write", self.path):
             if not self.sink.closed:
@@ -93,7 +97,7 @@ class NewFile(contextlib.AbstractContextManager["NewFile"]):
             return int(self._storage.filesystem.get_file_info(self.path).size)
 
     def abort(self) -> None:
-        """Give it up and remove it; what cannot be removed is garbage. Raises nothing."""
+        """Abort and remove the file. If it cannot be removed it is garbage. Raises nothing."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self.sink.close()
         with contextlib.suppress(WormholeError):
@@ -120,22 +124,22 @@ class ArchiveStore:
 
     @property
     def dataset(self) -> str:
-        """Whose updates it holds."""
+        """The dataset whose updates the archive holds."""
         return self.about.dataset
 
     @property
     def copy(self) -> str:
-        """Which of the dataset's copies the archive is of; ``@failover``: those that serve one at a time."""
+        """The copy of the dataset that is archived. ``@failover``: the copies that serve one at a time."""
         return self.about.copy
 
     def shards(self) -> list[str]:
-        """The shards of which a manifest was ever committed."""
+        """The shards that have a manifest."""
         return [name for name in self.storage.folders() if self._versions(name)]
 
     def chosen(self, shards: Sequence[str]) -> list[str]:
-        """These shards, all when empty.
+        """These shards; all if ``shards`` is empty.
 
-        Raises :class:`~wormhole.model.errors.UsageError` for one of which nothing is archived.
+        Raises :class:`~wormhole.model.errors.UsageError` for a shard of which nothing is archived.
         """
         known = self.shards()
         if unknown := sorted(set(shards) - set(known)):
@@ -144,20 +148,20 @@ class ArchiveStore:
         return sorted(set(shards)) or known
 
     def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
-        """The newest manifest, with every file; ``None``: nothing was archived of the shard. ``settled``: as of
+        """The newest manifest, with every file; ``None`` if nothing was archived of the shard. ``settled``: see
         :meth:`head`.
 
-        Raises :class:`~wormhole.model.errors.ArchiveError` for one that is damaged, of a newer release, or not this
-        dataset's, or of which a checkpoint is gone or damaged, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
+        Raises :class:`~wormhole.model.errors.ArchiveUnavailable`, and :class:`~wormhole.model.errors.ArchiveError` for
+        a manifest that is damaged, of a newer release or of another dataset, or whose checkpoint is gone or damaged.
         """
         head = self.head(shard, settled=settled)
         return None if head is None else self._whole(head)[0]
 
     def head(self, shard: str, *, settled: bool = False) -> Manifest | None:
-        """As :meth:`read`, without the older files: one small file is read, however long the archive is.
+        """As :meth:`read`, without the older files. It reads one small file, however long the archive is.
 
-        ``settled``: only when no power cut can take it back, for callers that report it as durable: its writer may have
-        died between naming it and being sure.
+        ``settled``: make the manifest durable first, for callers that report it as durable. Its writer may have died
+        after it created the manifest, and before it made it durable.
         """
         version, data = self._newest(shard, settled=settled)
         if data is None:
@@ -165,7 +169,7 @@ class ArchiveStore:
         return self._checked(manifest_from_json(data, self._manifest_path(shard, version)), shard, version)
 
     def heads(self) -> dict[str, Manifest]:
-        """The newest manifest of every shard, as :meth:`head` gives it. Raises as that."""
+        """The newest manifest of every shard, as :meth:`head` returns it. Raises as :meth:`head`."""
         return {shard: head for shard in self.shards() if (head := self.head(shard)) is not None}
 
     def manifests(self) -> dict[str, Manifest]:
@@ -173,7 +177,7 @@ class ArchiveStore:
         return {shard: manifest for shard in self.shards() if (manifest := self.read(shard)) is not None}
 
     def _whole(self, head: Manifest) -> tuple[Manifest, list[Listed]]:
-        """With every file; and the chunks that are stored."""
+        """The manifest with every file, and its stored chunks."""
         chunks = [Listed(one.files, one, self._checkpoint(head, one)) for one in head.older]
         files = [entry for chunk in chunks for entry in chunk.files]
         return replace(head, older=(), files=(*files, *head.files)), chunks
@@ -183,7 +187,9 @@ class ArchiveStore:
         return checkpoint_from_json(self.storage.read(path), checkpoint, manifest, self.storage.path(path))
 
     def sealed(self, shard: str) -> bool:
-        """Whether the newest manifest has a checksum of its own, or there is none. Raises as :meth:`read`."""
+        """Whether the newest manifest has a checksum. True also if the shard has no manifest. Raises as
+        :meth:`read`.
+        """
         version, data = self._newest(shard)
         return data is None or is_summed(data, self._manifest_path(shard, version))
 
@@ -191,7 +197,7 @@ class ArchiveStore:
         return self.storage.path(manifest_path(shard, version))
 
     def _newest(self, shard: str, *, settled: bool = False) -> tuple[int, bytes | None]:
-        """Version and content of the newest manifest; ``None``: there never was one."""
+        """The version and the content of the newest manifest; 0 and ``None`` if there never was one."""
         for _ in range(_ATTEMPTS):
             versions = self._versions(shard)
             if not versions:
@@ -208,7 +214,7 @@ class ArchiveStore:
             data = self.storage.read(path)
             if data is not None:
                 return versions[-1], data
-            # So many commits since the listing that it was removed.
+            # It was removed: there were many commits after the listing.
         raise ArchiveUnavailable(f"{self.storage.path(path)} is listed and cannot be found", shard=shard)
 
     def _checked(self, manifest: Manifest, shard: str, version: int) -> Manifest:
@@ -225,9 +231,9 @@ class ArchiveStore:
     def commit(self, manifest: Manifest) -> None:
         """Make ``manifest`` the shard's newest one, durably. Its files have to be closed before.
 
-        Raises :class:`~wormhole.model.errors.ArchiveConflict` when somebody else made one of this version, and
+        Raises :class:`~wormhole.model.errors.ArchiveConflict` if another writer created this version. Raises
         :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; after these
-        two it may have become the newest one all the same.
+        two the manifest may be the newest one all the same.
         """
         path, data = manifest_path(manifest.shard, manifest.version), manifest_to_json(manifest)
         if not self._created(path, data):
@@ -245,7 +251,7 @@ class ArchiveStore:
             if old < oldest:
                 with contextlib.suppress(WormholeError):  # the next commit tries again
                     self.storage.delete(manifest_path(manifest.shard, old))
-        # One who slept through many commits found its number free again, since old manifests are removed.
+        # Old manifests are removed. So a writer that was suspended during many commits finds its number free again.
         if manifest.version < oldest:
             raise self._lost(manifest)
 
@@ -263,12 +269,14 @@ class ArchiveStore:
         *,
         pause: Callable[[float], object] = time.sleep,
     ) -> Manifest:
-        """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest
-        one, which is durable.
+        """Commit the manifest that ``decide`` makes from the newest one. Returns the newest manifest, which is durable.
 
-        ``decide`` gets ``None`` before the first commit, and may return what it got: nothing is to be done. Raises what
-        it raises (so an archiver whose epoch is over ends there), :class:`~wormhole.model.errors.ArchiveConflict` when
-        others were first ten times in a row, and what :meth:`read` and :meth:`commit` raise.
+        ``decide`` is called again if another writer commits first. It gets ``None`` before the first commit. If it
+        returns its argument, nothing is committed.
+
+        Raises the errors of ``decide`` (which ends an archiver of an old epoch),
+        :class:`~wormhole.model.errors.ArchiveConflict` if others were first ten times in a row, and what :meth:`read`
+        and :meth:`commit` raise.
         """
         return self._changed(shard, decide, self._whole, pause)
 
@@ -279,8 +287,9 @@ class ArchiveStore:
         *,
         pause: Callable[[float], object] = time.sleep,
     ) -> Manifest:
-        """As :meth:`change`, for what adds files and touches none but the newest: ``decide`` gets the manifest as
-        :meth:`head` does, and the cost does not grow with the archive.
+        """As :meth:`change`, for changes that add files and modify only the newest one.
+
+        ``decide`` gets the manifest as :meth:`head` returns it, and the cost does not grow with the archive.
         """
         return self._changed(shard, decide, _as_named, pause)
 
@@ -302,7 +311,7 @@ class ArchiveStore:
             if wanted.older != (present.older if present else ()):
                 raise ValueError(f"version {wanted.version} of {shard} has other checkpoints than the one before")
             try:
-                # Where somebody else is first, its checkpoints are garbage. They stay: the answer may be wrong.
+                # If another writer is first, the new checkpoints are garbage. They are kept: the answer may be wrong.
                 self.commit(self._stored(wanted, chunks))
             except ArchiveConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -313,7 +322,9 @@ class ArchiveStore:
         raise AssertionError("unreachable")
 
     def _stored(self, wanted: Manifest, known: Sequence[Listed]) -> Manifest:
-        """``wanted`` as it is to be stored: its checkpoints are durable. ``known``: those of the manifest before."""
+        """``wanted`` in its stored form, after its checkpoints are durable. ``known``: the previous manifest's
+        chunks.
+        """
         if wanted.older:
             chunks, rest = list(known), wanted.files
         else:
@@ -323,8 +334,10 @@ class ArchiveStore:
         return replace(wanted, older=tuple(older), files=rest)
 
     def _checkpoints(self, manifest: Manifest, group: Sequence[Listed]) -> list[Checkpoint]:
-        """One that lists all of these. Where one of them is lost each stays, or gets, one of its own: what a commit
-        adds needs none of the others, and must not wait for them.
+        """One checkpoint that lists all files of ``group``.
+
+        If a stored checkpoint of the group cannot be read, each chunk has its own. A commit needs no older files, so
+        the loss of one must not stop it.
         """
         if len(group) == 1:
             return [group[0].stored or self._new_checkpoint(manifest, group[0].files)]
@@ -343,18 +356,20 @@ class ArchiveStore:
         return checkpoint_of(name, files, data)
 
     def _created(self, path: str, data: bytes) -> bool:
-        """Whether it is there with these bytes, durably. An answer that got lost on its way makes a client ask again,
-        and meet its own work.
+        """Create a file. Returns whether it exists with these bytes, durably.
+
+        If an answer is lost, the client repeats the request and finds the file that it created itself.
         """
         return self.storage.create_if_absent(path, data) or self.storage.read(path) == data
 
     def checkpoints(self, shard: str) -> list[Stored]:
-        """What lies in the shard's folder of checkpoints, named in a manifest or not."""
+        """The files in the shard's folder of checkpoints, whether a manifest names them or not."""
         return self.storage.files(checkpoint_folder(shard))
 
     def named_checkpoints(self, shard: str) -> set[str]:
-        """The checkpoints that any manifest that is there names: an older one counts again where somebody removes the
-        newer ones. Raises as :meth:`head` for the newest one; an older one that is damaged names nothing.
+        """The checkpoints that any existing manifest names. An older one becomes valid again if the newer are removed.
+
+        Raises as :meth:`head` for the newest manifest. A damaged older manifest names nothing.
         """
         head = self.head(shard)
         found = {one.name for one in head.older} if head is not None else set()
@@ -367,8 +382,8 @@ class ArchiveStore:
         return found
 
     def delete_checkpoint(self, shard: str, name: str) -> None:
-        """Remove a checkpoint, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it
-        any more.
+        """Remove a checkpoint if it exists. Only :mod:`spark_replay.archive.retention` may call this: it knows that no
+        process reads the checkpoint any more.
         """
         self.storage.delete(checkpoint_path(shard, name))
 
@@ -381,20 +396,20 @@ class ArchiveStore:
         return self.storage.path(f"{data_folder(shard)}/{name}")
 
     def create_data(self, shard: str, name: str) -> NewFile:
-        """Begin a data file; ``name`` is to be one that no other writer takes."""
+        """Begin a data file. No other writer may use the same ``name``."""
         return NewFile(self.storage, shard, name)
 
     def open_data(self, shard: str, name: str) -> pa.NativeFile:
-        """Read a data file at random. Raises :class:`~wormhole.model.errors.ArchiveError` when it is not there."""
+        """Open a data file for random access. Raises :class:`~wormhole.model.errors.ArchiveError` if it is missing."""
         return self.storage.open_input(f"{data_folder(shard)}/{name}")
 
     def data_files(self, shard: str) -> list[Stored]:
-        """What lies in the shard's data folder, named in the manifest or not."""
+        """The files in the shard's data folder, whether the manifest names them or not."""
         return self.storage.files(data_folder(shard))
 
     def delete_data(self, shard: str, name: str) -> None:
-        """Remove a data file, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it any
-        more.
+        """Remove a data file if it exists. Only :mod:`spark_replay.archive.retention` knows that no process reads a
+        file any more.
         """
         self.storage.delete(f"{data_folder(shard)}/{name}")
 
@@ -412,13 +427,15 @@ def open_store(
     create: bool = False,
     now: Callable[[], float] = time.time,
 ) -> ArchiveStore:
-    """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given, or of one of the
-    copies ``earlier``: the same archive before its copy became one of several.
+    """Open the archive in ``to``, which has to be the archive of ``dataset`` and, if given, of its ``copy``.
 
-    ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its
-    compare-and-set works. Raises :class:`~wormhole.model.errors.UsageError` when there is none,
-    :class:`~wormhole.model.errors.ArchiveError` for the archive of another dataset or copy, a newer release's, a folder
-    with other things in it, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
+    ``earlier``: names that the copy may have in it instead, from the time before it became one of several. ``create``:
+    create the archive if the folder is empty (then ``copy`` has to be given), and test whether the storage's
+    compare-and-set works.
+
+    Raises :class:`~wormhole.model.errors.UsageError` if there is no archive,
+    :class:`~wormhole.model.errors.ArchiveError` for the archive of another dataset or copy or of a newer release, or a
+    folder with other files, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
     """
     storage = open_storage(to)
     data = storage.read(ABOUT)
@@ -453,8 +470,10 @@ def open_store(
 
 
 def _refuse_foreign(storage: Storage, to: str) -> None:
-    """A mistyped path must not fill somebody's home with an archive; nor may an archive that lost its archive.json
-    begin anew.
+    """Refuse a folder that is not empty.
+
+    An archive must not be created in a home folder because of a mistyped path, nor over an archive that lost its
+    archive.json.
     """
     entries = storage.folders() + [one.name for one in storage.files("")]
     found = sorted({name for name in entries if not name.startswith(".") and name != "lost+found"})

@@ -1,6 +1,6 @@
-"""Whether an archive is whole: every manifest against itself, its files' footers and, when asked, every byte and row.
+"""Verifies an archive: every manifest, the footers of its files and, if requested, every byte and row.
 
-Files that no manifest names are no problem: a writer that died left them, or retention will take them.
+Files that no manifest names are not a problem: a writer left them when it died, or retention will delete them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FileProblem", "VerifyReport", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """One thing that is wrong. ``file``: name of the data file, empty where it is none's."""
+    """One problem. ``file``: the name of the data file; empty if it is not the problem of a file."""
 
     shard: str
     file: str
@@ -36,12 +36,11 @@ class FileProblem:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers or manifests.
-    ``unnamed``: files that do not count.
+    """The extent and the result of a verification. ``rows``: rows that were read, or counted in footers or manifests.
+    ``unnamed``: files that no manifest names.
 
-    ``unsealed`` and ``unsummed``: manifests, and data files, that an earlier release wrote without a checksum of their
-    bytes: not every
-    damage of them can be found.
+    ``unsealed`` and ``unsummed``: manifests and data files that an earlier release wrote without a checksum of their
+    bytes. Not all damage of them can be found.
     """
 
     shards: int = 0
@@ -62,12 +61,12 @@ def verify(
     *,
     quick: bool = False,
 ) -> VerifyReport:
-    """Verify ``shards`` (all when empty). ``on_progress`` is called with shard, files done, files in all. ``quick``: no
-    data file is opened, and its name and size are compared alone.
+    """Verify ``shards`` (empty: all). ``on_progress`` is called with the shard, its verified files and all its files.
+    ``quick``: open no data file, and compare only names and sizes.
 
-    The manifest of one shard is in memory at a time, of its files one, and of that one row group. Raises
-    :class:`~wormhole.model.errors.UsageError` for a shard that is not archived, and
-    :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the report.
+    At any time one manifest and one row group are in memory. Raises :class:`~wormhole.model.errors.UsageError` for a
+    shard that is not archived, and :class:`~wormhole.model.errors.ArchiveUnavailable`. All other problems are in the
+    report.
     """
     report = VerifyReport()
     for shard in store.chosen(shards):
@@ -135,7 +134,7 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
     problems = []
     if footer.begin.order != entry.begin.order:
         problems.append(f"begins at {footer.begin.order}, the manifest says {entry.begin.order}")
-    # Where a log went on without updates for the shard, the manifest alone was extended.
+    # When a log continues without updates for the shard, only the manifest is extended.
     if footer.end.order > entry.end.order:
         problems.append(f"ends at {footer.end.order}, the manifest says {entry.end.order}")
     if file.rows != entry.rows:
@@ -144,7 +143,7 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
         problems.append(f"the manifest's counts by operation and by table do not make {entry.rows:,} rows")
     orders = [marker.order for marker in footer.markers]
     begin = footer.begin.order
-    # A file with nothing but rows that a backfill read where it begins ends there too.
+    # A file that has only rows that a backfill read at its begin also ends there.
     rising = not orders or orders[0] > begin or orders == [begin]
     if orders != sorted(set(orders)) or not rising or orders[-1:] not in ([], [footer.end.order]):
         problems.append("its datamarkers do not ascend to its end")
@@ -152,19 +151,19 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
 
 
 class _Rows:
-    """The rows of one file against its entry in the manifest.
+    """Compares the rows of one file with its entry in the manifest.
 
-    ``last``: place of the last row of the files before, then of this one.
+    ``last``: the place of the last row of the previous files, then of this one.
     """
 
     def __init__(self, entry: FileEntry, last: bytes) -> None:
         self._entry = entry
-        # A row that belongs to the file before, or to the next one, is out of these bounds.
+        # A row of the previous or the next file is outside these bounds.
         self.last = max(last, after(entry.begin))
         self._until = upto(entry.end)
 
     def bounds(self, file: DataFile) -> list[str]:
-        """By the footer's statistics alone."""
+        """The problems that the footer's statistics show."""
         for least, greatest in file.spans():
             if problem := self._out_of_order(least, greatest):
                 return [problem]
@@ -181,7 +180,7 @@ class _Rows:
         return ""
 
     def every(self, file: DataFile) -> list[str]:
-        """By reading them."""
+        """The problems that reading every row shows."""
         ops: Counter[str] = Counter()
         tables: Counter[str] = Counter()
         key_changes = partial = rows = 0

@@ -1,4 +1,4 @@
-"""One data file of the archive while it is written; :mod:`spark_replay.archive.shard_writer` commits it."""
+"""Writes one data file of the archive; :mod:`spark_replay.archive.shard_writer` commits it."""
 
 from __future__ import annotations
 
@@ -27,34 +27,35 @@ __all__ = ["DataFileWriter", "FileWriter", "parquet_settings"]
 
 
 def parquet_settings() -> dict[str, Any]:
-    """How archive files are written: keywords of ``pyarrow.parquet.ParquetWriter`` beside file and schema.
+    """The settings of archive files: keywords of ``pyarrow.parquet.ParquetWriter`` beside file and schema.
 
-    Only columns of few values get a dictionary: one of places or updates would take memory and save nothing.
+    Only columns with few distinct values get a dictionary. A dictionary of places or updates would take memory and save
+    nothing.
     """
     return {
         "compression": "zstd",
         "use_dictionary": ["tx_source", "op", "table", "schema_id"],
         "write_statistics": ["place", "committed_at", "tx_number", "op", "table"],
-        # An open file keeps buffers of that size for each column, and an archiver has one for each shard. Smaller ones
-        # are faster too.
+        # An open file has a buffer of this size for each column, and an archiver has an open file for each shard.
+        # Smaller buffers are faster too.
         "data_page_size": 128 << 10,
         "version": "2.6",
-        # For readers that know nothing of manifests: neither Parquet nor zstd notices a flipped bit otherwise.
+        # For readers without manifests. Without it neither Parquet nor zstd notices a flipped bit.
         "write_page_checksum": True,
     }
 
 
 class FileWriter(pq.ParquetWriter):  # type: ignore[misc]
-    """A writer of Parquet that can be given up."""
+    """A writer of Parquet whose file can be aborted."""
 
     def __del__(self) -> None:
-        """Leave a file that was given up as it is: pyarrow would end it, and complain that its sink is closed."""
+        """Leave an aborted file as it is. pyarrow would finish it, and complain that its sink is closed."""
 
 
 class DataFileWriter:
-    """Writes rows of one shard that begin at ``begin`` into ``sink``; the file is ``name`` in the manifest.
+    """Writes rows of one shard that begin at ``begin`` into ``sink``. ``name``: the file's name in the manifest.
 
-    Every :meth:`write` is a row group. Methods raise what the sink raises (``OSError``), and block.
+    Every :meth:`write` makes a row group. Methods block, and raise what the sink raises (``OSError``).
     """
 
     def __init__(self, sink: BinaryIO, name: str, *, dataset: str, shard: str, epoch: int, begin: Datamarker) -> None:
@@ -74,8 +75,8 @@ class DataFileWriter:
         """Rows written so far."""
 
     def write(self, rows: pa.RecordBatch, schemas: Mapping[int, Schema], too_large: int = 0) -> None:
-        """Append rows, which come after those before. ``schemas``: at least those that the rows need, by id;
-        ``too_large``: how many rows came without values for their size.
+        """Append rows, which come after all earlier ones. ``schemas``: at least the schemas of the rows, by id.
+        ``too_large``: how many rows came without values because of their size.
         """
         if not rows.num_rows:
             return
@@ -99,18 +100,19 @@ class DataFileWriter:
             self._last_us = max(self._last_us, last)
 
     def mark(self, marker: Datamarker) -> None:
-        """A datamarker of the publisher: all rows so far are before it, all later ones after it. Of several at one
-        place, which a backfill has, the last one counts.
+        """Add a datamarker of the publisher: all rows so far are before it, all later ones after it.
+
+        A backfill has several datamarkers at one place. The last one is kept.
         """
         if self._markers and self._markers[-1].order == marker.order:
             self._markers.pop()
         self._markers.append(marker)
 
     def finish(self, end: Datamarker) -> FileEntry:
-        """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest
-        says of it.
+        """Write the footer and return the file's entry for the manifest. The sink stays open.
 
-        Raises :class:`~wormhole.model.errors.ArchiveError` for rows behind ``end``: no reader would look for them in
+        The file ends at ``end``, which becomes its last datamarker. Raises
+        :class:`~wormhole.model.errors.ArchiveError` for rows after ``end``, because no reader would look for them in
         this file.
         """
         dataset, shard, epoch, begin = self._about
