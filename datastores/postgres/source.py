@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 _POLL_S: Final = 1.0
 _SILENT_S: Final = 15.0
-"""A server that was not asked with success for so long is reported, also while a thread still waits for its answer."""
+"""A server that has not answered for so long is reported, also while a thread still waits for an answer."""
 _ADVANCE_S: Final = 5.0  # between two moves of the slots
 _ANSWER_S: Final = 10.0
 _PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
@@ -67,9 +67,9 @@ _PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server 
 class PostgresSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database that ``url`` names.
 
-    Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log, by the slots of
-    :mod:`datastores.postgres.log.slots`. The state folder holds which incarnation is which history, and how far the
-    log was read; where hosts share the log's state, that does.
+    Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log because of the
+    slots of :mod:`datastores.postgres.log.slots`. The state folder, or the state that hosts share, holds the history of
+    each incarnation and how far the log was read.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -77,23 +77,23 @@ class PostgresSource:
         self._options = options
         self._log = options.log
         self._state_dir = options.state_dir / "postgres"
-        self._looking = threading.Lock()  # two looks would begin two histories where one ended
+        self._looking = threading.Lock()  # two looks at a time would begin two histories after one that ended
         self._asking = threading.Lock()  # one statement at a time over the control connection
-        self._lock = threading.Lock()  # what a status is made of
+        self._lock = threading.Lock()  # guards what a status is made from
         self._control: Connection | None = None
         self._mover: SlotMover | None = None
         self._keeper: Connection | None = None  # keeps a temporary slot, if the operator made none
-        self._shown: Connection | None = None  # over which the log was shown to be the one that was read
+        self._shown: Connection | None = None  # the connection over which the log was proven to be the one read before
         self._seen: Log | None = None
-        self._ended = False  # by the server, the last session that was asked
+        self._ended = False  # the server ended the last session that was queried
         self._moves_again_s = 0.0
         self._watching = threading.Lock()  # one look at the tables at a time
-        self._tables: Connection | None = None  # over which they are looked at
+        self._tables: Connection | None = None  # the session of the looks at the tables
         self._looks_again_s = 0.0
         self._unlooked = NO_PROBLEM  # why the last look failed
-        self._unwatched = False  # the catalogue changed, and what is published was not compared since
+        self._unwatched = False  # the catalogue changed, and the published tables were not compared since
         self._problem = NO_PROBLEM
-        self._answered_s = 0.0  # when the server was last asked with success
+        self._answered_s = 0.0  # when the server last answered
         self._furthest: Datamarker | None = None
         self._released: LogPosition | None = None
         self._readers: set[WalReader] = set()
@@ -106,7 +106,7 @@ class PostgresSource:
     def start(self) -> None:
         """See the port. Refuses a server whose log has no rows, and one without the publication or the slots."""
         login = self._options.login
-        # A command makes a log's name up: then that counts which `init` gives it.
+        # A command has only a made-up name for the log. So the name that `init` would give the log is used.
         log_name = ServerUrl.parse(self._url).database if self._options.transient else self._log
         self._address = parse(
             self._url, log_name, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
@@ -176,17 +176,17 @@ class PostgresSource:
             thread.join()
         for reader in tuple(self._readers):
             reader.close()
-        for stream in tuple(self._streams):  # in which a datamarker is still looked for
+        for stream in tuple(self._streams):  # of readers that are still being opened
             stream.give_up(_closed(), paused_s=0.0)
         if threads and self._options.may_act():
-            with suppress(WormholeError):  # a second of it is missing for the host that goes on
+            with suppress(WormholeError):  # the next owner then lacks about a second of it
                 self._high_water.sync()
         self._disconnect()
         with self._lock:
             self._furthest = self._seen = self._released = None
 
     def earliest(self) -> Datamarker:
-        """See the port: where the slot begins that keeps the log."""
+        """See the port: the begin of the slot that keeps the log."""
         return self._places.earliest()
 
     def latest(self) -> Datamarker:
@@ -212,27 +212,27 @@ class PostgresSource:
             reader = self._opening.open(log, marker, self._note, self._closed)
         except Diverged:
             with self._lock:
-                self._shown = None  # the next look compares how far the log was read
+                self._shown = None  # so the next look proves the log again
             raise
         except AnotherServer:
             self._ask_anew()
             raise
         self._readers.add(reader)
-        with suppress(WormholeError):  # it is asked again
+        with suppress(WormholeError):  # it is tried again
             self._ask(self._delivered.refresh)
         return reader
 
     def shards(self) -> frozenset[str]:
-        """See the port: as of the start; what is created later comes with its first segment."""
+        """See the port: the shards at the start. A later table's shard appears with its first segment."""
         return self._shards
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port: within seconds the slot follows, and the server removes its log up to there."""
+        """See the port. Within seconds the slot is advanced, and the server removes its log before ``oldest``."""
         with self._lock:
             self._released = oldest
 
     def status(self) -> SourceStatus:
-        """See the port: as of about a second ago."""
+        """See the port: the status of about a second ago."""
         with self._lock:
             seen, furthest, problem = self._seen, self._furthest, self._problem
         if not problem and time.monotonic() - self._answered_s > _SILENT_S:
@@ -266,7 +266,7 @@ class PostgresSource:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> Log:
-        """The log as it is now. Over a new connection it is first shown to be the one that was read."""
+        """The log as it is now. Over a new connection it is first proven to be the log that was read."""
         with self._looking:
             try:
                 return self._looked()
@@ -275,7 +275,7 @@ class PostgresSource:
                 raise
 
     def _looked(self) -> Log:
-        last = self._high_water.last  # the earlier end: readers go on while the server is asked for the present one
+        last = self._high_water.last  # read before the server's end, because readers advance meanwhile
         state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
         with self._lock:
             seen, shown = self._seen, self._shown is self._control
@@ -308,8 +308,8 @@ class PostgresSource:
             )
 
     def _published_from(self, lsn: int) -> int:
-        """Up to where log behind this LSN may have been written without the publication. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` while there is none.
+        """The end of the log after this LSN that may have been written without the publication. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` while there is no publication.
         """
         log, end = self._places.end()
         check_settings(log.state, self._address)
@@ -332,14 +332,14 @@ class PostgresSource:
             except Diverged as error:
                 lost = error.message
             except (PositionPurged, DecodeError):
-                pass  # nothing reaches back to compare, or what does is damaged: flows report it when they are opened
+                pass  # the log to compare is gone or damaged: flows report it when they are opened
         if not lost:
             return log
         _log.error("another history of the log begins: %s", lost)
         return Log(state, self._incarnations.observe(state, lost), timelines)
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
-        """Put a question over the control connection; over a new one if that is broken."""
+        """Query the server over the control connection, or over a new one if it is broken."""
         with self._asking:
             for last in (False, True):
                 try:
@@ -361,7 +361,7 @@ class PostgresSource:
         raise AssertionError("unreachable")
 
     def _ask_anew(self) -> None:
-        """The address leads to another server than the session that is asked: the next question goes there too."""
+        """Close the control connection, because the address now leads to another server. The next query goes to that."""
         with self._asking:
             self._drop_control()
 
@@ -373,7 +373,10 @@ class PostgresSource:
             raise _closed()
 
     def _let_it_end(self, error: SourceUnavailable) -> None:
-        """A server that ended a session and takes no other is shutting down, and waits for readers."""
+        """Close the streams of pausing readers if the server ended the control session.
+
+        A server that ended a session and accepts no other is shutting down, and waits for the readers.
+        """
         if self._ended:
             for stream in tuple(self._streams):
                 stream.give_up(error, paused_s=_PAUSED_S)
@@ -425,7 +428,7 @@ class PostgresSource:
             self._high_water.try_sync()
 
     def _look_at_tables(self) -> None:
-        """Notice rows that changed without a trace in the log, and what becomes of the publication's tables."""
+        """Notice rows that changed without a trace in the log, and changes of the publication's tables."""
         began = time.monotonic()
         if began < self._looks_again_s or self._options.transient or not self._options.may_act():
             return
@@ -453,7 +456,9 @@ class PostgresSource:
         self._looks_again_s = ended + slots.rest_s(ended - began)
 
     def _catalogue(self, state: ServerState) -> Connection:
-        """A session of its own: of thousands of tables the answer takes seconds, and others ask meanwhile."""
+        """The session for looks at the tables. It is a separate one, because with thousands of tables an answer takes
+        seconds, and other threads query the server meanwhile.
+        """
         if self._tables is None or not self._tables.is_open:
             self._tables = connect(self._address)
         try:
@@ -468,7 +473,7 @@ class PostgresSource:
         return self._options.state is not None and self._options.may_act()
 
     def _move_slots(self) -> None:
-        """Move the slots on: the held one to the oldest datamarker, the other one with the furthest reader."""
+        """Advance the slots: the held one to the oldest datamarker, the lead one to the furthest reader."""
         began = time.monotonic()
         if began < self._moves_again_s or not self._options.may_act():
             return
@@ -508,7 +513,7 @@ class PostgresSource:
         return found
 
     def _known_shards(self, control: Connection) -> frozenset[str]:
-        """The shards that there are now."""
+        """The shards of the tables that exist now."""
         sharding = self._options.sharding
         if sharding.by == "log":
             return frozenset({self._log})
@@ -521,7 +526,7 @@ class PostgresSource:
         return frozenset(shard_name(self._log, sharding, schema or "", table or "") for schema, table in tables)
 
     def _note(self, marker: Datamarker) -> None:
-        """A reader is about to hand out what ends at ``marker``."""
+        """Note that a reader is about to return the log up to ``marker``."""
         self._high_water.rise(marker)
         with self._lock:
             if self._furthest is None or marker.order > self._furthest.order:

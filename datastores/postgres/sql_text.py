@@ -1,6 +1,6 @@
-"""Names and texts as SQL of PostgreSQL takes them: in statements that are run, and in those that are suggested.
+"""Quotes names and texts for PostgreSQL's SQL, in statements that are run and in statements that are suggested.
 
-A name may hold any character, and the user who names a table or a role need not be the one who runs a suggestion.
+A name may hold any character. The user who names a table or a role may be another than the one who runs a suggestion.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ __all__ = ["quote_identifier", "quote_literal", "sql_name"]
 
 
 def quote_identifier(name: str) -> str:
-    """A name as SQL takes it."""
+    """A name, quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_literal(text: str) -> str:
-    """A text as SQL and the replication commands take it."""
+    """A text, quoted for SQL and the replication commands."""
     return "'" + text.replace("'", "''") + "'"
 
 

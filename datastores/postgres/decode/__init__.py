@@ -1,1 +1,1 @@
-"""What pgoutput sends, to updates."""
+"""Decodes pgoutput's messages into updates."""

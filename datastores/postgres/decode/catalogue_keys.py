@@ -1,13 +1,14 @@
 """The key of a table whose rows in the log do not show it (REPLICA IDENTITY FULL and NOTHING).
 
-The catalogue has the primary key as it is now, and the log that is read may be older. The log has no numbers of
-columns, only their names and types in the table's order, and no trace of a change of the primary key. So the
-catalogue's key is taken only where it was the key of that time:
+The catalogue has the present primary key, and the log may be older. The log has no numbers of columns, only their names
+and types in the table's order, and no trace of a change of the primary key. So the catalogue's key is used only if it
+was the key when the transaction was written:
 
-- its constraint was made before the transaction that is decoded, or with the table; or it is the one of an earlier
-  message of the same reader, or that one made anew for a column's new type, which the message shows;
-- each of its columns is found in the message: by its name where the catalogue's row of it is as old, and otherwise by
-  its place, where no column before it may have come or gone.
+- Its constraint was created before the transaction that is decoded, or with the table. Or it is the constraint found
+  for an earlier message of the same reader, or that constraint recreated for a column's new type, which the message
+  shows.
+- Each of its columns is found in the message: by its name if the catalogue's row of the column is old enough, otherwise
+  by its position, if no column before it may have been added or dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ __all__ = ["CatalogueColumn", "CatalogueKey", "KeyPlaces", "LoggedKeys", "places
 
 @dataclass(frozen=True, slots=True)
 class LoggedKeys:
-    """What the log does not show of the keys that it contains, by the tables' numbers (OIDs).
+    """Facts about the keys in the log that the log does not show, by the tables' numbers (OIDs).
 
-    ``generated``: generated columns in a key. ``repeated``: partitioned tables of which two rows may have equal keys.
+    ``generated``: generated columns in a key. ``repeated``: partitioned tables in which two rows may have equal keys.
     """
 
     generated: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -33,8 +34,9 @@ class LoggedKeys:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueColumn:
-    """``number``: its place among all columns that the table ever had. ``settled``: nothing about it changed since the
-    transaction that is decoded. ``remade``: the transaction that made the key was the last to change it."""
+    """``number``: the column's position among all columns that the table ever had. ``settled``: the column did not
+    change since the transaction that is decoded. ``remade``: the last change of the column was by the transaction that
+    created the key."""
 
     number: int
     name: str
@@ -50,8 +52,8 @@ class CatalogueColumn:
 class CatalogueKey:
     """A table's columns and its primary key, as the catalogue has them now.
 
-    ``constraint``: the key's own number (OID), 0 without a key. ``settled``: whether the table is known to have had
-    this key, or none, in the transaction that is decoded; ``None``: nothing shows it.
+    ``constraint``: the key's own number (OID), 0 without a key. ``settled``: whether the table had this key, or none,
+    in the transaction that is decoded; ``None``: not known.
     """
 
     columns: tuple[CatalogueColumn, ...]
@@ -79,10 +81,10 @@ class KeyPlaces:
 
 
 def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -> KeyPlaces:
-    """Where the key is. ``before``: what was found for the same table last."""
+    """The positions of the key's columns. ``before``: the last result for the same table."""
     parts = [column for column in key.columns if column.in_key]
     if not parts:
-        # All that is left of a key that was dropped is that a look saw it.
+        # The only trace of a dropped key is that an earlier look saw it.
         if key.settled is False or (key.settled is None and before is not None and before.numbers):
             return KeyPlaces(problem="the catalogue does not have its primary key any more")
         return KeyPlaces()
@@ -102,8 +104,8 @@ def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -
 
 
 def _is_still(key: CatalogueKey, before: KeyPlaces) -> bool:
-    """Whether the key is the one that was found before. A constraint has the same columns for as long as it is there; a
-    column that gets a new type has a constraint of the same columns made anew.
+    """Whether the key is the one found before. A constraint keeps its columns for as long as it exists. When a column
+    gets a new type, the constraint is recreated with the same columns.
     """
     if before.numbers != key.numbers:
         return False
@@ -119,7 +121,7 @@ def _place(relation: Relation, column: CatalogueColumn, columns: Sequence[Catalo
     else:
         earlier = [one for one in columns if one.number < column.number and not (one.dropped and one.settled)]
         if any(one.dropped or one.generated for one in earlier):
-            return None  # they may be in the log, or not
+            return None  # a column before this one may be in the log or not
         at = len(earlier)
         if not _begin_with(relation, [*earlier, column]):
             return None
@@ -127,7 +129,8 @@ def _place(relation: Relation, column: CatalogueColumn, columns: Sequence[Catalo
 
 
 def _begin_with(relation: Relation, columns: Sequence[CatalogueColumn]) -> bool:
-    """Whether the message's columns begin with these, as far as their names and types are those of that time."""
+    """Whether the message's columns begin with ``columns``. Names and types are compared where they did not change
+    since."""
     return len(relation.columns) >= len(columns) and all(
         one.type == column.type and (one.name == column.name or not column.settled)
         for one, column in zip(relation.columns, columns, strict=False)

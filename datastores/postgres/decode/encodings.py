@@ -1,9 +1,9 @@
-"""The encodings of databases, and what becomes of bytes that are no text in theirs. Pure.
+"""The encodings of databases, and the handling of bytes that are not valid in them. Pure.
 
-A server converts what it sends to the encoding that the session asks for, and ends a session in which one value cannot
-be converted: with it the whole log. So a session asks for the database's own encoding, in which nothing is converted,
-and the bytes are decoded here. A value that is no text goes as bytes. In a name each such byte is shown as in a URL,
-``%81``.
+A server converts everything to the session's encoding. If one value cannot be converted, the server ends the session,
+and the log could not be read past that value. So a session uses the database's own encoding, in which nothing is
+converted, and the bytes are decoded here. A value that is not valid text is sent as bytes. In a name each invalid byte
+is shown as in a URL, ``%81``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["UTF8", "Encoding", "encoding_of"]
 
 _CODECS: Final = {
     "UTF8": "utf-8",
-    "SQL_ASCII": "utf-8",  # has any bytes; those of most clients are UTF-8
+    "SQL_ASCII": "utf-8",  # may hold any bytes; most clients write UTF-8
     "EUC_CN": "gb2312",
     "KOI8R": "koi8-r",
     "KOI8U": "koi8-u",
@@ -36,8 +36,8 @@ _CODECS: Final = {
     "WIN874": "cp874",
     **{f"WIN{page}": f"cp{page}" for page in range(1250, 1259)},
 }
-"""Those of which Python has the same characters as PostgreSQL. The others (EUC_JIS_2004, EUC_JP, EUC_KR, EUC_TW,
-MULE_INTERNAL) are converted by the server."""
+"""The encodings for which Python has the same characters as PostgreSQL. The others (EUC_JIS_2004, EUC_JP, EUC_KR,
+EUC_TW, MULE_INTERNAL) are converted by the server."""
 
 _SHOWN: Final = "wormhole-shown"
 _SHOWN_BYTE: Final = re.compile("%[89A-F][0-9A-F]")
@@ -54,33 +54,33 @@ codecs.register_error(_SHOWN, _show)
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """``client``: what the session asks for; ``codec``: Python's name of it."""
+    """``client``: the session's ``client_encoding``. ``codec``: Python's name for it."""
 
     client: str
     codec: str
 
     @property
     def is_utf8(self) -> bool:
-        """Whether text comes as the wire has it, where it is text."""
+        """Whether valid text already has the encoding of the wire."""
         return self.codec == "utf-8"
 
     def show(self, raw: bytes) -> str:
-        """A name; see the module."""
+        """Decode a name; see the module."""
         return raw.decode(self.codec, _SHOWN)
 
     def to_utf8(self, raw: bytes) -> bytes | None:
-        """A value; ``None``: it is no text."""
+        """A value in UTF-8; ``None``: it is not valid text."""
         try:
             return raw.decode(self.codec).encode()
         except UnicodeDecodeError:
             return None
 
     def to_server(self, text: str) -> bytes:
-        """A statement. What the encoding does not have cannot be the name or the value of anything there."""
+        """Encode a statement. A character that the encoding does not have is in no name or value of the database."""
         return text.encode(self.codec, "backslashreplace")
 
     def is_shown(self, name: str) -> bool:
-        """Whether bytes of a name may be shown in it, so that it is not what the server takes."""
+        """Whether the name may contain bytes in shown form. The server would not accept such a name."""
         return self.client != "UTF8" and _SHOWN_BYTE.search(name) is not None
 
 
@@ -88,6 +88,6 @@ UTF8: Final = Encoding("UTF8", "utf-8")
 
 
 def encoding_of(server: str) -> Encoding:
-    """What a session of a database in this encoding asks for."""
+    """The encoding of a session in a database with encoding ``server``."""
     codec = _CODECS.get(server)
     return UTF8 if codec is None else Encoding(server, codec)

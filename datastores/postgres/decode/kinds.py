@@ -1,7 +1,7 @@
 """How a column's text is decoded, by its type.
 
-Subscribers get typed values where Python holds all that the type has; everything else is the text that ``SELECT``
-shows, with the settings of `SESSION_SETTINGS`.
+Subscribers get typed values if Python can represent every value of the type. Other values are the text that ``SELECT``
+shows with `SESSION_SETTINGS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DOUBLE: Final = 5
 DECIMAL: Final = 6
 
 SCHEMA_TYPES: Final = ("text", "bytes", "int", "uint", "bool", "double", "decimal")
-"""What a schema calls a column's type, by kind."""
+"""The name of a column's type in a schema, by kind."""
 
 SESSION_SETTINGS: Final = {
     "DateStyle": "ISO, YMD",
@@ -30,9 +30,9 @@ SESSION_SETTINGS: Final = {
     "search_path": "",  # names of tables, types and functions are shown with their schema
     "quote_all_identifiers": "off",
 }
-"""Settings of a session: with others the same value would have another text.
+"""Settings of a session. With other settings the same value would have another text.
 
-`lc_monetary` stays the database's: it decides how many digits of a stored `money` are behind the point.
+`lc_monetary` stays the database's: it determines how many digits of a stored `money` follow the decimal point.
 """
 
 _BY_OID: Final = {
@@ -66,8 +66,8 @@ _BY_NAME: Final = {
 
 
 def kind_of(oid: int, base: tuple[str, str] | None) -> int:
-    """The kind of a type. ``base``: schema and name of a type that is not built in, as its Type message has them: of a
-    domain those of what it is based on, where the schema is empty for a built-in type."""
+    """The kind of a type. ``base``: schema and name from the Type message of a type that is not built in. For a domain
+    they are those of the type that it is based on; the schema of a built-in type is empty."""
     if base is None:
         return _BY_OID.get(oid, TEXT)
     schema, name = base

@@ -1,4 +1,4 @@
-"""The messages of pgoutput that come rarely: what tables and types are.
+"""Reads the rare messages of pgoutput, which describe tables and types.
 
 Layout, by PostgreSQL's documentation of the logical replication message formats; numbers are big endian, ``text`` ends
 with a zero byte. An empty schema name stands for ``pg_catalog``::
@@ -43,7 +43,8 @@ FULL: Final = "f"
 INDEX: Final = "i"
 
 MESSAGES: Final = "@message"
-"""The name under which logical messages (``pg_logical_emit_message``) come, as inserts of a table without a key."""
+"""The table of logical messages (``pg_logical_emit_message``). They are delivered as inserts of a table without a key.
+"""
 
 _HEADER: Final = 25  # the header of a message with log data
 _IDENTITIES: Final = frozenset({DEFAULT, NOTHING, FULL, INDEX})
@@ -52,7 +53,8 @@ _MOST_COLUMNS: Final = 1664  # PostgreSQL's limit for a table
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """``is_key``: part of what identifies a row in the log; with `FULL` every column is. ``modifier``: -1 for none."""
+    """``is_key``: the column is part of a row's identity in the log; with `FULL` every column is. ``modifier``: -1 for
+    none."""
 
     name: str
     type: int
@@ -62,8 +64,8 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as rows after this message have it. ``identity``: its REPLICA IDENTITY, one of `DEFAULT`, `NOTHING`,
-    `FULL`, `INDEX`."""
+    """The description of a table for the rows after this message. ``identity``: its REPLICA IDENTITY, one of `DEFAULT`,
+    `NOTHING`, `FULL`, `INDEX`."""
 
     id: int
     schema: str
@@ -79,7 +81,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """A type that is not built in; of a domain the names are those of the type that it is based on."""
+    """A type that is not built in. For a domain, the names are those of the type that it is based on."""
 
     id: int
     schema: str
@@ -88,7 +90,7 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """What ``pg_logical_emit_message`` wrote. ``lsn``: where it is in the log."""
+    """A message written by ``pg_logical_emit_message``. ``lsn``: its place in the log."""
 
     transactional: bool
     lsn: int
@@ -189,8 +191,8 @@ def parse_truncate(data: bytes, at: int) -> tuple[int, ...]:
 
 
 def begins_behind(data: bytes, place: int) -> bool:
-    """Whether log data begins a transaction that was committed at or behind ``place``, or is a message outside of one
-    that lies behind it."""
+    """Whether log data begins a transaction that was committed at or after ``place``, or is a message outside of a
+    transaction that lies after ``place``."""
     kind, content = data[_HEADER : _HEADER + 1], data[_HEADER + 1 :]
     if kind == b"B" and len(content) >= 8:
         return int.from_bytes(content[:8]) >= place

@@ -1,8 +1,8 @@
 """The tables that a reader meets: their schemas, their keys and the shards that they belong to.
 
-Relation messages describe the columns of the rows behind them, so that rows are read with the columns of their own
-time. Names are ``schema.table``. Shards: the whole log, one per schema (``log.schema``), one per table
-(``log.schema.table``) or N by the hash of the key; with those, a table without a key is a shard of its own.
+Relation messages describe the columns of the rows that follow. So rows are read with the columns that the table had
+when they were written. Names are ``schema.table``. Shards: the whole log, one per schema (``log.schema``), one per
+table (``log.schema.table``) or N by the hash of the key. With N shards, a table without a key has its own shard.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name", "skips"]
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
 FindKey = Callable[[Relation, int], CatalogueKey | None]
-"""A table's columns and primary key, as the catalogue has them now; ``None``: it does not have the table. Called where
-the log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the commit of the transaction that
-is decoded."""
+"""Returns a table's columns and primary key as the catalogue has them now; ``None``: the table does not exist. Called
+if the log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the commit of the transaction
+that is decoded."""
 
 FindLoggedKeys = Callable[[], tuple[int, LoggedKeys]]
-"""What the log does not show of the keys of all tables, and a place: it is as transactions saw it that were committed
-before. Called by a table whose key the log should contain, in a transaction that was committed later than at the last
-answer's place."""
+"""Returns the facts about all tables' keys that the log does not show, and a place: transactions that committed before
+it saw the keys like this. Called for a table whose key the log should contain, in a transaction that committed after
+the place of the last result."""
 
 _AFTER_ALL: Final = 1 << 64
 _MOST_BYTES: Final = 64 << 20
@@ -43,7 +43,7 @@ _NAME_COST: Final = 400
 
 
 def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
-    """The shard of a table that is not hashed."""
+    """The shard of a table that is not split by the hash of its key."""
     if sharding.by == "log":
         return log
     if not schema:
@@ -58,13 +58,12 @@ def skips(skipped: Set[str], schema: str, table: str) -> bool:
 
 
 class Tables:
-    """``schemas`` and ``shards`` are what `runs_of` takes. ``skipped``: names of tables whose rows are passed over and
-    break nothing, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` ask the catalogue; ``None``:
-    tables whose key the log does not contain have none, and the others are whole and unique. ``encoding``: of names and
-    values. ``truncated``: LSN of the commit of the last transaction that truncated a table, by name.
+    """``schemas`` and ``shards`` are the arguments of `runs_of`. ``skipped``: tables whose rows are skipped and break no
+    shard, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` query the catalogue; ``None``: tables
+    whose key the log does not contain have no key, and other keys are complete and unique. ``encoding``: of names and
+    values. ``truncated``: by table name the LSN of the commit of the last transaction that truncated it.
 
-    Nothing that was learnt is forgotten: it takes 64 MiB at most, and then the reader ends, whose next one begins with
-    nothing."""
+    Descriptions are never forgotten. When they take 64 MiB the reader ends, and the next reader begins with none."""
 
     def __init__(
         self,
@@ -84,9 +83,9 @@ class Tables:
         self._skipped = skipped
         self._find_key = find_key
         self._find_logged = find_logged
-        self._logged = LoggedKeys()  # as transactions saw it that were committed before ...
+        self._logged = LoggedKeys()  # as seen by transactions that committed before ...
         self._logged_until = 0
-        self._found_keys: dict[int, KeyPlaces] = {}  # what was last found for a table whose key is not in the log
+        self._found_keys: dict[int, KeyPlaces] = {}  # the last result for each table whose key is not in the log
         self._types: dict[int, tuple[str, str]] = {}
         self._numbers: set[int] = set()  # numbers of the known tables
         self._room = _MOST_BYTES
@@ -100,14 +99,14 @@ class Tables:
             self._shard(log)
 
     def learn_type(self, found: TypeName) -> None:
-        """A Type message, which comes before the Relation messages that need it."""
+        """Take in a Type message. It precedes the Relation messages that need it."""
         if self._types.get(found.id) != (found.schema, found.name):
             self._use(_NAME_COST + len(found.schema) + len(found.name))
         self._types[found.id] = (found.schema, found.name)
 
     def learn(self, relation: Relation, commit: int = 0) -> Table:
-        """A Relation message: the rows behind it have these columns. ``commit``: LSN of the commit of the transaction
-        that it is in."""
+        """Take in a Relation message: the rows after it have these columns. ``commit``: LSN of the commit of the
+        message's transaction."""
         columns = relation.columns
         if relation.id not in self._numbers:
             self._use(_TABLE_COST)
@@ -127,7 +126,7 @@ class Tables:
             key,
             schema=self._schema(Schema(relation.name, tuple(typed[i] for i in key), typed)),
             shard=HASHED if hashed else self._shard(own),
-            # A barrier carries no values, and this way its schema is the same wherever reading began.
+            # A barrier carries no values. Without columns its schema is the same wherever reading began.
             barrier_schema=self._schema(Schema(relation.name, (), ())),
             barrier_shard=ALL_SHARDS if hashed else self._shard(own),
             skipped=skipped,
@@ -154,13 +153,13 @@ class Tables:
         )
 
     def break_at(self, table: Table, commit: int, error: DecodeError) -> None:
-        """A row of a table cannot be read, in the transaction that is committed at this LSN: its shards halt."""
+        """Halt the shards of a table with a row that cannot be read. ``commit``: LSN of the transaction's commit."""
         shards = [self.shards[table.shard]] if table.shard in self.shards else self.hashed
         for shard in shards:
             self._broken.setdefault(shard, (commit, error))
 
     def take_broken(self, before: int = _AFTER_ALL) -> dict[str, DecodeError]:
-        """The shards that break in transactions that are committed before this LSN, and why; each once."""
+        """The shards that break in transactions that committed before this LSN, with the reason. Each is returned once."""
         found = {shard: error for shard, (commit, error) in self._broken.items() if commit < before}
         for shard in found:
             del self._broken[shard]
@@ -174,14 +173,14 @@ class Tables:
     def _key(self, relation: Relation, commit: int) -> tuple[tuple[int, ...], DecodeError | None]:
         """Positions of the key's columns, and why the key is not known."""
         if relation.identity not in {FULL, NOTHING}:
-            self._found_keys.pop(relation.id, None)  # unseen, it may change
+            self._found_keys.pop(relation.id, None)  # the key may now change unnoticed
             key = tuple(i for i, column in enumerate(relation.columns) if column.is_key)
             return self._logged_key(relation, key, commit)
         if self._find_key is None:
             return (), None
         found = self._find_key(relation, commit)
         if found is None and relation.identity == NOTHING:
-            return (), None  # only inserts come, which need none
+            return (), None  # the log has only inserts, which need no key
         if found is None:
             return (), _unknown_key(relation, "the catalogue does not have the table any more")
         places = places_of(relation, found, self._found_keys.get(relation.id))
@@ -193,7 +192,7 @@ class Tables:
     def _logged_key(
         self, relation: Relation, key: tuple[int, ...], commit: int
     ) -> tuple[tuple[int, ...], DecodeError | None]:
-        """The key that the log contains, and why it is not whole or not one."""
+        """Positions of the key's columns in the log, and why the key is incomplete or not unique."""
         if self._find_logged is not None and commit >= self._logged_until:
             self._logged_until, self._logged = self._find_logged()
         if relation.id in self._logged.repeated:
@@ -237,7 +236,7 @@ class Tables:
 
 
 def _repeated_key(relation: Relation) -> DecodeError:
-    """Inserts need no key, and a changed row has nothing else in the log."""
+    """The error for a key that two rows may share. A changed row has no other identity in the log. Inserts need none."""
     return DecodeError(
         f"the key of {relation.name} does not identify a row: a partition lacks it, or has it DEFERRABLE, so two rows "
         "may have equal keys",

@@ -1,1 +1,3 @@
-"""What has to be in the database: what `wormholectl doctor` finds, and the SQL that makes what is missing."""
+"""What a publisher needs in the database: the findings of `wormholectl doctor`, and the SQL that creates what is
+missing.
+"""

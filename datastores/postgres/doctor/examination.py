@@ -32,7 +32,7 @@ WARN: Final = Severity.WARN
 PROBLEM: Final = Severity.PROBLEM
 _TIMEOUT_S: Final = 60.0
 NEWEST_VERSION: Final = 18
-"""The newest server that was known when this was written."""
+"""The newest version of the server when this was written."""
 
 
 def check(address: Address) -> Report:
@@ -142,7 +142,7 @@ def _privileges(address: Address, tables: list[TableIdentity], *, replicates: bo
 
 
 def _room(connection: Connection, state: ServerState) -> Iterator[Finding]:
-    """A session with a slot for each reader, and the two that are kept."""
+    """Findings on the limits of sessions and slots: each reader needs one of both, and the log two more slots."""
     missing = 2 - len(state.slots)
     for what, setting, used, needed in (
         ("replication slots", "max_replication_slots", "SELECT count(*) FROM pg_replication_slots", 1 + missing),
@@ -230,7 +230,7 @@ _LEAST_S: Final = 600.0
 
 
 def measure_growth(connection: Connection) -> LogGrowth:
-    """From when its statistics were reset until now. Raises as
+    """The log's growth since the server's statistics were reset. Raises as
     :meth:`~datastores.postgres.server.connection.Connection.query`.
     """
     if connection.version < _COUNTED_FROM:

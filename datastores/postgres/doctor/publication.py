@@ -1,4 +1,4 @@
-"""What ``doctor`` finds about the publication: which tables it lists, what it sends of them, and with which key."""
+"""The findings of ``doctor`` on the publication: its tables, what it sends of them, and their keys."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _CHECKS: Final = {
     Refusal.GENERATED: "publication_generated",
     Refusal.VIRTUAL: "publication_generated",
 }
-"""What a finding is called that is not about the identity of a table."""
+"""The names of findings that are not about a table's identity."""
 
 
 def wanted_publication(name: str, tables: Sequence[TableIdentity], version: int) -> str:
-    """The statement that makes it: of every table without an obstacle. ``version``: the server's."""
+    """The statement that creates the publication, of every table without an obstacle. ``version``: the server's."""
     accepted = [one.listed_name for one in tables if not one.obstacle]
     return slots.statement_of_publication(name, accepted, version)
 
@@ -52,7 +52,7 @@ def addition_to(name: str, tables: Sequence[TableIdentity]) -> str:
 def publication_findings(
     connection: Connection, state: ServerState, address: Address, tables: list[TableIdentity]
 ) -> Iterator[Finding]:
-    """Whether the publication is there and what it lists.
+    """Findings on whether the publication exists and what it lists.
 
     Raises as :meth:`~datastores.postgres.server.connection.Connection.query`.
     """
@@ -84,7 +84,8 @@ def publication_findings(
 
 
 def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator[Finding]:
-    """Tables of which the server refuses UPDATE and DELETE as the publication has them now, and those without a key."""
+    """Findings on tables without a key, and on tables whose UPDATE and DELETE the server refuses because of the
+    publication."""
     for refusal in Refusal:
         found = [one for one in tables if one.refusal is refusal]
         if found:
@@ -110,7 +111,7 @@ def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator
 
 
 def unlogged_partition_findings(connection: Connection) -> Iterator[Finding]:
-    """Partitions whose changes are not in the log, though the table that they are of is published."""
+    """Findings on partitions whose changes are not in the log although their table is published."""
     rows = connection.query(
         "SELECT format('%s.%s', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608
         "WHERE c.relispartition AND (c.relpersistence = 'u' AND c.relkind = 'r' OR c.relkind = 'f') "
@@ -127,7 +128,7 @@ def unlogged_partition_findings(connection: Connection) -> Iterator[Finding]:
 
 
 def named_values_findings(connection: Connection) -> Iterator[Finding]:
-    """Columns of which a rename of something else changes the text, without a trace in the log."""
+    """Findings on columns whose text changes, without a trace in the log, when another object is renamed."""
     rows = connection.query(
         "SELECT DISTINCT format('%s.%s', n.nspname, c.relname) FROM pg_attribute a JOIN pg_class c "  # noqa: S608
         "ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = a.atttypid "
@@ -147,7 +148,7 @@ def named_values_findings(connection: Connection) -> Iterator[Finding]:
 
 
 def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
-    """What ends that the server refuses changes of the tables, all for the first one's reason, with the statements."""
+    """The remedy, with its statements, for tables whose changes the server refuses, all for the same reason."""
     refusal, named_ones = refused[0].refusal, refused[:MOST_NAMED]
     sql_names = dict.fromkeys((one.culprit or one).sql_name for one in named_ones)
     listed, publication = ", ".join(one.listed_name for one in named_ones), quote_identifier(publication)
@@ -171,7 +172,7 @@ def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
 
 
 def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
-    """Only what breaks neither the application's writes nor a shard is in a statement."""
+    """The hint that adds tables. A statement has only tables that break neither the application's writes nor a shard."""
     accepted = [one for one in tables if not one.obstacle][:MOST_NAMED]
     lines = [f"if they are wanted:\n{addition_to(name, accepted)}"] if accepted else []
     if refused := [one for one in tables if one.would_refuse is not None]:

@@ -1,5 +1,5 @@
-"""What a publisher needs in the database, publication and slots: the SQL that makes what is missing, and that drops
-what is there. Nothing is made or dropped without the operator's yes.
+"""A publisher's objects in the database, publication and slots: the SQL that creates missing ones and drops existing
+ones. Nothing is created or dropped without the operator's confirmation.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from wormhole.ports.datastore import ServerObjects
 
 __all__ = ["Publishing", "copies_of", "find", "find_names", "plan_publication", "run"]
 
-_MAKES_S: Final = 60  # a slot is made once every transaction that is open has ended
+_MAKES_S: Final = 60  # a slot is complete once every open transaction has ended
 _TIMED_OUT: Final = "57014"
 _REFUSED: Final = "42501"
 
 
 def find(address: Address, tables: Sequence[str] = ()) -> ServerObjects:
-    """What is there and what is not. ``tables``: patterns of the names (``schema.table``) of those that are wanted in
-    the publication; without any, a publication that is there stays as it is, and a new one gets every table that has
-    no obstacle. Raises as :func:`datastores.postgres.doctor.examination.check`.
+    """The existing and the missing objects. ``tables``: patterns of the names (``schema.table``) of the tables wanted
+    in the publication. Without any, an existing publication is not changed, and a new one gets every table without an
+    obstacle. Raises as :func:`datastores.postgres.doctor.examination.check`.
     """
     names = (slots.held_slot(address.slot), slots.lead_slot(address.slot))
     connection = connect(address)
@@ -69,7 +69,7 @@ def find(address: Address, tables: Sequence[str] = ()) -> ServerObjects:
 
 
 class Publishing(NamedTuple):
-    """``tables``: those that are to be in the publication and are not; ``left_out``: which are not, and why."""
+    """``tables``: the tables to add to the publication. ``left_out``: the tables that are not added, and why."""
 
     tables: tuple[TableIdentity, ...]
     left_out: str
@@ -78,8 +78,8 @@ class Publishing(NamedTuple):
 def plan_publication(
     known: Sequence[TableIdentity], patterns: Sequence[str], *, is_there: bool, log: str
 ) -> Publishing:
-    """Which tables a publication gets. Raises :class:`~wormhole.model.errors.UsageError` where no table has a name that
-    was given.
+    """The tables that a publication gets. Raises :class:`~wormhole.model.errors.UsageError` for a given name that no
+    table has.
     """
     for pattern in patterns:
         if not any(_matches(one, [pattern]) for one in known):
@@ -104,7 +104,8 @@ def _matches(table: TableIdentity, patterns: Sequence[str]) -> bool:
 
 
 def run(address: Address, statements: Sequence[str]) -> None:
-    """Run them in order. Raises :class:`~wormhole.model.errors.SourceUnavailable` with those that were not run."""
+    """Run the statements in order. Raises :class:`~wormhole.model.errors.SourceUnavailable` with the statements that
+    were not run."""
     connection = connect(address)
     try:
         connection.query(f"SET statement_timeout = '{_MAKES_S}s'")
@@ -125,10 +126,10 @@ def run(address: Address, statements: Sequence[str]) -> None:
 
 
 def find_names(connection: Connection, address: Address) -> Address:
-    """The address with the names of the only log that has slots in this database, and with its only other publication
-    if the one of that name is not there. For a command that knows no log; what the URL names stays.
+    """The address with the slots' name of the only log in this database, for a command that knows no log.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where several logs have slots.
+    If the log's publication does not exist, the address gets the name of the only other publication. Names in the URL
+    are kept. Raises :class:`~wormhole.model.errors.UsageError` if several logs have slots.
     """
     name, publication = address.slot, address.publication
     if not address.names_slot:
@@ -144,20 +145,20 @@ def find_names(connection: Connection, address: Address) -> Address:
         published = {str(one) for (one,) in connection.query("SELECT pubname FROM pg_publication")}
         publication = name
         if name not in published:
-            # With slots there is a log, whose publication another log's is not.
+            # If the log has slots, a publication with a name of another log is not this log's.
             others = [one for one in published if name == address.slot or not one.startswith(NAME_PREFIX)]
             publication = others[0] if len(others) == 1 else name
     return replace(address, slot=name, publication=publication)
 
 
 def _names_of_logs(connection: Connection, address: Address) -> list[str]:
-    """What the slots of this database's logs are called, without the ends of their names."""
+    """The slots' names of this database's logs, without ``_held`` and ``_lead``."""
     rows = connection.query(
         "SELECT slot_name FROM pg_replication_slots WHERE slot_name ~ '_(held|lead)$' AND NOT temporary AND "  # noqa: S608
         f"database = {quote_literal(address.database)} AND plugin = {quote_literal(slots.PLUGIN)}"
     )
     found = {str(name) for (name,) in rows}
-    # Another program's slot may end like ours; with the beginning that a log's name is given, one of two is enough.
+    # Another program's slot may have such an end too. If the name also begins as ours do, one of two slots is enough.
     return sorted(
         name
         for name in {slot[:-5] for slot in found}
@@ -166,7 +167,8 @@ def _names_of_logs(connection: Connection, address: Address) -> list[str]:
 
 
 def copies_of(name: str) -> str:
-    """What matches the names of the copies of a log's slots, and of no other log's: one may begin with the other."""
+    """The pattern of the names of a log's slot copies. It matches no other log's, also if one name begins with the
+    other."""
     return f"^{name}_[0-9]+_[0-9a-f]{{4}}_[0-9]+$"
 
 

@@ -1,4 +1,4 @@
-"""What ``doctor`` finds about the slots: whether they keep the log, how much of it, and what a failover does."""
+"""The findings of ``doctor`` on the slots: whether they keep the log, how much of it, and what a failover does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBLEM: Final = Severity.PROBLEM
 
 
 def is_near(slot: Slot, state: ServerState) -> bool:
-    """Whether the server soon gives the slot up: less than a fifth of what it keeps for slots is left."""
+    """Whether the slot is about to lose its log: less than a fifth of the log that the server keeps for slots is left."""
     return slot.safe_bytes is not None and slot.safe_bytes < state.keep_bytes // _NEAR_SHARE
 
 

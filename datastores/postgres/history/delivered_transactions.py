@@ -1,11 +1,11 @@
-"""Which transactions of a log were delivered lately: a snapshot does not have to show them yet.
+"""The transactions of a log that were delivered recently and that a snapshot may not show yet.
 
 A commit is in the log before a SELECT shows it: the server writes it, may wait for a standby, and only then makes it
-visible. So the readers of a log note the transactions that they deliver, and the reader of existing rows of the same
-log asks which of them its snapshot does not show.
+visible. So the readers of a log note the transactions that they deliver. The reader of existing rows of the same log
+finds out which of them its snapshot does not show.
 
-Not everything was noted: readers begin somewhere. A transaction that was committed before that place may be invisible
-still. Which ones may be is asked once, later: those that held the lock on their own id then.
+Transactions before the place where the readers began were not noted, and some of them may still be invisible. The
+server is queried for these once, later: they are the transactions that hold the lock on their own id at that time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["DeliveredTransactions", "ServerSnapshot", "delivered_transactions"]
 
 _MOST: Final = 1 << 16
 _WRAP: Final = 1 << 32
-# A session that is idle in its transaction is not committing it. Of other accounts' sessions the state is hidden
-# without pg_read_all_stats: then they count.
+# A session that is idle in its transaction is not committing it. Without pg_read_all_stats the state of other accounts'
+# sessions is hidden, and their transactions are included.
 _UNFINISHED: Final = (
     "SELECT DISTINCT l.transactionid FROM pg_catalog.pg_locks l WHERE l.locktype = 'transactionid' "
     "AND l.mode = 'ExclusiveLock' AND l.granted AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a "
@@ -36,33 +36,32 @@ _UNFINISHED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
-    """``xmin:xmax:in progress`` as ``pg_current_snapshot()`` has it: ids of 64 bits, of transactions and not of their
-    parts."""
+    """``xmin:xmax:in progress`` as ``pg_current_snapshot()`` returns it: 64-bit ids of top-level transactions."""
 
     end: int
     in_progress: frozenset[int]
 
     @classmethod
     def parse(cls, text: str) -> ServerSnapshot:
-        """Raises ``ValueError`` for what is none."""
+        """Read the text of a snapshot. Raises ``ValueError`` for any other text."""
         _, end, ids = text.split(":")
         return cls(int(end), frozenset(int(one) for one in ids.split(",") if one))
 
     def whole(self, number: int) -> int:
-        """The id of 64 bits whose lower half is ``number``, as the log has it: the one that is nearest."""
+        """The 64-bit id whose lower half is ``number``, as the log has it: the nearest such id."""
         return self.end + (number - self.end + _WRAP // 2) % _WRAP - _WRAP // 2
 
     def shows(self, number: int) -> bool:
-        """Whether the transaction has ended for it. ``number``: the lower half of its id."""
+        """Whether the transaction has ended for this snapshot. ``number``: the lower half of the transaction's id."""
         whole = self.whole(number)
         return whole < self.end and whole not in self.in_progress
 
 
 class DeliveredTransactions:
-    """Those of one log. Thread-safe.
+    """The recently delivered transactions of one log. Thread-safe.
 
-    Everything with an end in ``(floor, ceiling]`` was noted, in one incarnation of the log. What ended before may be
-    among the ``unfinished``, which are ``None`` until they were asked for.
+    Every transaction with an end in ``(floor, ceiling]`` was noted, in one incarnation of the log. An earlier one that
+    is still invisible is in ``_unfinished``, which is ``None`` until the server was queried.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class DeliveredTransactions:
     # --- what readers of the log do
 
     def begin(self, place: LogPosition) -> None:
-        """A reader begins at ``place``."""
+        """Note that a reader begins at ``place``."""
         with self._lock:
             if place.incarnation == self._incarnation and place.offset > self._ceiling:
                 self._rise(place.offset)
@@ -84,8 +83,9 @@ class DeliveredTransactions:
                 self._reset(place)
 
     def note(self, place: LogPosition, numbers: Sequence[int], ends: Sequence[int]) -> None:
-        """A reader delivers these transactions and comes to ``place``; of each the lower half of its id, and the place
-        after it.
+        """Note that a reader delivers these transactions and reaches ``place``.
+
+        ``numbers``: the lower halves of their ids. ``ends``: the places after them.
         """
         with self._lock:
             if place.incarnation != self._incarnation:
@@ -100,8 +100,8 @@ class DeliveredTransactions:
     # --- what a reader of existing rows does
 
     def suspects(self, before: LogPosition, connection: Connection) -> frozenset[int]:
-        """The transactions before ``before`` that a snapshot which is taken from now on may not show. The server's log
-        reaches to ``before`` at least.
+        """The transactions before ``before`` that a snapshot taken from now on may not show. The server's log must
+        reach ``before``.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` for a place of an earlier incarnation, and as
         :meth:`~datastores.postgres.server.connection.Connection.query`.
@@ -119,12 +119,12 @@ class DeliveredTransactions:
                     self._rise(before.offset)
                 if self._unfinished is not None:
                     late = (number for number, end in self._ends.items() if end <= before.offset)
-                    # A transaction that was delivered ended where that says, and no earlier.
+                    # A delivered transaction ended at its noted end: if that is after `before`, it is no suspect.
                     return frozenset(late) | (self._unfinished - self._ends.keys())
             self._ask(connection)
 
     def forget(self, snapshot: ServerSnapshot) -> None:
-        """Forget what the snapshot shows, for so does every later one."""
+        """Forget the transactions that the snapshot shows, because every later snapshot shows them too."""
         with self._lock:
             self._ends = {number: end for number, end in self._ends.items() if not snapshot.shows(number)}
             if self._unfinished is not None:
@@ -147,7 +147,7 @@ class DeliveredTransactions:
         beginnings = self._beginnings
         rows = connection.query(_UNFINISHED)
         with self._lock:
-            if self._beginnings == beginnings:  # else the log may have come to the new floor after the answer
+            if self._beginnings == beginnings:  # else the log may have reached the new floor only after the answer
                 self._unfinished = {int(number or 0) for (number,) in rows}
 
     def _reset(self, place: LogPosition) -> None:
@@ -167,8 +167,10 @@ _finding: Final = threading.Lock()
 
 
 def delivered_transactions(state_dir: Path) -> DeliveredTransactions:
-    """Those of the log whose folder this is. In a process that does not read the log there are none: every snapshot
-    then waits for the transactions that were unfinished a moment before.
+    """The delivered transactions of the log with this state folder.
+
+    A process that does not read the log has none. Every snapshot then waits for the transactions that were unfinished a
+    moment before.
     """
     with _finding:
         return _of_logs.setdefault(state_dir.resolve(), DeliveredTransactions())

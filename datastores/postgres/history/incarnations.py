@@ -1,11 +1,11 @@
-"""The incarnations of a log, kept for later starts: of which history of which server a place is.
+"""The incarnations of a log, kept for later starts. The incarnation of a place is a history of one server.
 
-An LSN means something in one timeline of one server only. Another incarnation begins when the server behind the URL is
-another (its system identifier), when it was promoted or recovered to a point in time (its timeline), and when it lost
-log that was read of it: a copy of its files that was put back has the same identifier and the same timeline.
+An LSN has a meaning only in one timeline of one server. Another incarnation begins when the URL leads to another server
+(by its system identifier) and when the server was promoted or recovered to a point in time (by its timeline). It also
+begins when the server lost log that was read: a restored copy of its files has the same identifier and timeline.
 
-With each that ended is kept how far it was read: what was delivered may lie behind every datamarker, and in no log any
-more.
+How far an incarnation was read is kept with each one that ended. The delivered log may reach past every datamarker, and
+may be in no log any more.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _KEPT: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One incarnation. ``why`` it began; empty for the first.
+    """One incarnation. ``why``: the reason why it began; empty for the first.
 
-    ``read``: the logical position up to which it was read before it ended; empty: not known. ``gone``: its own server
-    lost that.
+    ``read``: the logical position up to which it was read before it ended; empty: not known. ``gone``: the server of
+    this incarnation lost the end of what was read.
     """
 
     number: int
@@ -41,12 +41,12 @@ class History:
 
 
 class Incarnations:
-    """Thread-safe. Every change is kept before a place of the new incarnation can be handed out. Questions do not wait
+    """Thread-safe. Every change is kept before a place of the new incarnation is given to a caller. Reads do not wait
     for that.
     """
 
     def __init__(self, state: SourceState, high_water: HighWater | None = None) -> None:
-        """``state``: where they are kept. ``high_water``: how far the log was read. Raises
+        """``state``: where the incarnations are kept. ``high_water``: how far the log was read. Raises
         :class:`~wormhole.model.errors.SourceUnavailable`.
         """
         self._state = state
@@ -57,7 +57,7 @@ class Incarnations:
 
     @property
     def current(self) -> History | None:
-        """The log's as it was last seen; ``None`` before that."""
+        """The log's incarnation when it was last seen; ``None`` before that."""
         known = self._known
         return _history(known[-1]) if known else None
 
@@ -66,14 +66,15 @@ class Incarnations:
         return next((_history(one) for one in self._known if one["number"] == number), None)
 
     def ended_since(self, number: int) -> list[History]:
-        """Those from this number on that ended, oldest first."""
+        """The ended incarnations from this number on, oldest first."""
         return [_history(one) for one in self._known[:-1] if one["number"] >= number]
 
     def observe(self, state: ServerState, lost: str = "") -> History:
-        """The incarnation that the server's log is in. ``lost``: why its end is not what was read of it; empty: it is.
+        """The incarnation of the server's log; begins a new one if the history changed.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be kept, and what else the state of the
-        source raises that passes by itself.
+        ``lost``: why the log's end is not the one that was read; empty: it is. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` when a new one cannot be kept, and the other transient errors
+        of the source's state.
         """
         with self._lock:
             last = self.current
@@ -85,7 +86,7 @@ class Incarnations:
             return begun
 
     def _begin(self, history: History, *, gone: bool = False) -> None:
-        """``gone``: the server lost the end of what was read of the one before."""
+        """Keep a new incarnation. ``gone``: the server lost the end of what was read in the one before."""
         known = [
             *(self._ended(one, gone=gone) if one is self._known[-1] else one for one in self._known[1 - _KEPT :]),
             {

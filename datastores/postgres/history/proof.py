@@ -1,9 +1,12 @@
-"""Anchors: what proves that the log before a place is the one that was read.
+"""Anchors: they prove that the log before a place is the one that was read.
 
-After a transaction it is that transaction: its commit's LSN, its number and its commit time, all of which the server
-sends again when it begins to read at the commit. A log that was restored and wrote other transactions has another one
-there, or none. Where no transaction of the publication came for long, it is the bytes of the log before the place, read
-as a standby reads them: the server would have to keep its log from a transaction on that is long past.
+The anchor of a place right after a transaction is that transaction: its commit's LSN, its number and its commit time.
+The server sends all three again when it begins to decode at the commit. A log that was restored and then wrote other
+transactions has another transaction there, or none.
+
+If the publication had no transaction for long, the anchor is the bytes of the log before the place, read as a standby
+reads them. With the last transaction as the anchor, the server would have to keep its log from that long past
+transaction on.
 """
 
 from __future__ import annotations
@@ -45,22 +48,22 @@ GONE: Final = (
     "look in the application's data for changes that were committed there and take them back, then `wormholectl flows "
     "accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
 )
-"""The next step for a flow behind whose datamarker something was delivered that no log holds any more."""
+"""The next step for a flow if something was delivered after its datamarker that no log holds any more."""
 _SMALLEST_FILE: Final = 1 << 20  # the smallest WAL file; sizes are powers of two
 _FEWEST_BYTES: Final = 512
 
 
 def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int) -> Anchor:
-    """The anchor of a place right after a transaction. ``source``: the left part of its id."""
+    """The anchor of a place right after a transaction. ``source``: system and timeline, the begin of its id."""
     return Anchor(f"{source}:{commit}", checksum, LogPosition(incarnation, 0, commit))
 
 
 def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines, place: LogPosition) -> Anchor | None:
-    """The anchor of a place that no transaction lies before for long; ``None`` where the server does not send the bytes
-    of its log, and right behind the beginning of a WAL file.
+    """The anchor of a place without a recent transaction before it.
 
-    A slot at the place keeps the whole file that the place is in. The bytes are all in that file: the one before it may
-    be removed, whatever slots follow.
+    ``None`` if the server does not send the bytes of its log, and right after the beginning of a WAL file. A slot at
+    the place keeps the whole file with the place. All bytes of the anchor are in that file, because the file before it
+    may be removed in spite of the slots.
     """
     end = place.offset
     begin = max(end - PROOF_BYTES, end - end % _SMALLEST_FILE)
@@ -75,8 +78,10 @@ def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines,
 
 
 def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, marker: Datamarker, place: int) -> None:
-    """Raises :class:`~wormhole.model.errors.Diverged` when the log's bytes are not those that the anchor of the marker
-    at ``place`` is of, and :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
+    """Compare the log's bytes with the anchor of ``marker``, which is at ``place`` here.
+
+    Raises :class:`~wormhole.model.errors.Diverged` when they differ and
+    :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
     """
     anchor = marker.anchor
     assert anchor is not None
@@ -88,7 +93,7 @@ def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, 
 
 
 def diverged(marker: Datamarker, why: str, **missing: str) -> Diverged:
-    """The log is not the one that the marker came from. ``missing``: the range that it lacks, where that is known."""
+    """The error for a log that the marker did not come from. ``missing``: the range that the log lacks, if known."""
     text = f"the datamarker {marker} is not of this log: {why}"
     return Diverged(text, position=str(marker.order), hint=ANEW, **missing)
 
@@ -98,7 +103,7 @@ def _id(system: str, timelines: Timelines, end: int) -> str:
 
 
 PROOF_BYTES: Final = 4096
-"""Bytes of log before a place. Each record in them has the place of the one before and a checksum of its own."""
+"""The bytes of log in an anchor. Each record in them has the LSN of the previous record and its own checksum."""
 
 _TIMEOUT_S: Final = 10.0
 _START: Final = struct.Struct(">Q")
@@ -107,8 +112,8 @@ _START: Final = struct.Struct(">Q")
 def checksum_of_log(address: Address, state: ServerState, timeline: int, begin: int, end: int) -> int:
     """CRC-32C of the log of the server in ``state`` from ``begin`` to ``end``, over a session of its own.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not send it, and when the session
-    reached another one: its bytes would prove that the log is lost.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not send the log, and when the session
+    reached another server, whose bytes would seem to prove that the log is lost.
     """
     connection = connect(address, walsender=True, timeout_s=_TIMEOUT_S)
     try:

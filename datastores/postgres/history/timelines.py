@@ -1,4 +1,4 @@
-"""Which timeline each part of a server's log is of."""
+"""The timelines of a server's log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Timelines:
         return next((timeline for timeline, end in self.switches if lsn <= end), self.current)
 
     def end_of(self, timeline: int) -> int | None:
-        """Where a former timeline ends in this log; ``None``: it goes on, or is no part of it."""
+        """The end of a former timeline in this log; ``None``: it is the present one, or no part of this log."""
         return next((end for known, end in self.switches if known == timeline), None)
 
     def holds(self, timeline: int, lsn: int) -> bool:
-        """Whether what ``timeline`` had up to ``lsn`` is part of this log."""
+        """Whether the log of ``timeline`` up to ``lsn`` is part of this log."""
         return timeline == self.current or any(known == timeline and lsn <= end for known, end in self.switches)
 
 
@@ -47,6 +47,6 @@ def read_timelines(address: Address, timeline: int) -> Timelines:
 
 
 def parse_history(content: str) -> tuple[tuple[int, int], ...]:
-    """A timeline's history file: lines of timeline, LSN and reason; others are remarks."""
+    """Read a timeline's history file: lines of timeline, LSN and reason. Other lines are comments."""
     fields = [line.split(None, 2) for line in content.splitlines()]
     return tuple((int(one[0]), parse_lsn(one[1])) for one in fields if len(one) >= 2 and one[0].isdecimal())

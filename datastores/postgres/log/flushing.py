@@ -1,8 +1,9 @@
-"""How a server comes to write the end of its log to its disk.
+"""Makes a server write the end of its log to its disk.
 
-It writes a commit at once, and what is no commit late: while a transaction is open and nothing is committed, its last
-page stays in memory for up to 20 s. A commit of nothing takes a transaction id and 34 bytes of log, changes nothing,
-waits for no standby, and has everything before it written within about three times ``wal_writer_delay``.
+A server writes a commit at once and other records late. While a transaction is open and nothing is committed, the last
+page of the log stays in memory for up to 20 s. An empty commit takes a transaction id and 34 bytes of log. It changes
+nothing and waits for no standby. The server then writes everything before it within about three times
+``wal_writer_delay``.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ def await_flushed(
     wait: Callable[[float], object],
     patience_s: float = 0.0,
 ) -> bool:
-    """See that the log up to ``lsn`` is on the server's disk soon; whether it is.
+    """Wait until the log up to ``lsn`` is on the server's disk. Returns whether it is.
 
-    ``flushed``: asks up to where it is; ``commit_nothing``: makes an `EMPTY_COMMIT`, when that is not far enough within
-    0.1 s; ``patience_s``: how long to wait after that; ``wait``: pauses for so many seconds. Raises what these raise.
+    ``flushed`` returns the end of the log that is on disk. ``commit_nothing`` makes an `EMPTY_COMMIT`; it is called if
+    the log is not on disk within 0.1 s. ``patience_s``: how long to wait after that. ``wait`` pauses for so many
+    seconds. Raises what these functions raise.
     """
     until = time.monotonic() + _SOON_S
     committed = False

@@ -1,8 +1,10 @@
 """Opening a reader at a datamarker: a copy of the nearest slot, and the proof that the log is still the same.
 
-The server sends the anchor's transaction again, which is compared; nothing of it is handed on. A marker of an earlier
-incarnation is found by its LSN, where its timeline is part of the present one's history, and has to be proven too; what
-was read behind it has to be there as well, for it may have been delivered.
+The server sends the anchor's transaction again. It is compared with the anchor and not delivered.
+
+A marker of an earlier incarnation is found by its LSN if its timeline is part of the present timeline's history. It is
+proven in the same way. The log must also still hold everything that was read after the marker, because it may have been
+delivered.
 """
 
 from __future__ import annotations
@@ -50,45 +52,45 @@ __all__ = ["MESSAGES_SINCE", "Log", "Opening"]
 
 _COPY_TRIES: Final = 3
 MESSAGES_SINCE: Final = 140000
-"""The version of the server whose pgoutput can send logical messages."""
+"""The first version of the server whose pgoutput can send logical messages."""
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The log as it was just seen."""
+    """The state of the log when it was last read from the server."""
 
     state: ServerState
     history: History
     timelines: Timelines
 
     def place(self, lsn: int) -> LogPosition:
-        """A place of the present incarnation."""
+        """The place in the present incarnation."""
         return LogPosition(self.history.number, 0, lsn)
 
     @property
     def end(self) -> int:
-        """Up to where the log survives whatever happens to the server."""
+        """The end of the log that survives any failure of the server."""
         return min(self.state.end, self.state.flushed)
 
     @property
     def torn(self) -> bool:
-        """Whether a record may lie across :attr:`end`: the server writes whole pages, and a record may begin on one and
-        end on the next."""
+        """Whether a record may extend past :attr:`end`. The server writes whole pages, and a record may begin on one
+        page and end on the next."""
         return self.state.flushed < self.state.end and self.state.flushed % self.state.page_bytes == 0
 
     def marker(self, lsn: int) -> Datamarker:
-        """A datamarker there, without a proof."""
+        """A datamarker at ``lsn``, without a proof."""
         place = self.place(lsn)
         return Datamarker(place, format_delivered(self.timelines.of(lsn), lsn), place)
 
 
 class Opening:
-    """Everything that a reader of one source is made from.
+    """Opens the readers of one source.
 
     ``published_from``: see :class:`~datastores.postgres.log.reader.WalReader`. ``opened`` and ``ended`` are called
-    with each stream, which has to be answered in between. ``delivered`` gets the transactions that readers deliver.
-    ``unlogged``: what they report beside the log.
+    with each stream. Between the two calls the stream's server has to be answered. ``delivered`` gets the transactions
+    that readers deliver. ``unlogged``: the changes without a trace in the log, which readers report.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Opening:
         self._seen_keys = SeenKeys()
 
     def observe(self, log: Log) -> None:
-        """The log was just seen."""
+        """Note the keys that ``log`` was seen with."""
         self._seen_keys.note(log.history.number, log.state.end, log.state.unlogged_keys)
 
     def open(
@@ -145,7 +147,7 @@ class Opening:
         prove = partial(log_bytes_anchor, self._address, log.state, log.timelines)
         anchor = prove(here.order) if here.anchor is None else here.anchor
         if anchor is not None and anchor.is_of_log_bytes:
-            # Without it this log is like a copy that was put back, as long as nothing is written.
+            # Without this anchor, and as long as nothing is written, a restored copy could not be told from this log.
             passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(
             stream,
@@ -165,7 +167,7 @@ class Opening:
         )
 
     def verify(self, log: Log, marker: Datamarker) -> None:
-        """Raises as :meth:`open`; opens nothing."""
+        """Prove the marker without opening a reader. Raises as :meth:`open`."""
         here = self._translated(log, marker)
         self._check_proof_bytes(log, marker, here)
         if marker.anchor is not None and not marker.anchor.is_of_log_bytes:
@@ -201,9 +203,10 @@ class Opening:
         return replace(marker, order=order, read_from=order, anchor=anchor)
 
     def _slot(self, log: Log, marker: Datamarker, begin: int) -> Slot:
-        """The one to read a copy of, from ``begin`` on. Raises :class:`~wormhole.model.errors.PositionPurged`.
+        """The slot whose copy can send the log from ``begin`` on. Raises
+        :class:`~wormhole.model.errors.PositionPurged`.
 
-        The bytes of a proof need none: they may lie before every slot.
+        The log bytes of a proof are read without a slot. They may lie before every slot.
         """
         present = slots.usable(log.state, self._address.slot, self._address.database)
         slot = slots.nearest(present, begin)
@@ -240,9 +243,12 @@ class Opening:
 
     @contextmanager
     def _catalogue(self, state: ServerState) -> Iterator[Connection]:
-        """A session for a question in the middle of a transaction, on the server of ``state`` and since its start: a
-        copy of its files that answers instead has other tables. What goes wrong ends the reader, which is opened again
-        at a datamarker: a table is never decoded without the answer."""
+        """A session for a query in the middle of a transaction.
+
+        It must reach the server of ``state``, not restarted since: a restored copy of its files may have other tables.
+        A failure ends the reader, which is opened again at a datamarker. So a table is never decoded without the
+        query's answer.
+        """
         connection = connect(self._address)
         try:
             check_same(connection, self._address, state)
@@ -252,7 +258,7 @@ class Opening:
             connection.close()
 
     def _stream(self, log: Log, marker: Datamarker) -> Stream:
-        """The log from the anchor's commit on, or from the end of the bytes that it is of."""
+        """The log from the anchor's commit on, or from the end of the log bytes of which the anchor was made."""
         anchor = marker.anchor
         begin = marker.order if anchor is None else anchor.begin
         if anchor is not None and anchor.is_of_log_bytes:
@@ -296,7 +302,7 @@ class Opening:
 
     def _check_proof_bytes(self, log: Log, marker: Datamarker, here: Datamarker) -> None:
         if here.anchor is not None and here.anchor.is_of_log_bytes:
-            self._slot(log, here, here.anchor.log_bytes_end)  # where none reaches back, the bytes may be gone too
+            self._slot(log, here, here.anchor.log_bytes_end)  # raises: if no slot reaches back, the bytes may be gone
             check_log_bytes(
                 self._address, log.state, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
             )
@@ -304,9 +310,9 @@ class Opening:
     def _pass_anchor(
         self, log: Log, marker: Datamarker, here: Datamarker, stream: Stream, encoder: Encoder
     ) -> list[bytes]:
-        """Read the anchor's transaction again. Returns what was received behind it.
+        """Read the anchor's transaction again. Returns the messages received after it.
 
-        Raises :class:`~wormhole.model.errors.Diverged` when it is another one, or none is there.
+        Raises :class:`~wormhole.model.errors.Diverged` if the log has another transaction or none at this place.
         """
         anchor = here.anchor
         if anchor is None:
@@ -338,8 +344,8 @@ class Opening:
                     raise _another(marker, anchor, None)
 
     def _check_read(self, log: Log, marker: Datamarker) -> None:
-        """Raises :class:`~wormhole.model.errors.Diverged` when the log lacks something that was read behind the
-        marker, in its incarnation or in a later one that ended.
+        """Raise :class:`~wormhole.model.errors.Diverged` if the log lacks something that was read after the marker, in
+        the marker's incarnation or in a later one that ended.
         """
         for ended in self._incarnations.ended_since(marker.order.incarnation):
             if not ended.read:
@@ -365,9 +371,9 @@ class Opening:
     def _pass_nothing(
         self, marker: Datamarker, place: int, begin: int, stream: Stream, encoder: Encoder
     ) -> list[bytes]:
-        """Read up to a place before which no transaction was sent since ``begin``. Returns what was received behind it.
+        """Read from ``begin`` to ``place``. Returns the messages received after ``place``.
 
-        Raises :class:`~wormhole.model.errors.Diverged` when there is one.
+        Raises :class:`~wormhole.model.errors.Diverged` if a transaction lies in between.
         """
         while begin < place:
             messages = stream.receive(1.0)
@@ -385,7 +391,7 @@ class Opening:
 
 
 def _not_in(log: Log, marker: Datamarker, timeline: int) -> Diverged:
-    """``timeline``: the marker's; 0: of another server."""
+    """The error for a marker that is not in this log. ``timeline``: the marker's; 0: the marker is of another server."""
     why, end = log.history.why or str(log.state), log.timelines.end_of(timeline)
     if end is None:
         return diverged(marker, why)

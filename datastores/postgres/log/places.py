@@ -1,4 +1,4 @@
-"""Places of a log by name, by text and by time."""
+"""Finds places of a log by name, by text and by time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Places"]
 
 _REPLAY = "use earliest, or replay from an archive"
 _PROVEN: Final = 4
-_PATIENCE_S: Final = 3.0  # for a commit of nothing to be on the server's disk
+_PATIENCE_S: Final = 3.0  # how long an empty commit may take to be on the server's disk
 
 
 class Places:
-    """``look``: the log as it is now; ``open_at``: a reader of it; ``commit_nothing``: makes an empty commit, and
-    ``wait`` pauses (see :mod:`datastores.postgres.log.flushing`).
+    """``look`` returns the log as it is now. ``open_at`` opens a reader of it. ``commit_nothing`` makes an empty commit
+    and ``wait`` pauses (see :mod:`datastores.postgres.log.flushing`).
     """
 
     def __init__(
@@ -43,26 +43,26 @@ class Places:
         self._open = open_at
         self._commit_nothing = commit_nothing
         self._wait = wait
-        self._ending = threading.Lock()  # one commit of nothing serves all threads that ask for the end
+        self._ending = threading.Lock()  # one empty commit serves all threads that ask for the end
         self._proving = threading.Lock()
         self._proven: dict[tuple[str, LogPosition], Datamarker] = {}  # the last few: flows often ask for one place
 
     def earliest(self) -> Datamarker:
-        """Where the slot begins that keeps the log."""
+        """The begin of the slot that keeps the log."""
         log = self._look()
         return self._with_proof(log, self._earliest(log))
 
     def latest(self) -> Datamarker:
-        """At the end of what is on the server's disk: every confirmed commit lies before it, unless
+        """The end of the log that is on the server's disk. Every confirmed commit lies before it, unless
         ``synchronous_commit`` is off."""
         log, end = self.end()
         return self._with_proof(log, log.marker(end))
 
     def end(self) -> tuple[Log, int]:
-        """The log, and the end of what is on the server's disk, which is the end of a record.
+        """The log, and the end of its last record that is on the server's disk.
 
-        A walsender that begins inside of a commit's record passes over that commit. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` when the server does not write that record's rest.
+        It must not lie inside a record: a walsender that begins inside a commit's record skips that commit. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` if the server does not write the rest of the record.
         """
         log = self._look()
         if not log.torn:
@@ -85,7 +85,7 @@ class Places:
                     hint="check the server's disk, and wal_writer_delay; it is tried again",
                 )
             if (log.state.identity, log.state.session) != (first.state.identity, first.state.session):
-                # A server that crashed writes other records there, and one may lie across that end.
+                # After a crash the server writes other records here, and one of them may extend past this end.
                 raise SourceUnavailable(
                     "another server answers than a moment before, or it crashed; the end of its log was asked for",
                     hint="it is tried again",
@@ -116,8 +116,9 @@ class Places:
         return self._with_proof(log, log.marker(lsn))
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """The end of the last transaction committed by then. The log is read from its beginning, for it has no index
-        of times.
+        """The end of the last transaction committed by ``at_us``.
+
+        The log is read from its beginning, because it has no index of times.
         """
         log, end = self.end()
         first = self._earliest(log)
@@ -140,13 +141,15 @@ class Places:
         return found
 
     def _with_proof(self, log: Log, marker: Datamarker) -> Datamarker:
-        """With the log's bytes before it as its anchor, where the server sends them: else nothing distinguishes this
-        log from a copy that was put back, if the state folder is lost too before a transaction is read.
+        """The marker with an anchor of the log's bytes before it, if the server sends them.
+
+        Without this anchor, a restored copy could not be told from this log if the state folder is lost too before a
+        transaction is read.
         """
         place = marker.order
         if place.offset > log.state.flushed:
             return marker
-        key = (log.state.started, place)  # a copy that was put back has other bytes there
+        key = (log.state.started, place)  # a restored copy, which starts anew, may have other bytes at this place
         with self._proving:
             if key not in self._proven:
                 anchor = log_bytes_anchor(self._address, log.state, log.timelines, place)

@@ -1,8 +1,8 @@
-"""The reader of a log: it turns what a walsender sends into segments.
+"""The reader of a log: it turns a walsender's messages into segments.
 
 Order: that of the commits. Transactions: as committed, never interleaved; the server sends none before its commit.
 Their ids are ``<system>:<timeline>:<LSN of the commit>``. Large ones come in pieces. Duplicates: none. Gaps: none. At
-the end of the log a reader waits. While only other databases write its place moves on, about once a second.
+the end of the log a reader waits. While only other databases write, its place advances about once a second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wormhole.model.segment import Run, Segment
 
 __all__ = ["WalReader"]
 
-_NO_SUCH_OBJECT: Final = "42704"  # how a server refuses to decode what was written without the publication
+_NO_SUCH_OBJECT: Final = "42704"  # a server's refusal to decode log that was written without the publication
 _AGAIN: Final = "the publication was dropped and made again, or renamed"
 _POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
 _IDLE_S: Final = 1.0  # between two segments without updates
@@ -42,11 +42,12 @@ _PROOF_S: Final = 10.0  # between two proofs of an idle log
 class WalReader(SqlLogReader):
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, which is a place of ``history``.
 
-    ``passed`` is called with every datamarker; ``closed`` once, when the reader is closed. ``prove`` makes the anchor
-    of an idle place, where the server lets it. ``published_from``: up to where log behind an LSN may have been written
-    without the publication. ``silent``: from where (0: not known) and up to where it may have been, and the server does
-    not refuse it.
-    ``delivered`` gets the transactions. ``unlogged``: which rows changed without a trace in the log.
+    ``passed`` is called with every datamarker, ``closed`` once, when the reader is closed. ``prove`` makes the anchor
+    of an idle place if the server permits it. ``delivered`` gets the transactions. ``unlogged``: the tables whose rows
+    changed without a trace in the log.
+
+    ``published_from``: for an LSN, the end of the log after it that may have been written without the publication.
+    ``silent``: begin (0: not known) and end of such log, if the server skips it instead of refusing it.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class WalReader(SqlLogReader):
         self._messages = unread
         self._next = 0  # the next of the received messages
         self._place = marker.order
-        self._end = marker.order.offset  # after what ended last
-        self._idle_end = self._end  # up to there other databases wrote
+        self._end = marker.order.offset  # the end of the last transaction, or of the log without ours
+        self._idle_end = self._end  # the end of the log that the server has sent or passed over
         self._anchor = marker.anchor
         self._commit = encoder.last_commit  # the last transaction's commit, to which the anchor belongs
         self._committed_at_us = marker.committed_at_us
         self._moved_s = time.monotonic()
         self._proved_s = self._moved_s if marker.anchor is not None else -math.inf
-        self._jumped = True  # no transaction of this log was seen behind the place yet
+        self._jumped = True  # no transaction of this log was seen after the place yet
         self._passed = passed
         self._on_closed = closed
         self._prove = prove
@@ -93,7 +94,7 @@ class WalReader(SqlLogReader):
         self._delivered = delivered
         self._unlogged = unlogged
         self._opened_at = marker.order.offset
-        self._reported: dict[str, int] = {}  # places of changes that the log does not have, by table
+        self._reported: dict[str, int] = {}  # the place of the last reported change without a trace, by table
         encoder.place = self._end
         delivered.begin(self._place)
 
@@ -104,13 +105,13 @@ class WalReader(SqlLogReader):
 
     @property
     def too_large(self) -> int:
-        """Updates that went without their values so far."""
+        """The number of updates sent without their values so far."""
         return int(self._encoder.too_large)
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         deadline = time.monotonic() + wait_s
-        received = False  # each call takes a part of what a server sends without end
+        received = False  # a call receives at least once, also when no time is left
         with self._reading:
             while not self._closed.is_set():
                 ready = self._end != self._place.offset
@@ -132,7 +133,7 @@ class WalReader(SqlLogReader):
                 except WormholeError as error:
                     if self._failure is not None:
                         raise
-                    self._failure = error  # the transactions before the fault go out first
+                    self._failure = error  # the transactions before the fault are returned first
                     self._unpublished = isinstance(error, ServerError) and error.sqlstate == _NO_SUCH_OBJECT
                     continue
                 if ready:
@@ -143,13 +144,17 @@ class WalReader(SqlLogReader):
         return None
 
     def left_behind(self) -> None:
-        """Another server answers, or it was started anew: one that runs on as before may have another log by now."""
+        """End the reader: another server answers, or the server was restarted. The server of this reader's session may
+        still run, but with another log than the server at the address.
+        """
         self._failure = self._failure or SourceUnavailable(
             "another server answers than the one that this reader reads", hint="it is opened again"
         )
 
     def republished(self) -> None:
-        """The publication was dropped and made again: a server that passes over what lies between is asked anew."""
+        """End the reader: the publication was dropped and created again. The reader opened next asks the server anew
+        for log that it may have skipped.
+        """
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
 
     def _incarnation(self) -> int:
@@ -167,7 +172,7 @@ class WalReader(SqlLogReader):
         return bool(self._messages)
 
     def _take(self, max_bytes: int) -> bool:
-        """Encode what was received until that is enough for a segment; whether there was anything."""
+        """Encode received messages until a segment is full. Returns whether there was a message."""
         messages, encoder = self._messages, self._encoder
         if self._next == len(messages):
             return False
@@ -179,7 +184,7 @@ class WalReader(SqlLogReader):
                 before, ended = self._end, len(encoder.ended_at)
                 try:
                     self._next = encoder.add_all(messages, self._next, max_bytes)
-                finally:  # what ended before a fault goes out first
+                finally:  # the transactions that ended before a fault are returned first
                     if encoder.place > before:
                         self._ended()
                 if len(encoder.ended_at) > ended and encoder.place <= before:
@@ -195,7 +200,9 @@ class WalReader(SqlLogReader):
         return True
 
     def _check_next(self, messages: list[bytes]) -> None:
-        """The next transaction has to lie behind the place, up to where the server had none of ours."""
+        """Raise :class:`~wormhole.model.errors.Diverged` if the next transaction lies in the log that the server
+        reported to hold none of ours.
+        """
         for message in messages[self._next :]:
             if message[0] == LOG_DATA and message[HEADER_BYTES : HEADER_BYTES + 1] == b"B":
                 commit = int.from_bytes(message[HEADER_BYTES + 1 : HEADER_BYTES + 9])
@@ -210,7 +217,7 @@ class WalReader(SqlLogReader):
                 break
 
     def _ended(self) -> None:
-        """The encoder's place moved on, by transactions or by messages outside of one, which prove nothing."""
+        """Take over the encoder's new place. Only a transaction makes a new anchor, not a message outside of one."""
         encoder = self._encoder
         self._end = encoder.place
         self._idle_end = max(self._idle_end, self._end)
@@ -223,7 +230,7 @@ class WalReader(SqlLogReader):
         )
 
     def _idle(self) -> bool:
-        """Whether the place moves on although nothing of ours was written."""
+        """Advance the place over log without changes of ours, about once a second. Returns whether it advanced."""
         now = time.monotonic()
         if self._encoder.in_transaction or self._idle_end <= self._end or now - self._moved_s < _IDLE_S:
             return False
@@ -239,7 +246,7 @@ class WalReader(SqlLogReader):
     def _segment(self) -> Segment:
         encoder = self._encoder
         end = LogPosition(self._history.number, 0, self._end)
-        # Transactions that ended go first, so that a datamarker lies between them and a large one.
+        # Transactions that ended are returned first, so that a datamarker lies between them and a large open one.
         whole = not encoder.in_transaction or end != self._place
         piece = encoder.take(whole)
         runs = self._runs(piece, whole) if piece.tx_number else {}
@@ -257,8 +264,10 @@ class WalReader(SqlLogReader):
         return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, broken=broken, replaced=replaced)
 
     def _replaced(self, begin: int, *, report: bool = True) -> dict[str, LogPosition]:
-        """Tables whose rows changed without a trace up to here, and were not reported. ``begin``: of the segment; what
-        was noticed behind its place belongs there. ``report``: they are reported now.
+        """Tables whose rows changed without a trace up to :attr:`_end` and that were not reported yet.
+
+        ``begin``: of the segment. A change at an earlier place is reported at ``begin``. ``report``: whether the caller
+        reports the tables now.
         """
         found = {}
         for table, change in self._unlogged.of(self._history.system).items():
@@ -272,13 +281,16 @@ class WalReader(SqlLogReader):
         return found
 
     def _gap(self) -> Segment:
-        """What lies behind the place cannot be decoded."""
+        """The segment that reports a gap: log after the place was written without the publication.
+
+        Raises the reader's failure if the end of that log is not known.
+        """
         end = self._published_from(self._end)
         self._unpublished = False
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
         if end <= self._end:
             raise self._failure
-        # Who was there passed over a moment of it before the publication was missed.
+        # A reader that was open then skipped a little of this log before the missing publication was noticed.
         since = min(self._end, self._silent_from or self._end)
         first = format_delivered(self._timelines.of(since), since)
         self._place = LogPosition(self._history.number, 0, end)
@@ -298,10 +310,10 @@ class WalReader(SqlLogReader):
 
     def _marker(self, order: LogPosition) -> Datamarker:
         delivered = format_delivered(self._timelines.of(order.offset), order.offset)
-        # The server's log is kept from where the anchor begins: it has to be read again.
+        # The server has to keep its log from the begin of the anchor on, because the anchor is read again.
         read_from = order if self._anchor is None else min(order, self._anchor.begin)
         return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
 
     def _source(self, commit: int) -> str:
-        """The left part of the id of the transaction that was committed at this LSN."""
+        """System and timeline of the transaction committed at this LSN: the first two parts of its id."""
         return f"{self._history.system}:{self._timelines.of(commit + 1)}"

@@ -1,15 +1,15 @@
-"""Moves the two slots on, over a session of its own: it may wait for the server to read much log.
+"""Advances the two slots over a session of its own, because a move may wait until the server has read much log.
 
-The session may have reached another server than the one whose log is read (an address that leads elsewhere now), and
-may outlive that: before each move it is asked whose it is.
+The session may be on another server than the one whose log is read, if the address now leads elsewhere. So the server's
+identity is queried before each move.
 
-Only one publisher moves the slots of a log. Two would move them beyond each other's datamarkers, where the server sends
-nothing any more. The session that moves them holds an advisory lock of the database, which is named by the slots. Where
-publishers of several hosts may own the log, the session of one that owned it before may outlive its host: who owns the
-log now ends that session.
+Only one publisher moves the slots of a log. Two publishers would move the slots past each other's datamarkers, and the
+server would no longer send the log at those datamarkers. The session that moves the slots holds an advisory lock of the
+database, which is derived from the slots' name. If publishers of several hosts may own the log, the session of a former
+owner may outlive its host. The present owner ends that session.
 
-A server may let its slots wait for its standbys. A slot is then moved no further than these have the log: a move beyond
-that would wait, however long a standby is away, without a word.
+A server may let its slots wait for its standbys. A slot is then moved only as far as every standby has the log. A move
+beyond that would wait without any message for as long as a standby is away.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _log = logging.getLogger(__name__)
 
 _CLASS: Final = int.from_bytes(b"worm")
 _WAITS_SINCE: Final = 140000
-"""The version of the server that waits for the end of a session that it was told to end."""
+"""From this version on, ``pg_terminate_backend`` can wait until the session has ended."""
 _ENDS_MS: Final = 5000
 
 
 def movers(connection: Connection, name: str) -> str:
-    """Which publisher moves the slots whose names begin with this; empty: none. Raises as
+    """The publishers that move the slots whose names begin with ``name``; empty: none. Raises as
     :meth:`~datastores.postgres.server.connection.Connection.query`.
     """
     return _named(_sessions(connection, name))
 
 
 def moving(connection: Connection, name: str) -> set[int]:
-    """The processes of the server with which a publisher moves these slots. Raises as :func:`movers`."""
+    """The server processes of the sessions that move these slots. Raises as :func:`movers`."""
     return {pid for pid, _ in _sessions(connection, name)}
 
 
@@ -66,8 +66,11 @@ def _lock_of(name: str) -> int:
 
 
 class SlotMover:
-    """Used by one thread, but for :meth:`cancel`. ``name``: what the slots' names begin with. ``evicts``: whether no
-    other publisher may move them now, so that its session is ended. ``problem``: why they stay where they are."""
+    """Used by one thread, except :meth:`cancel`.
+
+    ``name``: the beginning of the slots' names. ``evicts``: whether this publisher may end the session of another one
+    that moves the slots. ``problem``: why the slots are not moved.
+    """
 
     def __init__(
         self, name: str, connect: Callable[[], Connection], evicts: Callable[[], bool] = lambda: False
@@ -81,8 +84,8 @@ class SlotMover:
         self.problem = NO_PROBLEM
 
     def move(self, wanted: Mapping[str, int], state: ServerState) -> None:
-        """Move each slot to its place in ``wanted``, which is one of the log in ``state``, if it is before that. Never
-        raises.
+        """Advance each slot to its place in ``wanted``, unless the slot is there already. The places are of the log in
+        ``state``. Never raises.
         """
         try:
             problem = self._move(wanted, state)
@@ -101,7 +104,7 @@ class SlotMover:
         self.problem = problem
 
     def cancel(self) -> None:
-        """End a move that is going on, from another thread."""
+        """End a move in progress, from another thread."""
         connection = self._connection
         if connection is not None:
             connection.cancel()
@@ -153,10 +156,10 @@ class SlotMover:
         return connection.query(f"SELECT pg_try_advisory_lock({_CLASS}, {self._lock})") == [("t",)]
 
     def _takes_over(self, connection: Connection) -> bool:
-        """End the sessions that hold the lock, where no other publisher may; whether it is ours then.
+        """End the sessions that hold the lock, if this publisher may. Returns whether it then holds the lock.
 
-        The readers of that publisher need not be ended: each has a temporary copy of a slot, which goes with its
-        session and holds up no other.
+        The other publisher's readers are not ended: each has a temporary copy of a slot, which ends with its session
+        and delays no other reader.
         """
         if not self._evicts():
             return False

@@ -20,7 +20,7 @@ from wormhole.model.errors import UsageError
 __all__ = ["NAME_PREFIX", "Address", "parse", "slot_name"]
 
 NAME_PREFIX: Final = "wormhole_"
-"""What publication and slots of a log are called begins so, where its URL does not name them."""
+"""The begin of the names of a log's publication and slots, unless the URL names them."""
 _NOT_IN_SLOTS: Final = re.compile(r"[^a-z0-9_]+")
 _LONGEST_SLOT: Final = 40
 
@@ -29,10 +29,9 @@ _LONGEST_SLOT: Final = 40
 class Address:
     """A database of a server and an account on it. ``socket``: the folder of a Unix socket, in place of a host.
 
-    ``publication``, ``slot``: names on the server; ``names_publication``, ``names_slot``: the URL says it.
-    ``exposed``: a server that nothing vouches for may have the password too.
-    ``password_from``: where the password was found, for messages.
-    ``remarks``: what the user should be warned of about the files.
+    ``publication``, ``slot``: names on the server. ``names_publication``, ``names_slot``: whether the URL has them.
+    ``exposed``: the password may also be sent to a server that is not vouched for. ``password_from``: where the
+    password was found, for messages. ``remarks``: warnings about the files, for the user.
     """
 
     host: str
@@ -67,7 +66,7 @@ class Address:
 
     @property
     def stays_here(self) -> bool:
-        """Whether the connection does not leave this host."""
+        """Whether the connection stays on this host."""
         return bool(self.socket) or self.host == "localhost" or _is_loopback(self.host)
 
     @property
@@ -84,10 +83,10 @@ def parse(
     pgpass: Path | bool = False,
     prompt: Callable[[str], str] | None = None,
 ) -> Address:
-    """The address that a URL names. ``log``: the log's name, from which those of publication and slots are made.
+    """The address that a URL names. ``log``: the log's name, from which the names of publication and slots are made.
 
-    The password comes from ``password_file``, else the URL, else ``pgpass`` (``True``: ``~/.pgpass`` where it exists;
-    ``False``: none), else from ``prompt``, which gets the question. Raises
+    The password comes from ``password_file``, else the URL, else ``pgpass`` (``True``: ``~/.pgpass`` if it exists;
+    ``False``: none), else from ``prompt``, which is called with the question. Raises
     :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
     """
     shown = without_password(url)
@@ -127,16 +126,16 @@ def parse(
 
 
 def slot_name(log: str) -> str:
-    """What publication and slots of a log are called where its URL does not say it: ``wormhole_<log>``, with ``_`` for
-    what a slot's name may not have.
+    """The begin of the names of a log's publication and slots if its URL has none: ``wormhole_<log>``, with ``_`` for
+    characters that a slot's name cannot have.
     """
     plain = _NOT_IN_SLOTS.sub("_", log.lower()).strip("_")
     return f"{NAME_PREFIX}{plain}"[:_LONGEST_SLOT]
 
 
 def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[str]) -> tuple[str, Path] | None:
-    """The password that ``~/.pgpass`` holds for host, port, database and user, and the file's path. As libpq, a file
-    that others may read is not used.
+    """The password in ``~/.pgpass`` for host, port, database and user, and the file's path. As with libpq, a file that
+    others may read is not used.
     """
     if pgpass is False:
         return None

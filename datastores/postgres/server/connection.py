@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 TIMEOUT_S: Final = 30.0
-"""For connecting, and for a statement without a timeout of its own."""
+"""The time limit for connecting, and for a statement without its own timeout."""
 
 Row = tuple[str | None, ...]
 
@@ -55,7 +55,7 @@ _HINTS: Final = {
     "logged already, run `wormholectl objects drop` and `objects create`; flows report what they lack with its range",
 }
 _COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
-_MOST_AT_ONCE: Final = 512 << 10  # bytes of a copy's messages
+_MOST_AT_ONCE: Final = 512 << 10  # bytes of a copy's messages that are returned together
 _MESSAGE_COST: Final = 64
 _MOST_ANSWER: Final = 64 << 20
 _ROW_COST: Final = 100  # bytes, beside its values
@@ -69,7 +69,7 @@ _WAITED_FOR: Final[dict[int, int]] = {
     pq.PollingStatus.WRITING: select.POLLOUT,
     pq.PollingStatus.READING: select.POLLIN,
 }
-# From the session's start on: it would end the statement that sets the others.
+# Set at the session's start: a default of the server could end the statement that makes the other settings.
 _AT_ONCE: Final = "-c statement_timeout=0"
 _UNBOUNDED: Final = {"lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 _UNBOUNDED_SINCE: Final = ((140000, "idle_session_timeout"), (170000, "transaction_timeout"))
@@ -89,7 +89,7 @@ _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval"
 
 
 class ServerError(SourceUnavailable):
-    """The server refused a statement. ``sqlstate``: its code, five characters, empty where it gave none."""
+    """The server refused a statement. ``sqlstate``: the error code, five characters; empty: the server sent none."""
 
     def __init__(self, message: str, *, sqlstate: str = "", **where: str | None) -> None:
         super().__init__(message, **where)
@@ -97,14 +97,14 @@ class ServerError(SourceUnavailable):
 
 
 class SessionEnded(SourceUnavailable):
-    """The server ended the session: it shuts down, or an operator ended this one."""
+    """The server ended the session: it shuts down, or an operator ended this session."""
 
 
 class Connection:
     """A session. Used by one thread at a time; ``close`` may be called again.
 
-    ``interrupt``: a file descriptor; when it can be read, whoever waits for the server gets a
-    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: of what is sent and
+    ``interrupt``: a file descriptor. When it can be read, a call that waits for the server raises
+    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: of the texts sent and
     received.
     """
 
@@ -118,7 +118,7 @@ class Connection:
 
     @property
     def version(self) -> int:
-        """The server's, as 150004 for 15.4."""
+        """The server's version, as 150004 for 15.4."""
         return self.pgconn.server_version
 
     @property
@@ -128,15 +128,16 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the session may be used. That a server went away shows at the next statement."""
+        """Whether the session may be used. A lost connection is noticed at the next statement."""
         return bool(self.pgconn.status == pq.ConnStatus.OK)
 
     def query(self, statement: str, *, timeout_s: float = TIMEOUT_S, most_bytes: int = _MOST_ANSWER) -> list[Row]:
-        """The rows of one statement's answer, as text. ``most_bytes``: what they may take.
+        """The rows of one statement's answer, as text. ``most_bytes``: how much memory they may take.
 
-        Raises :class:`ServerError` for what the server refuses, :class:`~wormhole.model.errors.SourceUnavailable` for a
-        broken connection and for a larger answer, and :class:`~wormhole.model.errors.SourceSilent` when there is no
-        answer in time; after the last two the session is closed.
+        Raises :class:`ServerError` for a statement that the server refuses,
+        :class:`~wormhole.model.errors.SourceUnavailable` for a broken connection and for a larger answer, and
+        :class:`~wormhole.model.errors.SourceSilent` when there is no answer in time. After the last two the session is
+        closed.
         """
         _, rows = self._execute(statement, time.monotonic() + timeout_s, most_bytes)
         return rows
@@ -151,8 +152,8 @@ class Connection:
             raise ServerError(f"{self._address}: the server does not begin to send its log")
 
     def copy_rows(self, statement: str, *, timeout_s: float) -> Iterator[list[bytes]]:
-        """What a ``COPY … TO STDOUT`` sends, message by message as they come; whoever stops before the end has to close
-        the session. Raises as :meth:`query`, also between messages.
+        """The messages of a ``COPY … TO STDOUT`` as they arrive. A caller that stops before the end has to close the
+        session. Raises as :meth:`query`, also between messages.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -179,16 +180,16 @@ class Connection:
             raise self._broke() from None
 
     def close(self) -> None:
-        """Close the session; the server drops what is temporary of it."""
+        """Close the session. The server drops the session's temporary objects."""
         self.pgconn.finish()
 
     def cancel(self) -> None:
-        """Ask the server to end the statement that another thread waits for; a server that does not take the request
-        soon is left alone.
+        """Request that the server cancels the statement that another thread waits for. Gives up if the server does not
+        take the request soon.
         """
         deadline = time.monotonic() + _CANCEL_S
         # Not PGcancel: psycopg holds the interpreter's lock while that waits for the server, and with it every thread.
-        with suppress(psycopg.Error):  # there is no session, nobody to ask, or a libpq before 17
+        with suppress(psycopg.Error):  # the session ended, no server answers, or libpq is older than 17
             request = self.pgconn.cancel_conn()
             try:
                 request.start()
@@ -199,7 +200,7 @@ class Connection:
                 request.finish()
 
     def refusal(self, result: pq.abc.PGresult) -> ServerError:
-        """The parts of a server's refusal."""
+        """The error for a statement that the server refused."""
 
         def field(name: pq.DiagnosticField) -> bytes:
             return self.encoding.show((result.error_field(name) or b"")[:_MOST_TEXT]).encode()
@@ -235,7 +236,7 @@ class Connection:
             raise self._broke() from None
 
     def _last(self, deadline: float, most_bytes: int = _MOST_ANSWER) -> tuple[pq.abc.PGresult, list[Row]]:
-        """The last result of what was sent, or the one that begins a copy, and its rows."""
+        """The last result of the statement, or the result that begins a copy, and its rows."""
         last: pq.abc.PGresult | None = None
         rows: list[Row] = []
         whole = True
@@ -243,7 +244,7 @@ class Connection:
         room = most_bytes
         try:
             while (result := self._result(deadline)) is not None:
-                # Behind the server's own last word libpq adds that the connection ended.
+                # After the server's own error libpq adds another one: that the connection ended.
                 last = result if last is None or last.status != pq.ExecStatus.FATAL_ERROR else last
                 if result.status in _COPIES:
                     return result, []
@@ -267,7 +268,7 @@ class Connection:
         return last, rows
 
     def _not_understood(self, what: str) -> SourceUnavailable:
-        """The server answers as none does; the session is closed."""
+        """The error for an answer that no PostgreSQL server gives. Closes the session."""
         self.close()
         return _no_server(self._address, what)
 
@@ -338,9 +339,9 @@ def connect(
 
 @contextmanager
 def understood(address: Address) -> Iterator[None]:
-    """Around what is made of answers: whatever answers at an address may not be PostgreSQL.
+    """A context for code that parses answers: the peer at an address may not be PostgreSQL.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` where they do not have its form.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if an answer does not have the form of PostgreSQL's.
     """
     try:
         yield
@@ -349,14 +350,15 @@ def understood(address: Address) -> Iterator[None]:
 
 
 def drop_notifications(pgconn: pq.abc.PGconn) -> None:
-    """Nobody listens for any, and libpq keeps them until they are asked for."""
+    """Discard notifications. They are not used, and libpq keeps them in memory until they are fetched."""
     while pgconn.notifies() is not None:
         pass
 
 
 def _settings(connection: Connection, *, walsender: bool) -> str:
-    """What the server, the database and the account may have as their defaults, and what would end a session or a
-    statement of ours, refuse it, or give its values another form.
+    """The statement that sets what a default of the server, the database or the account may have set otherwise.
+
+    Such a default could end or refuse a session or a statement, or give its values another form.
     """
     settings = {**_UNBOUNDED, "client_encoding": connection.encoding.client, **_PLAIN, **SESSION_SETTINGS}
     if walsender:
@@ -382,18 +384,20 @@ def _conninfo(address: Address, found: list[str], proof: dict[str, str], *, wals
         "replication": "database" if walsender else "",
         **({} if address.socket else _TCP),
     }
-    # Without these two libpq would take what is in its environment variables.
+    # Without these two libpq would use its environment variables.
     given = {name: value for name, value in given.items() if value} | {"password": "", "options": _AT_ONCE} | proof
     return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items())
 
 
 def _resolved(address: Address) -> list[str]:
-    """The addresses of its host, in the resolver's order. libpq would hold the interpreter's lock, and with it every
-    thread, for as long as the name servers are silent.
+    """The host's addresses, in the resolver's order.
+
+    If libpq resolved the name, it would hold the interpreter's lock, and so stop every thread, for as long as the name
+    servers are silent.
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the latter for what cannot be a name
+    except (OSError, UnicodeError) as error:  # UnicodeError: the text cannot be a host's name
         raise refused_login(
             address,
             f'could not translate host name "{address.host}" to address: {getattr(error, "strerror", error)}',
@@ -404,7 +408,8 @@ def _resolved(address: Address) -> list[str]:
 
 
 def _proof(address: Address, asked: Asked | None) -> dict[str, str]:
-    """What libpq may answer with. Where nothing vouches for the server, that is never the password itself."""
+    """The parameters with which libpq may log in. They hold the password itself only if the server is verified or the
+    URL exposes the password."""
     if address.verifies or address.exposed or not address.password:
         return {"password": address.password}
     if asked is None or asked.challenge is None:
@@ -436,7 +441,7 @@ def _quoted(value: str) -> str:
 
 
 def _rows_of(result: pq.abc.PGresult, encoding: Encoding) -> tuple[list[Row], int]:
-    """What a result has, and about how many bytes that takes."""
+    """The rows of a result, and about how many bytes they take."""
     rows: list[Row] = []
     cost = _ROW_COST if result.status == pq.ExecStatus.SINGLE_TUPLE else _RESULT_COST
     for at in range(result.ntuples):
@@ -463,4 +468,4 @@ def _one_line(message: bytes) -> str:
 
 
 def _ignore(_: object) -> None:
-    """Notices are for people at a prompt."""
+    """Discards the server's notices, which are meant for a person at a prompt."""

@@ -1,4 +1,4 @@
-"""Which index is a table's key: the one place for what the log, existing rows, models and `doctor` ask."""
+"""The SQL condition for the index that is a table's key, shared by the log, existing rows, models and `doctor`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NOT EXISTS (WITH RECURSIVE part (id) AS (
 SELECT FROM part JOIN pg_index x ON x.indexrelid = part.id WHERE NOT (x.indimmediate AND x.indisvalid))"""
 """Whether two rows of the table never have equal keys, not even inside a statement: the condition on the index ``i``.
 
-The rows of a DEFERRABLE constraint may be equal until the statement or the transaction ends, whether it is INITIALLY
-IMMEDIATE or not, and the log has each of them: such columns identify no row. A partition may have a deferrable
-constraint below an immediate one of its root, and a root an index that not every partition has (it is not valid)."""
+With a DEFERRABLE constraint, INITIALLY IMMEDIATE or not, keys may be equal until the statement or the transaction ends,
+and the log has each such row. So these columns identify no row. A partition may have a deferrable constraint although
+that of its root is immediate. A root may have an index that not every partition has; that index is not valid."""
 
 KEY_INDEX: Final = f"""(
 CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END AND {AT_ONCE})"""

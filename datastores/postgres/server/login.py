@@ -1,9 +1,9 @@
-"""What the server at an address asks an account for, learned before the password is used.
+"""Finds out which authentication a server requests of an account, before the password is used.
 
-libpq answers whatever it is asked for: the password itself, an MD5 digest of it, a SCRAM proof of a single iteration.
-A port above 1024 and the name of a socket in ``/tmp`` are free to every local user while the server is down. So a
-server that nothing vouches for is first asked how it wants the account to log in. The session ends there, without an
-answer; the server's log has no line about it.
+libpq answers every request: with the password itself, an MD5 digest of it, or a SCRAM proof of a single iteration.
+While the server is down, every local user may take its port (above 1024) or its socket in ``/tmp``. So the login to a
+server that is not vouched for begins with a separate session that only reads the server's request. That session ends
+without an answer, and the server's log has no line about it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``place``: the address that answered. ``challenge``: of SCRAM; ``None``: the account needs no password, or the
-    login is not one with a password."""
+    """``place``: the address that answered. ``challenge``: of SCRAM; ``None``: the account needs no password, or logs
+    in by another method."""
 
     place: str
     challenge: Challenge | None
@@ -53,10 +53,10 @@ class _RefusedError(Exception):
 
 
 def ask(address: Address, places: list[str], *, walsender: bool, deadline: float, interrupt: int) -> Asked | None:
-    """What the server asks for. ``None``: no server answered as one does; libpq knows the words for that.
+    """The server's request. ``None``: no server gave a valid answer; libpq then has the message for it.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where only the password itself, or what it can be guessed from,
-    would do, and :class:`~wormhole.model.errors.SourceUnavailable` when there is no answer in time.
+    Raises :class:`~wormhole.model.errors.UsageError` if the server accepts only the password itself or a proof from
+    which it can be guessed, and :class:`~wormhole.model.errors.SourceUnavailable` when there is no answer in time.
     """
     for place in places:
         for tls in _WAYS.get(address.sslmode, ()) if not address.socket else (False,):
@@ -113,7 +113,7 @@ def _challenge(address: Address, talk: _Talk, *, tls: bool, walsender: bool) -> 
 
 
 def _authentication(talk: _Talk) -> tuple[int, bytes]:
-    """Kind and content of the next message, which has to be about the login."""
+    """Kind and content of the next message, which has to be one of authentication."""
     kind, size = struct.unpack(">cI", talk.exactly(5))
     if kind == b"E":
         raise _RefusedError
@@ -124,7 +124,7 @@ def _authentication(talk: _Talk) -> tuple[int, bytes]:
 
 
 class _Talk:
-    """A connection to ``place``, each call of which ends at ``deadline``. Raises ``OSError`` where it breaks."""
+    """A connection to ``place``. Each call ends at ``deadline``. Raises ``OSError`` when the connection breaks."""
 
     def __init__(self, address: Address, place: str, deadline: float, interrupt: int) -> None:
         self._where, self._deadline, self._interrupt = address.where, deadline, interrupt
@@ -187,11 +187,11 @@ class _Talk:
 
 
 def _context(address: Address) -> ssl.SSLContext:
-    """As libpq: without a look at the certificate, with the client's own where the server may ask for it."""
+    """As libpq's context: the server's certificate is not checked, and the client's is sent if the server requests it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with suppress(RuntimeError):  # there is no home
+    with suppress(RuntimeError):  # the user has no home folder
         folder = Path.home() / ".postgresql"
         cert, key = (
             Path(address.sslcert or folder / "postgresql.crt"),

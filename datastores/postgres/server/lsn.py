@@ -28,12 +28,12 @@ def format_lsn(lsn: int) -> str:
 
 
 def format_delivered(timeline: int, lsn: int) -> str:
-    """The logical position of everything before ``lsn`` of ``timeline``."""
+    """The logical position at ``lsn`` of ``timeline``."""
     return f"{timeline}:{format_lsn(lsn)}"
 
 
 def parse_delivered(text: str) -> tuple[int, int]:
-    """Timeline and LSN of a logical position; the timeline is 0 where it is left out.
+    """Timeline and LSN of a logical position. The timeline is 0 if it is left out.
 
     Raises :class:`~wormhole.model.errors.PositionError`.
     """

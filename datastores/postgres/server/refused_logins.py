@@ -1,4 +1,4 @@
-"""Why a server lets a session not in, and what repairs it. libpq keeps no code of that, only the server's words."""
+"""Why a server refuses a session, and what repairs it. libpq keeps no error code for this, only the server's message."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 def refused_login(
     address: Address, words: str, *, needs_password: bool, used_password: bool
 ) -> SourceUnavailable | UsageError:
-    """The error for a session that was refused with these ``words``; what an operator may change while a publisher runs
-    is tried again.
+    """The error for a session that was refused with these ``words``.
+
+    It is one that is tried again if an operator may remove the cause while a publisher runs.
     """
     message = f"{address}: {words}"
     quoted = quote_identifier(address.user)

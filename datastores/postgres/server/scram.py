@@ -1,9 +1,9 @@
-"""Proofs of a password that do not give it: SCRAM-SHA-256 (RFC 5802 and 7677) as PostgreSQL has it. Pure.
+"""Proofs of a password that do not reveal it: SCRAM-SHA-256 (RFC 5802 and 7677) as in PostgreSQL. Pure.
 
-Whatever answers at an address chooses how a proof is computed. From a proof of one iteration the password is guessed
-4,096 times as fast as from one that PostgreSQL asks for. libpq answers every choice. So the choice is read first
-(:mod:`datastores.postgres.server.login`), and libpq gets keys that were derived by it: a peer that chooses another way
-then gets no cheaper proof.
+The peer at an address chooses how a proof is computed. From a proof of one iteration the password is guessed 4,096
+times as fast as from a proof with PostgreSQL's default. libpq accepts every choice. So the choice is read first
+(:mod:`datastores.postgres.server.login`), and libpq gets the keys derived with it. A peer that then chooses otherwise
+gets no cheaper proof.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["FEWEST_ITERATIONS", "MECHANISM", "MOST_ITERATIONS", "Challenge", "Ke
 
 MECHANISM: Final = "SCRAM-SHA-256"
 FEWEST_ITERATIONS: Final = 4096
-"""Those that PostgreSQL has by default, and RFC 7677 asks for."""
+"""PostgreSQL's default, and the minimum of RFC 7677."""
 MOST_ITERATIONS: Final = 2_000_000
-"""Half a second of a processor; what a peer chooses must not keep one busy."""
+"""About half a second of processor time. A peer's choice must not keep a processor busy for longer."""
 
 _SHORTEST_SALT: Final = 8
 _PROHIBITED: Final = (
@@ -35,7 +35,7 @@ _PROHIBITED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """How the server stored the password: what a proof is computed with."""
+    """The parameters with which the server stored the password and with which a proof is computed."""
 
     salt: bytes
     iterations: int
@@ -57,7 +57,7 @@ class Challenge:
 
     @property
     def fits(self) -> bool:
-        """Whether a proof takes as long to guess as it should, and not longer to compute than it may."""
+        """Whether the iterations are within `FEWEST_ITERATIONS` and `MOST_ITERATIONS`."""
         return FEWEST_ITERATIONS <= self.iterations <= MOST_ITERATIONS
 
 
@@ -75,14 +75,14 @@ def first_message(nonce: str) -> bytes:
 
 
 def derive(password: str, challenge: Challenge) -> Keys:
-    """The keys that belong to a password."""
+    """The keys of a password."""
     salted = hashlib.pbkdf2_hmac("sha256", _prepared(password), challenge.salt, challenge.iterations)
     client, server = (hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key"))
     return Keys(base64.b64encode(client).decode(), base64.b64encode(server).decode())
 
 
 def _prepared(password: str) -> bytes:
-    """SASLprep (RFC 4013); as the server does, what it prohibits is used as it is."""
+    """SASLprep (RFC 4013). As in the server, a password that it prohibits is used unchanged."""
     if password.isascii():  # also with control characters, which are used as they are
         return password.encode()
     mapped = "".join(

@@ -1,4 +1,4 @@
-"""The state of a server and of its log: asked in one statement, so that the parts fit together."""
+"""The state of a server and of its log, read in one statement so that its parts are consistent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IDENTITY: Final = (
     "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 )
 OLDEST_VERSION: Final = 130000
-"""The oldest server that its makers still repaired when this was written."""
+"""The oldest version that PostgreSQL still maintained when this was written."""
 
 _PAGE_HEADER: Final = 24
 _FILE_HEADER: Final = 40
@@ -37,13 +37,13 @@ _FILE_HEADER: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot. ``restart``: where the server begins to decode, and keeps its log from; ``confirmed``: what
-    it sends begins there; both 0 where the slot has lost its log.
+    """A replication slot. ``restart``: the server keeps its log, and decodes it, from this place on. ``confirmed``: the
+    server sends the log from this place on. Both are 0 if the slot has lost its log.
 
-    ``wal_status``: ``reserved``, ``extended``, ``unreserved`` or ``lost``; ``safe_bytes``: how much more may be written
-    until it is lost, ``None`` without a limit. ``catalog_age``: transactions since the oldest row of a catalogue that
-    it keeps. ``failover``: whether standbys may have it too, ``None`` where the server knows no such slots.
-    ``invalid``: why the server gave it up, as ``pg_replication_slots`` says from version 17 on.
+    ``wal_status``: ``reserved``, ``extended``, ``unreserved`` or ``lost``. ``safe_bytes``: how much more log may be
+    written before the slot is lost, ``None`` without a limit. ``catalog_age``: transactions since the oldest catalogue
+    row that the slot keeps. ``failover``: whether standbys may have the slot too, ``None`` if the server has no such
+    slots. ``invalid``: why the server invalidated the slot, from ``pg_replication_slots`` of version 17 on.
     """
 
     name: str
@@ -67,16 +67,19 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """``system``: the cluster's identifier, which a copy of its files has too; ``timeline``: the history that it
-    writes. ``end``: the end of the last record that was inserted; ``flushed``: what a walsender may send.
+    """``system``: the cluster's identifier, which a copy of its files has too. ``timeline``: the history that the
+    server writes. ``end``: the end of the last inserted record. ``flushed``: the end of the log that a walsender may
+    send.
 
-    ``publication_oid``: its number, which another one of the same name does not have. ``slots``: those of the log, by
-    name; ``standbys``: how many have a slot of their own.
+    ``publication_oid``: the publication's number, which differs from that of another publication of the same name.
+    ``slots``: the log's slots, by name. ``standbys``: the number of standbys with a slot of their own.
     ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
-    none. ``page_bytes``: of a page of the log. ``started``: when the server started, in microseconds: a copy of its
-    files has its identifier and timeline, and may be run beside it. ``session``: that was asked; none outlives a crash.
-    ``unlogged_keys``: by the tables' numbers (OIDs), those of the primary keys that the log does not contain
-    (REPLICA IDENTITY FULL and NOTHING).
+    none. ``page_bytes``: size of a page of the log.
+
+    ``started``: when the server started, in microseconds. It distinguishes the server from a copy of its files, which
+    has the same identifier and timeline and may run beside it. ``session``: the session that read the state; none
+    survives a crash. ``unlogged_keys``: by table number (OID) the number of the primary key, for keys that the log does
+    not contain (REPLICA IDENTITY FULL and NOTHING).
     """
 
     system: str
@@ -98,7 +101,7 @@ class ServerState:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What :func:`identity` finds there."""
+        """The result of :func:`identity` for this server."""
         return self.system, f"{self.timeline:08X}", self.started
 
     def __str__(self) -> str:
@@ -106,11 +109,11 @@ class ServerState:
 
 
 class AnotherServer(SourceUnavailable):
-    """The address leads to another server than a moment before."""
+    """The address now leads to another server."""
 
 
 def identity(connection: Connection) -> Row:
-    """Whose log it is, its timeline in eight digits, and when the server started. Raises as
+    """The server's system identifier, its timeline in eight digits, and when it started. Raises as
     :meth:`~datastores.postgres.server.connection.Connection.query`, also for a standby.
     """
     (found,) = connection.query(f"SELECT {_IDENTITY}")
@@ -118,8 +121,8 @@ def identity(connection: Connection) -> Row:
 
 
 def check_same(connection: Connection, address: Address, state: ServerState) -> None:
-    """Raises :class:`AnotherServer` when the session reached another server than the one that was asked before, or one
-    that was started anew since."""
+    """Raise :class:`AnotherServer` if the session is on another server than the one of ``state``, or if that was
+    restarted since."""
     with understood(address):
         system, timeline, _ = found = identity(connection)
     if found != state.identity:
@@ -131,7 +134,7 @@ def check_same(connection: Connection, address: Address, state: ServerState) -> 
 
 
 def read_state(connection: Connection, publication: str, slots: Mapping[str, str]) -> ServerState:
-    """The present state. ``slots``: the names that slots have there, by those that they have here.
+    """The present state. ``slots``: the slots' names on the server, by their names in the result.
 
     Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and
     :class:`~wormhole.model.errors.UnsupportedLog` for a server that cannot be tailed whatever its settings.
@@ -142,7 +145,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
             hint=f"upgrade it to {OLDEST_VERSION // 10000} or later",
         )
     if connection.query("SELECT pg_is_in_recovery()") == [("t",)]:
-        # Not for good: an address may lead to a server that is promoted in a moment.
+        # A transient error: an address may lead to a server that is about to be promoted.
         raise SourceUnavailable(
             "the server is a standby, whose log is not read",
             hint="name the primary in the log's source; it is tried again",
@@ -184,8 +187,9 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
 
 
 def record_end(next_record: int, block: int, segment: int) -> int:
-    """The end of the last record, from where the next one will begin: at the beginning of a page (of ``block`` bytes)
-    and of a file (of ``segment`` bytes) its header lies between the two.
+    """The end of the last record, from the begin of the next one.
+
+    At the beginning of a page (of ``block`` bytes) or of a file (of ``segment`` bytes), a header lies between the two.
     """
     header = _FILE_HEADER if next_record % segment < block else _PAGE_HEADER
     return next_record - header if next_record % block == header else next_record

@@ -1,8 +1,8 @@
-"""The log as a walsender sends it, and the answers that it expects.
+"""The log as a walsender sends it, and the answers that the walsender expects.
 
-The server ends a session without an answer for ``wal_sender_timeout``, also while nothing is read here: a reader pauses
-when its applications are slow, and a new session would decode everything since the slot's restart place again. So a
-thread of the source sends the answers, whatever the readers do.
+The server ends a session that sends no answer for ``wal_sender_timeout``. A reader pauses while its applications are
+slow. If its session ended, a new one would decode everything since the slot's restart place again. So a thread of the
+source sends the answers, whether or not the readers read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from wormhole.model.errors import DecodeError, SourceSilent, WormholeError
 __all__ = ["HEADER_BYTES", "KEEPALIVE", "LOG_DATA", "Stream", "keepalive_end"]
 
 LOG_DATA: Final = ord("w")
-"""The first byte of a message with log; its content begins behind `HEADER_BYTES`."""
+"""The first byte of a message with log. Its content begins after `HEADER_BYTES`."""
 KEEPALIVE: Final = ord("k")
 HEADER_BYTES: Final = 25
 
 _STATUS: Final = struct.Struct(">cQQQqB")
 _END: Final = struct.Struct(">Q")
 _EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, in microseconds since 1970
-_SILENCE_S: Final = 120.0  # twice the default of wal_sender_timeout: it asks for an answer after half of that
+_SILENCE_S: Final = 120.0  # twice the default of wal_sender_timeout; the server requests an answer after half of that
 _REPLY_AT: Final = 17
 _KEEPALIVE_BYTES: Final = 18
 _MOST_BYTES: Final = 512 << 10
@@ -51,8 +51,8 @@ _DAMAGED: Final = (
 class Stream:
     """A session in which ``START_REPLICATION`` was answered. ``receive`` is for one thread, ``answer`` for another.
 
-    What was received is confirmed: the session's slot is its own and goes with it. A server that shuts down waits until
-    everything that it sent is confirmed.
+    Everything received is confirmed at once, because the slot belongs to the session and ends with it. A server that
+    shuts down waits until everything that it sent is confirmed.
     """
 
     def __init__(self, connection: Connection, begin: int) -> None:
@@ -66,10 +66,10 @@ class Stream:
         self._heard_s = self._asked_s = time.monotonic()
 
     def receive(self, wait_s: float) -> list[bytes]:
-        """The messages that are there, up to some hundred KiB; waits up to ``wait_s`` seconds for the first one.
+        """The messages received so far, up to some hundred KiB. Waits up to ``wait_s`` seconds for the first one.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` when the session ended, and
-        :class:`~wormhole.model.errors.DecodeError` for what is no log, and for log that the server cannot read.
+        :class:`~wormhole.model.errors.DecodeError` for bytes that are no log and for log that the server cannot read.
         """
         found = self._take()
         if found or wait_s <= 0:
@@ -84,17 +84,19 @@ class Stream:
         return []
 
     def answer(self) -> None:
-        """Tell the server that somebody is here, and what need not be sent again; ask a silent one whether it is there:
-        with a long ``wal_sender_timeout``, or none, it says nothing of its own accord. Never waits, and never raises: a
-        session that ended is for the reader to notice.
+        """Send the server an answer with the confirmed place, which keeps the session open.
+
+        Requests a reply from a server that was silent for long: with a long ``wal_sender_timeout``, or none, it sends
+        nothing unasked. Never waits and never raises, because the reader notices a session that ended.
         """
         with self._lock:
             if not self._closed:
                 self._answer(asks=time.monotonic() - self._heard_s > _SILENCE_S / 4)
 
     def give_up(self, error: WormholeError, *, paused_s: float) -> None:
-        """Close a session of which nobody has asked anything for so long; whoever asks next gets ``error``. A server
-        that shuts down waits until everything is received, and a reader may pause for as long as it likes.
+        """Close the session if its reader has not called for ``paused_s``. The reader's next call raises ``error``.
+
+        A server that shuts down waits until everything is received, and a reader may pause for any time.
         """
         with self._lock:
             if not self._closed and time.monotonic() - self._asked_s >= paused_s:
@@ -154,7 +156,7 @@ class Stream:
             except psycopg.Error:
                 raise self._connection.broken() from None
             if size < 0:
-                self._given_up = self._ended()  # which is to be had once
+                self._given_up = self._ended()  # libpq returns the reason only once
                 if not found:
                     raise self._given_up
             if found:
@@ -184,12 +186,12 @@ class Stream:
             return ServerError("the server ended the sending of its log", hint="it is opened again")
         error = self._connection.refusal(result)
         if error.sqlstate in _INTERNAL and _UNREADABLE.search(error.message):
-            # It finds the same again, after reading everything before it once more.
+            # A new session would read everything before the damage again and end at the same place.
             return DecodeError(f"the server cannot read its own log: {error.message}", hint=_DAMAGED)
         return error
 
 
 def keepalive_end(message: bytes) -> int:
-    """The LSN in a keepalive: the server has sent everything that was committed up to there."""
+    """The LSN in a keepalive message. The server has sent everything committed before it."""
     end: int = _END.unpack_from(message, 1)[0]
     return end

@@ -15,7 +15,7 @@ from datastores.common.url_parts import EXPOSED, UrlParts, options_of
 __all__ = ["DEFAULT_PORT", "EXPOSED", "SCHEMES", "SSL_MODES", "ServerUrl", "SslMode"]
 
 SCHEMES: Final = ("postgres", "postgresql")
-"""Both mean the same."""
+"""The two schemes have the same meaning."""
 DEFAULT_PORT: Final = 5432
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -30,11 +30,11 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """The parts of a URL; empty (``port``: 0, ``sslmode``: ``None``) where it leaves one open. ``password`` is ``None``
-    where there is none.
+    """The parts of a URL. A part that the URL does not have is empty (``port``: 0, ``sslmode``, ``password``:
+    ``None``).
 
     ``socket``: folder of a Unix socket, in place of a host. ``publication``, ``slot``: names on the server; empty: made
-    from the log's name. ``exposed``: `EXPOSED` was written.
+    from the log's name. ``exposed``: whether the URL has `EXPOSED`.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class ServerUrl:
 
     @classmethod
     def parse(cls, text: str) -> ServerUrl:
-        """Read a URL. Raises ``ValueError`` that says what it must be and never holds the password."""
+        """Read a URL. Raises ``ValueError`` with the expected form; its message never holds the password."""
         url = UrlParts.parse(text, SCHEMES, _form(text))
         database = unquote(url.path[1:])
         if not database or "/" in url.path[1:] or url.fragment:

@@ -1,4 +1,4 @@
-"""From which version of the server on it has what this package uses, as 150004 for 15.4."""
+"""The first server versions with the features that this package uses, as 150004 for 15.4."""
 
 from __future__ import annotations
 

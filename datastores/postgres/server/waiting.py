@@ -11,7 +11,7 @@ from wormhole.model.errors import SourceUnavailable
 __all__ = ["NEVER", "ready"]
 
 NEVER: Final = -1
-"""In place of a descriptor: nothing interrupts."""
+"""In place of a descriptor: no interruption."""
 
 
 def ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool:
@@ -27,4 +27,4 @@ def ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool
     found = [one for one, _ in poll.poll(max(0.0, left) * 1000)]
     if interrupt in found:
         raise SourceUnavailable("the server was no longer waited for", hint="it is tried again")
-    return bool(found) and left > 0  # a server that never stops sending has not answered either
+    return bool(found) and left > 0  # the deadline also ends the wait for a server that never stops sending

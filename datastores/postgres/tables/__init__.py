@@ -1,1 +1,1 @@
-"""What the catalogue has of the tables: identities, keys, the publication, and changes without a trace in the log."""
+"""The catalogue's facts about tables: identities, keys, the publication, and changes without a trace in the log."""

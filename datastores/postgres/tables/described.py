@@ -1,4 +1,4 @@
-"""The tables of a database as models are made from them."""
+"""The definitions of a database's tables, from which models are made."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the catalogue has of each published table, and what changed of it without a trace in the log. Pure.
+"""The catalogue's facts about each published table, and the changes of rows that only they show. Pure.
 
-The log has no DDL. A statement that writes a table's rows anew, or that changes what their stored bytes stand for, logs
-none of them. It changes the catalogue: the file that holds the rows (``relfilenode``), the partitions, the columns, the
+The log has no DDL. A statement that rewrites a table's rows, or that changes what their stored bytes mean, logs none of
+the rows. It changes the catalogue: the file that holds the rows (``relfilenode``), the partitions, the columns, the
 key, a type, or what is published. So two looks at the catalogue show that there was such a statement.
 
-No question here takes a lock: an ``ALTER TABLE`` that waits must not stop the publisher's look at the server.
+No query here takes a lock, because a waiting ``ALTER TABLE`` must not block the publisher's look at the server.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SYSTEM: Final = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
 _COLUMNS: Final = """(SELECT json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.attgenerated,
   a.atthasmissing OR c.relkind = 'p' AND a.atthasdef) ORDER BY a.attnum) FROM pg_attribute a
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""
-# `m`: the transaction and the command that made the table; a column without a default that another one wrote last was
-# altered since, as ATTACH PARTITION does with all of them.
+# `m`: the transaction and the command that created the table. A column without a default that another command wrote
+# last was altered since. ATTACH PARTITION alters all columns.
 _ALTERED: Final = """c.relispartition AND coalesce((SELECT bool_and((a.xmin::text, a.cmin::text)
   <> (m.xmin::text, m.cmin::text)) FROM pg_attribute a JOIN pg_attribute m ON m.attrelid = a.attrelid AND m.attnum = -1
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.atthasdef AND NOT a.attisdropped), true)"""
@@ -50,10 +50,10 @@ _TYPES: Final = """(SELECT json_object_agg(t.oid::text, CASE t.typtype
 
 
 def question(version: int, publication: str) -> str:
-    """The expression of the text that :func:`facts_of` takes, as JSON. ``version``: the server's.
+    """The SQL expression of the JSON text that :func:`facts_of` takes. ``version``: the server's.
 
-    The text is another one too whenever `datastores.postgres.tables.identities.read_tables` finds other tables
-    published, or others refused: for that it contains ``sends``, ``identity`` and ``inherited``.
+    The text also changes whenever `datastores.postgres.tables.identities.read_tables` finds other tables published or
+    refused. It contains ``sends``, ``identity`` and ``inherited`` for that reason.
     """
     filters = version >= FILTERS_SINCE
     mine = f"(SELECT p.oid FROM pg_publication p WHERE p.pubname = {quote_literal(publication)})"  # noqa: S608
@@ -79,9 +79,10 @@ def question(version: int, publication: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """``tables``: the published ones by name, of each what decides what its rows are, as JSON has it. ``known``: the
-    names of all tables by number (OID). ``named``: those that the publication lists by name. ``altered``: numbers of
-    partitions whose columns were altered since they were made; ``late``: of tables whose key is of a later transaction.
+    """``tables``: by name the published tables, each with the JSON facts that determine its rows. ``known``: the names
+    of all tables by number (OID). ``named``: the tables that the publication lists by name. ``altered``: numbers of
+    partitions whose columns were altered since their creation. ``late``: numbers of tables whose key was created by a
+    later transaction than the table.
     """
 
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -93,9 +94,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the rows of ``table``. ``why``: what happened. ``files``: only the files of its rows are other ones,
-    which ``TRUNCATE`` does too, and that is in the log. ``unless_empty``: numbers of tables, without whose rows it
-    changes nothing.
+    """A change of the rows of ``table``. ``why``: what happened. ``files``: only the files of the rows changed.
+    ``TRUNCATE`` changes them too and is in the log. ``unless_empty``: numbers of tables; if all of them are empty, no
+    row changed.
     """
 
     table: str
@@ -105,7 +106,7 @@ class Change:
 
 
 def facts_of(answer: Mapping[str, Any]) -> Facts:
-    """What the answer to :func:`question` contains. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for none."""
+    """The facts in the answer to :func:`question`. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for other text."""
     rows = {str(row["oid"]): row for row in answer["tables"] or ()}
     known = {number: str(row["name"]) for number, row in rows.items()}
     altered = frozenset(number for number, row in rows.items() if row["altered"])
@@ -142,8 +143,8 @@ def facts_of(answer: Mapping[str, Any]) -> Facts:
 
 
 def changes(before: Facts, now: Facts, gone: Mapping[str, str]) -> Iterator[Change]:
-    """What became of the rows of published tables between two looks, beside what the log has. ``gone``: the numbers
-    that published tables had which were not there any more at the first look, by their names.
+    """The changes of published tables' rows between two looks that the log does not have. ``gone``: by name the numbers
+    of published tables that no longer existed at the first look.
     """
     for name, table in now.tables.items():
         old = before.tables.get(name)
@@ -204,12 +205,12 @@ def _columns(old: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_attached(leaf: str, before: Facts, now: Facts) -> bool:
-    """Whether a partition was a table before it was one."""
+    """Whether a partition existed as a table of its own before."""
     return leaf in before.known or leaf in now.altered
 
 
 def _line(rows: Mapping[str, Mapping[str, Any]], number: str) -> Iterator[str]:
-    """A table and those that it is a partition of, its root last."""
+    """A table and its ancestors in the partition tree, the root last."""
     at: str | None = number
     while at is not None and at in rows:
         yield at
@@ -234,7 +235,7 @@ def _leaves(
 
 
 def _types(types: Mapping[str, Any], wanted: Iterable[int]) -> dict[str, Any]:
-    """What the text of values depends on: by type, for those that are not built in and those that they consist of."""
+    """The facts on which the text of values depends, by type, for types that are not built in and their components."""
     found: dict[str, Any] = {}
     left = [str(one) for one in wanted]
     while left:

@@ -1,4 +1,4 @@
-"""The tables of a database with what the log needs of each: is it published, and does its key reach the log."""
+"""The tables of a database, and whether each is published and its key reaches the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MOST_NAMED: Final = 8
-"""How many tables a message names."""
+"""The most tables that a message names."""
 _TIMEOUT_S: Final = 60.0
 _KEY_HIDDEN: Final = (
     "a generated column in the key, which a server before 18 leaves out of the log: its shard would halt at the first "
@@ -48,8 +48,8 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How a publication has a relation. ``columns``: those of its list, ``None`` without one; ``filtered_by``: those
-    that its row filter uses. ``generated``: stored generated columns are sent.
+    """How a publication has a relation. ``columns``: its column list, ``None`` without one. ``filtered_by``: the
+    columns that its row filter uses. ``generated``: whether stored generated columns are sent.
     """
 
     changes: bool = True
@@ -60,8 +60,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table with rows of its own: one without partitions, or a partition. ``identity``: ``d`` default, ``n`` nothing,
-    ``f`` full, ``i`` an index; ``key``: the columns of the index that it stands for, as the server takes it.
+    """A table with its own rows: one without partitions, or a partition. ``identity``: ``d`` default, ``n`` nothing,
+    ``f`` full, ``i`` an index. ``key``: the columns of the index that the server uses for this identity.
     """
 
     schema: str
@@ -74,7 +74,7 @@ class Relation:
 
     @property
     def sql_name(self) -> str:
-        """As SQL takes it."""
+        """The table's name in SQL."""
         return sql_name(self.schema, self.name)
 
 
@@ -84,9 +84,10 @@ class TableIdentity:
 
     ``rows``: about how many. ``published``: by the publication in question. ``readable``: the account has SELECT.
     ``key_hidden``: the key has a generated column, which a server of this version leaves out of the log.
-    ``refusal``: why the server refuses changes as the publication has the table now, ``None`` where it is not published
-    or where it refuses none; ``would_refuse``: why it would refuse them if the table were added. ``culprit``: the
-    partition, or the table, of which that is so. ``only``: other tables inherit from it, and are tables of their own.
+    ``refusal``: why the server refuses changes of the table as it is published now, ``None`` if it is not published or
+    no change is refused. ``would_refuse``: why the server would refuse changes if the table were added. ``culprit``:
+    the partition or table to which that reason applies. ``only``: other tables inherit from this one and are listed
+    separately.
     """
 
     schema: str
@@ -104,26 +105,28 @@ class TableIdentity:
 
     @property
     def obstacle(self) -> str:
-        """Why the setup does not publish it; empty: it may be published."""
+        """Why the setup does not publish the table; empty: it may be published."""
         if self.would_refuse is not None:
             return f"{self.would_refuse.value}: the server would refuse every UPDATE and DELETE"
         return _KEY_HIDDEN if self.key_hidden else ""
 
     @property
     def sql_name(self) -> str:
-        """As SQL takes it."""
+        """The table's name in SQL."""
         return sql_name(self.schema, self.name)
 
     @property
     def listed_name(self) -> str:
-        """As the list of a publication takes it: a table from which others inherit would bring these with it."""
+        """The name in a publication's list: with ONLY if other tables inherit from this one, which would be added too."""
         return f"ONLY {self.sql_name}" if self.only else self.sql_name
 
 
 def refusal_of(table: Relation, published: Published, version: int) -> Refusal | None:
-    """Why a server of this ``version`` refuses UPDATE or DELETE of the table while it is published so; ``None`` where
-    it does not. The rules, in their order, are those of ``CheckCmdReplicaIdentity`` and, since 15,
-    ``pub_rf_contains_invalid_column`` and ``pub_contains_invalid_column``, of the server's source.
+    """Why a server of this ``version`` refuses UPDATE or DELETE of a table that is published like this; ``None``: it
+    does not.
+
+    The rules and their order are those of the server's source: ``CheckCmdReplicaIdentity`` and, since 15,
+    ``pub_rf_contains_invalid_column`` and ``pub_contains_invalid_column``.
     """
     if not published.changes:
         return None
@@ -145,7 +148,7 @@ def refusal_of(table: Relation, published: Published, version: int) -> Refusal |
     return Refusal.NOTHING if table.identity == "n" else Refusal.INDEX_GONE
 
 
-# The index that the identity stands for has to be valid, unique, immediate and of the whole table.
+# The index of the identity has to be valid, unique, immediate and not partial.
 _TABLES: Final = """\
 WITH listed AS (SELECT p.oid AS publication, g.relid, p.pubupdate OR p.pubdelete AS changes, {generated} AS generated
     FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) g WHERE p.pubname = {publication}),
@@ -180,16 +183,17 @@ WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
 ORDER BY n.nspname, c.relname"""
 _COLUMNS: Final = """\
 (SELECT json_agg(a.attname) FROM pg_attribute a WHERE a.attrelid = l.relid AND a.attnum = ANY (r.prattrs::int2[]))"""
-# An expression is kept as a tree of nodes, in which `:varattno` is a column's number; 0 is the whole row.
+# An expression is stored as a tree of nodes, in which `:varattno` is a column's number; 0 is the whole row.
 _FILTERED_BY: Final = """\
 (SELECT json_agg(coalesce(a.attname, '')) FROM regexp_matches(r.prqual::text, ':varattno (-?[0-9]+)', 'g') AS v (number)
     LEFT JOIN pg_attribute a ON a.attrelid = l.relid AND a.attnum = v.number[1]::int2)"""
 
 
 def read_tables(connection: Connection, publication: str) -> list[TableIdentity]:
-    """The permanent tables outside the system's schemas; of a partitioned one its root.
+    """The permanent tables outside the system's schemas. Of a partitioned table only the root.
 
-    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for a malformed
+    answer.
     """
     version = connection.version
     rows = connection.query(
@@ -213,11 +217,11 @@ def read_tables(connection: Connection, publication: str) -> list[TableIdentity]
 def _table(root: dict[str, Any], partitions: Sequence[dict[str, Any]], version: int) -> TableIdentity:
     relation = _relation(root)
     parts = [root, *partitions]
-    # A partitioned table has no rows. It needs a key all the same: the partitions' rows are sent as its rows.
+    # A partitioned table has no rows. It still needs a key, because its partitions' rows are sent as its rows.
     with_rows = [one for one in partitions if not one["partitioned"]] if root["partitioned"] else [root]
     whole = [(relation, _identity_alone(relation))] if root["partitioned"] else []
     now = [(part, refusal_of(part, how, version)) for part, how in _as_published(with_rows)]
-    # Where there is no publication yet, the one that is made sends them.
+    # If there is no publication yet, the one that will be created sends generated columns.
     as_added = Published(generated=root["sends_generated"] is not False)
     added = [(part, refusal_of(part, as_added, version)) for part in map(_relation, with_rows)]
     published = any(one["published"] for one in parts)
@@ -269,7 +273,7 @@ def _relation(facts: dict[str, Any]) -> Relation:
 
 
 def named(tables: Sequence[TableIdentity]) -> str:
-    """The first of them, and how many more there are."""
+    """The names of the first tables, and the number of the others."""
     names = [f"{one.schema}.{one.name}" for one in tables[:MOST_NAMED]]
     more = len(tables) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

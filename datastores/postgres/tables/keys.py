@@ -1,4 +1,4 @@
-"""The keys of tables whose rows in the log do not show it, or not all of it."""
+"""Reads from the catalogue the keys that the log does not contain, or not completely."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from datastores.postgres.sql_text import quote_literal
 __all__ = ["SeenKeys", "generated_keys", "logged_keys_until", "read_key"]
 
 _NEVER: Final = (1 << 31) - 1
-# The rows of catalogues have the id of the transaction that wrote them (xmin); in place of one from 2^31 transactions
-# ago there is one that seems to be in the future. A table's row of `ctid` is as old as the table. The dependencies of a
-# constraint on its columns are never written again, which the rows of constraints and indexes are. Every transaction
-# before the `catalog_xmin` of a slot ended before its confirmed place.
+# A row of a catalogue has the id of the transaction that wrote it (xmin). After 2^31 transactions such an id seems to
+# be in the future. The row of a table's `ctid` column is as old as the table. The rows of a constraint's dependencies
+# on its columns are never written again; those of constraints and indexes are. Every transaction before the
+# `catalog_xmin` of a slot ended before the slot's confirmed place.
 _KEY: Final = """\
 WITH known AS (SELECT coalesce(min(age(s.catalog_xmin)), {never}) AS age FROM pg_replication_slots s
     WHERE s.slot_type = 'logical' AND s.confirmed_flush_lsn <= {place}),
@@ -36,10 +36,13 @@ WHERE c.oid = {number} ORDER BY a.attnum"""
 
 
 def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) -> CatalogueKey | None:
-    """The columns and the primary key of the table of this ``number`` (OID): a name may be another table's by now.
-    ``None`` where there is no such table any more. ``place``: the LSN of the commit of the transaction that is decoded.
+    """The columns and the primary key of the table with this ``number`` (OID). ``None``: the table no longer exists.
 
-    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    The name would not do, because another table may have it by now. ``place``: the LSN of the commit of the transaction
+    that is decoded.
+
+    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for a malformed
+    answer.
     """
     at = quote_literal(format_lsn(place))
     rows = connection.query(_KEY.format(place=at, never=_NEVER, number=number, at_once=AT_ONCE))
@@ -56,11 +59,14 @@ def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) ->
 
 
 def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
-    """The names (``schema.table``) of tables and the generated columns in the key that the log has of each, by the
-    tables' numbers (OIDs). Servers before 18 leave these out of the log, and later ones where the publication does not
-    say otherwise.
+    """The tables whose key in the log has generated columns: by number (OID) the name (``schema.table``) and these
+    columns.
 
-    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for what is no answer.
+    Servers before 18 leave generated columns out of the log. Later servers do too, unless the publication includes
+    them.
+
+    Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for a malformed
+    answer.
     """
     rows = connection.query(
         "SELECT c.oid, n.nspname, c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -77,7 +83,7 @@ def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ..
 
 
 def logged_keys_until(connection: Connection) -> tuple[int, LoggedKeys]:
-    """A place of the log, and the keys as transactions saw them that were committed before. Raises as
+    """A place of the log, and the keys as transactions that committed before it saw them. Raises as
     :func:`generated_keys`.
     """
     ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
@@ -94,21 +100,22 @@ _MOST_LOST: Final = 1 << 16
 
 
 class SeenKeys:
-    """Since when the keys are there that the log does not contain: decoding shows no change of a key.
+    """The places since which tables have their keys, for keys that the log does not contain. Decoding does not show a
+    change of such a key.
 
-    Each look at the server's state notes the primary keys of tables with REPLICA IDENTITY FULL and NOTHING, and where
-    the log ended then. A change of a key waits for transactions that wrote the table, and they for it: a key that was
-    there when the log ended at a place was the key of every transaction that was committed behind it, for as long as it
-    is there. Tables and the keys' constraints are known by their numbers (OIDs). Thread-safe.
+    Each look at the server's state notes the primary keys of tables with REPLICA IDENTITY FULL and NOTHING, and the end
+    of the log. A change of a key waits for the transactions that wrote the table, and these wait for the change. So a
+    key that existed when the log ended at a place was the key for every transaction committed after that place, for as
+    long as the key exists. Tables and the keys' constraints are identified by their numbers (OIDs). Thread-safe.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._incarnation = 0
-        self._since: dict[int, tuple[int, int]] = {}  # by table: a place, and the key; 0: it was lost
+        self._since: dict[int, tuple[int, int]] = {}  # by table: a place, and the key; 0: the key was dropped
 
     def note(self, incarnation: int, end: int, keys: Mapping[int, int]) -> None:
-        """These are there, and the log ends at ``end``, or ended there a moment later."""
+        """Note the keys that exist while the log ends at ``end``, or ended there a moment later."""
         with self._lock:
             if incarnation != self._incarnation:
                 self._since.clear()
@@ -122,8 +129,8 @@ class SeenKeys:
                 self._since = {table: since for table, since in self._since.items() if since[1]}
 
     def was_there(self, table: int, key: int, place: int) -> bool | None:
-        """Whether a table had the key that it has now (0: none) in a transaction that is committed at ``place``;
-        ``None``: nothing shows it."""
+        """Whether the table's present key (0: none) was its key in a transaction committed at ``place``. ``None``:
+        not known."""
         with self._lock:
             since, seen = self._since.get(table, (0, -1))
         if seen == key:

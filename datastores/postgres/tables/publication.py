@@ -1,8 +1,9 @@
-"""Since when the publication is the one that there is now.
+"""Notices that the publication was dropped and created again, and where in the log.
 
-The server decodes its log with the catalogues of that time. What was written between a DROP PUBLICATION and the CREATE
-PUBLICATION behind it belongs to none: the server refuses to decode it, and newer servers pass over it in silence. So
-the publication's number is kept, and the end of the log at which a new one was first seen.
+The server decodes each part of its log with the catalogues of the time when that part was written. What was written
+between a DROP PUBLICATION and the next CREATE PUBLICATION belongs to no publication. Servers before 18 refuse to decode
+it, and newer ones skip it silently. So the publication's number (OID) is kept, and the end of the log at which a new
+number was first seen.
 """
 
 from __future__ import annotations
@@ -16,31 +17,34 @@ from wormhole.ports.source_state import SourceState
 __all__ = ["DOCUMENT", "SILENT_SINCE", "Publication"]
 
 DOCUMENT: Final = "publication"
-"""The document of a source's state that has it."""
+"""The document of a source's state that holds the number and the places."""
 
 SILENT_SINCE: Final = 180000
-"""The version of the server since which changes without their publication are passed over instead of refused."""
+"""The first version of the server that skips log written without the publication instead of refusing it."""
 
 
 class Publication:
-    """Used by one thread at a time. ``since``: where another publication than before was first seen; 0 where that never
-    happened. What lies behind it was written while that publication was there. ``until``: where the one before was last
-    seen; 0 where that is not known.
+    """Used by one thread at a time.
+
+    ``since``: the end of the log when a new publication was first seen; 0 if that never happened. Log after this place
+    was written with that publication. ``until``: the end of the log when the former publication was last seen; 0 if not
+    known.
     """
 
     def __init__(self, state: SourceState) -> None:
-        """``state``: where it is kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        """``state``: where number and places are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         known = load(state, DOCUMENT)
         self._oid, self.since, self.until = (known.get(name, 0) for name in ("oid", "since", "until"))
         if not all(type(one) is int for one in (self._oid, self.since, self.until)):
             raise not_ours(state, DOCUMENT)
-        self._seen = 0  # where the present one was last seen
+        self._seen = 0  # the end of the log when the present publication was last seen
 
     def observe(self, state: ServerState) -> bool:
-        """Whether another publication is there than before. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be kept, and what else the state of the
-        source raises that passes by itself; it is found again then.
+        """Returns whether the publication was dropped and created again since the last call.
+
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be kept, and the other transient
+        errors of the source's state. The next call then finds it again.
         """
         found = state.publication_oid
         if found == self._oid:

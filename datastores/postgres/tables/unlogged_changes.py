@@ -1,9 +1,11 @@
 """Rows that changed without a trace in the log: noticed in the catalogue, and reported to flows at a place of the log.
 
-A look is at most a second, and longer with thousands of tables, behind such a statement. It belongs before the place at
-which the log ends at the look. The facts and what was found are kept with the histories, which the hosts of a log
-share. So a change is noticed which was made while no publisher ran, and a flow that is behind comes to each place: also
-at another host, and behind a promotion, for LSNs go on there.
+The catalogue is looked at about once a second, less often with thousands of tables. A change that a look finds was made
+before the place at which the log then ends, and is reported at that place.
+
+The facts and the changes are kept with the histories, which the hosts of a log share. So a change made while no
+publisher ran is noticed too. A flow that is behind passes every reported place, also on another host, and also after a
+promotion, because LSNs continue there.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ __all__ = ["DOCUMENT", "UnloggedChange", "UnloggedChanges"]
 _log = logging.getLogger(__name__)
 
 DOCUMENT: Final = "tables"
-"""The document of a source's state that has them."""
+"""The document of a source's state that holds the facts and the changes."""
 
 _TIMEOUT_S: Final = 30.0
 _MOST_BYTES: Final = 256 << 20
@@ -43,8 +45,10 @@ _WHERE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UnloggedChange:
-    """The rows of a table changed behind ``since`` and before ``place``. ``files``: it may have been a TRUNCATE, which
-    is in the log if the publication publishes it."""
+    """The rows of a table changed after ``since`` and before ``place``.
+
+    ``files``: it may have been a TRUNCATE, which is in the log if the publication publishes it.
+    """
 
     place: int
     since: int
@@ -52,16 +56,16 @@ class UnloggedChange:
 
 
 class UnloggedChanges:
-    """One thread looks at a time; :meth:`of` may be called from any.
+    """The unlogged changes of one database. One thread looks at a time; :meth:`of` may be called from any thread.
 
     ``skipped``: tables that are not reported, ``schema.*`` for all of a schema.
     """
 
     def __init__(self, state: SourceState, skipped: frozenset[str] = frozenset()) -> None:
-        """``state``: where they are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        """``state``: where the changes are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         self._skipped = skipped
-        self._lock = threading.Lock()  # what readers see
+        self._lock = threading.Lock()  # guards what readers see
         self._facts: Facts | None = None
         self._digest = ""
         self._gone: dict[str, str] = {}
@@ -74,16 +78,16 @@ class UnloggedChanges:
             raise not_ours(state, DOCUMENT) from None
 
     def of(self, system: str) -> Mapping[str, UnloggedChange]:
-        """By table the last change, in the histories of this system."""
+        """The last change of each table, in the histories of this system."""
         with self._lock:
             return self._noted if system == self._system else {}
 
     def look(self, connection: Connection, publication: str, system: str, read: int) -> bool:
-        """Look at the catalogue; returns whether it is another one than at the last look. ``read``: up to where the log
-        was read already.
+        """Look at the catalogue. Returns whether it changed since the last look. ``read``: the place up to which the
+        log was read already.
 
         Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, what the state raises when it cannot
-        be written, and ``ValueError`` for what no server answers.
+        be written, and ``ValueError`` for an answer that no PostgreSQL server gives.
         """
         asked = question(connection.version, publication)
         ((text, digest, end, block, segment),) = connection.query(
@@ -111,7 +115,7 @@ class UnloggedChanges:
             gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
             noted = {name: one for name, one in self._noted.items() if name in now.tables}
         noted |= found
-        # All is as before until it is kept: a look that cannot keep what it found finds it again.
+        # Nothing changes in memory until the result is kept. If it cannot be kept, the next look finds it again.
         self._keep(now, system, place, gone, noted)
         self._facts, self._since, self._gone = now, place, gone
         self._digest = digest or ""
@@ -171,13 +175,13 @@ class UnloggedChanges:
 
 
 def _have_rows(connection: Connection, change: Change) -> bool:
-    """Whether one of its tables may have rows."""
+    """Whether one of the tables in ``change.unless_empty`` may have rows."""
     sizes = ", ".join(f"pg_relation_size({number})" for number in change.unless_empty)
     try:
         connection.query("SET lock_timeout = '100ms'")
         ((*found,),) = connection.query(f"SELECT {sizes}")
     except ServerError:
-        return True  # it is locked, or gone
+        return True  # a table is locked, or was dropped
     finally:
         connection.query("SET lock_timeout = 0")
     return any(size not in {None, "0"} for size in found)
