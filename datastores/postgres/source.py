@@ -176,7 +176,7 @@ class PostgresSource:
             thread.join()
         for reader in tuple(self._readers):
             reader.close()
-        for stream in tuple(self._streams):  # of readers that are still being opened
+        for stream in tuple(self._streams):  # a reader that is still being opened
             stream.give_up(_closed(), paused_s=0.0)
         if threads and self._options.may_act():
             with suppress(WormholeError):  # the next owner then lacks about a second of it
@@ -361,7 +361,9 @@ class PostgresSource:
         raise AssertionError("unreachable")
 
     def _ask_anew(self) -> None:
-        """Close the control connection, because the address now leads to another server. The next query goes to that."""
+        """Close the control connection, because the address now leads to another server. The next query goes to
+        that.
+        """
         with self._asking:
             self._drop_control()
 

@@ -58,8 +58,8 @@ def skips(skipped: Set[str], schema: str, table: str) -> bool:
 
 
 class Tables:
-    """``schemas`` and ``shards`` are the arguments of `runs_of`. ``skipped``: tables whose rows are skipped and break no
-    shard, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` query the catalogue; ``None``: tables
+    """``schemas`` and ``shards`` are the arguments of `runs_of`. ``skipped``: tables whose rows are skipped and break
+    no shard, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` query the catalogue; ``None``: tables
     whose key the log does not contain have no key, and other keys are complete and unique. ``encoding``: of names and
     values. ``truncated``: by table name the LSN of the commit of the last transaction that truncated it.
 
@@ -159,7 +159,9 @@ class Tables:
             self._broken.setdefault(shard, (commit, error))
 
     def take_broken(self, before: int = _AFTER_ALL) -> dict[str, DecodeError]:
-        """The shards that break in transactions that committed before this LSN, with the reason. Each is returned once."""
+        """The shards that break in transactions that committed before this LSN, with the reason. Each is
+        returned once.
+        """
         found = {shard: error for shard, (commit, error) in self._broken.items() if commit < before}
         for shard in found:
             del self._broken[shard]
@@ -236,7 +238,9 @@ class Tables:
 
 
 def _repeated_key(relation: Relation) -> DecodeError:
-    """The error for a key that two rows may share. A changed row has no other identity in the log. Inserts need none."""
+    """The error for a key that two rows may share. A changed row has no other identity in the log. Inserts need
+    none.
+    """
     return DecodeError(
         f"the key of {relation.name} does not identify a row: a partition lacks it, or has it DEFERRABLE, so two rows "
         "may have equal keys",

@@ -172,7 +172,9 @@ def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
 
 
 def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
-    """The hint that adds tables. A statement has only tables that break neither the application's writes nor a shard."""
+    """The hint that adds tables. A statement has only tables that break neither the application's writes nor a
+    shard.
+    """
     accepted = [one for one in tables if not one.obstacle][:MOST_NAMED]
     lines = [f"if they are wanted:\n{addition_to(name, accepted)}"] if accepted else []
     if refused := [one for one in tables if one.would_refuse is not None]:

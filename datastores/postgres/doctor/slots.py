@@ -27,7 +27,9 @@ PROBLEM: Final = Severity.PROBLEM
 
 
 def is_near(slot: Slot, state: ServerState) -> bool:
-    """Whether the slot is about to lose its log: less than a fifth of the log that the server keeps for slots is left."""
+    """Whether the slot is about to lose its log: less than a fifth of the log that the server keeps for slots
+    is left.
+    """
     return slot.safe_bytes is not None and slot.safe_bytes < state.keep_bytes // _NEAR_SHARE
 
 

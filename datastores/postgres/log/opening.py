@@ -391,7 +391,9 @@ class Opening:
 
 
 def _not_in(log: Log, marker: Datamarker, timeline: int) -> Diverged:
-    """The error for a marker that is not in this log. ``timeline``: the marker's; 0: the marker is of another server."""
+    """The error for a marker that is not in this log. ``timeline``: the marker's; 0: the marker is of another
+    server.
+    """
     why, end = log.history.why or str(log.state), log.timelines.end_of(timeline)
     if end is None:
         return diverged(marker, why)

@@ -187,7 +187,9 @@ class _Talk:
 
 
 def _context(address: Address) -> ssl.SSLContext:
-    """As libpq's context: the server's certificate is not checked, and the client's is sent if the server requests it."""
+    """As libpq's context: the server's certificate is not checked, and the client's is sent if the server
+    requests it.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,6 @@
-"""Why a server refuses a session, and what repairs it. libpq keeps no error code for this, only the server's message."""
+"""Why a server refuses a session, and what repairs it. libpq keeps no error code for this, only the server's
+message.
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ class Change:
 
 
 def facts_of(answer: Mapping[str, Any]) -> Facts:
-    """The facts in the answer to :func:`question`. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for other text."""
+    """The facts in the answer to :func:`question`. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for
+    other text.
+    """
     rows = {str(row["oid"]): row for row in answer["tables"] or ()}
     known = {number: str(row["name"]) for number, row in rows.items()}
     altered = frozenset(number for number, row in rows.items() if row["altered"])

@@ -117,7 +117,9 @@ class TableIdentity:
 
     @property
     def listed_name(self) -> str:
-        """The name in a publication's list: with ONLY if other tables inherit from this one, which would be added too."""
+        """The name in a publication's list: with ONLY if other tables inherit from this one, which would be
+        added too.
+        """
         return f"ONLY {self.sql_name}" if self.only else self.sql_name
 
 
