@@ -1,4 +1,4 @@
-"""Live processes, owners of flows and stored configuration: one port, three forms (ZooKeeper, static, memory).
+"""Live processes, owners of flows and stored configuration: one port with three forms (ZooKeeper, static, memory).
 
-It has more than twenty modules: the port's three forms store the same records.
+The package has more than twenty modules because the port's three forms store the same records.
 """

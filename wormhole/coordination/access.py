@@ -1,8 +1,8 @@
-"""The identities of an installation and the rights of each at every node of ZooKeeper. Pure.
+"""The identities of an installation, and their rights at every node of ZooKeeper. Pure.
 
-ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting; a right at one node
-says nothing about those below it. So every node gets its own list. Releases of ZooKeeper differ in
-whether ``exists`` needs the right to read, so an identity that calls it has this right.
+ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting. A right at one node
+implies none at the nodes below it. So every node gets its own list. Releases of ZooKeeper differ in whether ``exists``
+needs the right to read, so an identity that calls it has this right.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ALL: Final = "cdrwa"
 
 
 def digest_id(credentials: str) -> str:
-    """How ZooKeeper names the holder of ``user:password`` in a list of rights (its ``digest`` scheme): ``user:hash``.
+    """The name of the holder of ``user:password`` in a list of rights (ZooKeeper's ``digest`` scheme): ``user:hash``.
 
-    The scheme fixes SHA-1; what it hashes are 256 random bits.
+    The scheme fixes SHA-1. The hashed password consists of 256 random bits.
     """
     user = credentials.partition(":")[0]
     return f"{user}:{base64.b64encode(hashlib.sha1(credentials.encode(), usedforsecurity=False).digest()).decode()}"
@@ -43,7 +43,7 @@ class _AccessNode(StoredRecord):
 class Access:
     """The identities of one root, by their :func:`digest_id`.
 
-    ``subscribers``: by application. ``closed``: no other identity has any right; before that the identities are known
+    ``subscribers``: by application. ``closed``: no other identity has any right. Before that the identities are known
     and everything is still open, so that processes can be given their credentials one after the other.
     """
 
@@ -53,7 +53,7 @@ class Access:
     closed: bool = False
 
     def to_json(self) -> bytes:
-        """The node at :attr:`~wormhole.coordination.records.Paths.access`.
+        """The content of the node at :attr:`~wormhole.coordination.records.Paths.access`.
 
         It holds hashes of random passwords, no password.
         """
@@ -66,12 +66,12 @@ class Access:
         return cls(**_AccessNode.read(data, where, hint).fields())
 
     def role(self, identity: str) -> str:
-        """What the holder of :func:`digest_id` ``identity`` is here, in words; empty: it is unknown."""
+        """The role of the holder of :func:`digest_id` ``identity``, in words; empty: it is unknown."""
         known = {one: f"subscriber of {application}" for application, one in self.subscribers.items()}
         return (known | {self.publisher: "publisher", self.operator: "operator"}).get(identity, "")
 
     def rights(self, paths: Paths, path: str) -> dict[str, str]:
-        """Identity to letters of :data:`ALL` at the node ``path``; other identities have no right there."""
+        """The letters of :data:`ALL` for each identity at the node ``path``; other identities have no right there."""
         inside = path == paths.root or path.startswith(f"{paths.root}/")
         parts = tuple(path[len(paths.root) :].strip("/").split("/")) if inside else ()
         rights: dict[str, str] = {}
@@ -100,7 +100,9 @@ class Access:
         return [operator]
 
     def _of_application(self, below: list[str], subscriber: str | None) -> list[tuple[str, str]]:
-        """A subscriber reads its application's settings and keeps its own entry; a publisher keeps the rest."""
+        """The rights below an application: a subscriber reads its settings and keeps its own entry; a publisher keeps
+        the rest.
+        """
         match below:
             case []:
                 publisher, own = "cr", "r"

@@ -1,5 +1,6 @@
-"""Gives the nodes of a ZooKeeper their rights: at once where `wormholectl up` embeds it, in two steps where a fleet
-shares it. Blocks.
+"""Gives the nodes of a ZooKeeper their rights. Blocks.
+
+An embedded ZooKeeper of `wormholectl up` gets them in one step. One that a fleet shares gets them in two.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class AccessState:
 
 
 def take_over(settings: CoordinatorConfig) -> None:
-    """Close a whole server to everybody but the holder of ``settings.auth_file``, whose super user that is.
+    """Close a whole server to all but the holder of ``settings.auth_file``, which is the server's super user.
 
-    What it holds from a time when it was open, or of other credentials, is closed too. Raises
+    Nodes from a time when it was open, or of other credentials, are closed too. Raises
     :class:`~wormhole.model.errors.CoordinationLost` and :class:`~wormhole.model.errors.ConfigError`.
     """
     with _connected(settings) as client:
@@ -69,14 +70,14 @@ def take_over(settings: CoordinatorConfig) -> None:
 def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, Path]:
     """Write a credentials file for each identity that has none in ``folder``, and register them with ZooKeeper.
 
-    The operator's, the publishers', and one for the subscribers of each stored application; gives the files by what
-    they are for. A root that is closed gets the rights of new ones at once. ``settings.auth_file``: of an operator,
-    where the root is closed already.
+    The identities are the operator, the publishers, and for each stored application its subscribers. Returns the files
+    by identity. If the root is closed, the new identities get their rights at once. ``settings.auth_file``: of an
+    operator, if the root is closed already.
     """
     files = {"operator": folder / "operator", "publisher": folder / "publisher"}
     for who, path in files.items():
         make_credentials(path, who)
-    # Also as who the settings say, so that an operator's credentials can be replaced.
+    # Also with the credentials of the settings, so that an operator's credentials can be replaced.
     also = None if settings.auth_file is None else ("digest", read_credentials(settings.auth_file))
     with _connected(settings.model_copy(update={"auth_file": files["operator"]}), also) as client:
         paths = client.paths
@@ -100,7 +101,7 @@ def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, P
 
 
 def access_state(settings: CoordinatorConfig) -> AccessState:
-    """What closing the root would do. The operator's credentials are needed where it is closed already."""
+    """The state of the root before it is closed. The operator's credentials are needed if it is closed already."""
     with _connected(settings) as client:
         access = _stored(client)
         named = set() if access is None else {access.operator, access.publisher, *access.subscribers.values()}
@@ -123,10 +124,10 @@ def _is_open(client: Client, path: str, named: set[str]) -> bool:
 
 
 def close_to_others(settings: CoordinatorConfig) -> None:
-    """Take every right at the root and below it from everybody but the identities. ``settings.auth_file``: the
+    """Remove every right at the root and below it, except those of the identities. ``settings.auth_file``: the
     operator's.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` where there are no identities, or the credentials are not the
+    Raises :class:`~wormhole.model.errors.ConfigError` if there are no identities, or the credentials are not the
     operator's.
     """
     with _connected(settings) as client:
@@ -141,7 +142,8 @@ def close_to_others(settings: CoordinatorConfig) -> None:
                 hint="`wormholectl zookeeper credentials --to FOLDER` makes them: FOLDER/operator",
                 code="coordination-refused",
             )
-        # First, so that processes that run make no more open nodes; then what there is.
+        # The identities are stored as closed first, so that running processes make no more open nodes. Then the present
+        # nodes are closed.
         client.access = replace(access, closed=True)
         _store(client, client.access)
         _close(client)
@@ -175,7 +177,7 @@ def _close(client: Client) -> None:
 
 
 def _top(client: Client) -> list[str]:
-    """Where ours begins: a root that is ``/`` is shared with others."""
+    """The topmost nodes of this installation: a root that is ``/`` is shared with others."""
     root = client.paths.root
     if root:
         return [root]
@@ -184,7 +186,7 @@ def _top(client: Client) -> list[str]:
 
 
 def _of_subscribers(client: Client) -> list[str]:
-    """The folders of the applications' subscribers, which these may not make themselves."""
+    """The folders of the applications' subscribers, which subscribers may not make themselves."""
     made = []
     for application in client.access.subscribers:
         path = client.paths.subscribers(application)
@@ -198,7 +200,7 @@ def _of_subscribers(client: Client) -> list[str]:
 
 
 def _set(client: Client, path: str) -> int:
-    """Give the node its rights; 1 when it had others, and is there."""
+    """Give the node its rights. Returns 1 if the node exists and had other rights, else 0."""
     wanted = acl_of(client.access, client.paths, path)
     try:
         had, _ = client.get_acls(path)
@@ -212,7 +214,7 @@ def _set(client: Client, path: str) -> int:
 
 def _store(client: Client, access: Access) -> None:
     path, data = client.paths.access, access.to_json()
-    # Everybody may read hashes of random passwords until closing takes that away.
+    # All may read the hashes of random passwords until the root is closed.
     rights = [*acl_of(access, client.paths, path), *([] if access.closed else READ_ACL_UNSAFE)]
     try:
         client.create(path, data, acl=rights)
@@ -230,8 +232,8 @@ def _stored(client: Client) -> Access | None:
 
 
 def _tree(client: Client, path: str) -> Iterator[str]:
-    """The node and all below it, each before those below it; none where there is none. What is below a node that its
-    maker closed to us is left out.
+    """The node and all nodes below it, parents first; empty if the node does not exist. Nodes below a node that its
+    maker closed to this client are left out.
     """
     left = [path] if client.exists(path) is not None else []
     while left:

@@ -1,4 +1,4 @@
-"""Waiting for the next change of something, in one event loop."""
+"""Waiting for the next change, in one event loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _T = TypeVar("_T")
 
 
 class Signal:
-    """Counts changes and wakes those who wait; a change between two waits is never missed."""
+    """Counts changes and wakes the waiting tasks. A change between two waits is never missed."""
 
     def __init__(self) -> None:
         self.version = 0
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Something changed."""
+        """Count a change."""
         self.version += 1
         event, self._event = self._event, asyncio.Event()
         event.set()
@@ -42,7 +42,7 @@ async def first_of(*waits: Awaitable[None]) -> None:
 
 
 class Unknown(Generic[_T]):
-    """What a snapshot gives while the truth cannot be known: the watch stays silent."""
+    """The result of a snapshot while the state cannot be known: the watch yields nothing."""
 
 
 async def watch(

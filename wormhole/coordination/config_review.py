@@ -1,4 +1,4 @@
-"""What an operator should know before a configuration is applied. Pure."""
+"""Errors and warnings for an operator before a configuration is applied. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ __all__ = ["Fleet", "check_possible", "warnings"]
 
 @dataclass(slots=True, frozen=True)
 class Fleet:
-    """What runs. ``served``: applications that have flows; ``connected``: those with live subscribers; ``hosts``: those
-    with a monitor.
+    """The running part of the fleet.
+
+    ``served``: applications that have flows; ``connected``: applications with live subscribers; ``hosts``: hosts with a
+    monitor.
     """
 
     served: Collection[str] = ()
@@ -36,8 +38,9 @@ class Fleet:
 
 
 def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> None:
-    """Raise :class:`~wormhole.model.errors.ConfigError` that lists all that would break: what stays beside what is new
-    must fit together, and datamarkers are of one dataset.
+    """Raise :class:`~wormhole.model.errors.ConfigError`, which lists every conflict.
+
+    New settings must fit those that stay, and datamarkers belong to one dataset.
     """
     datasets = changed(stored.datasets, found.change.datasets)
     problems = check_together(datasets, changed(stored.applications, found.change.applications))
@@ -56,7 +59,7 @@ def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> No
 
 
 def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fleet) -> tuple[str, ...]:
-    """What the change is allowed to do, and may be a mistake."""
+    """Parts of the change that are allowed and may be a mistake."""
     found_warnings: list[str] = []
     for name, dataset in found.change.datasets.items():
         found_warnings += _of_dataset(stored, name, stored.datasets.get(name), dataset, fleet)

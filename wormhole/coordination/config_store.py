@@ -24,33 +24,33 @@ _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 MOST_BYTES: Final = 32 << 20
-"""All datasets take at most this, and so do all applications: it fits thousands with long filters."""
+"""Limit of the bytes of all datasets, and of all applications. Thousands with long filters fit."""
 _DELETE_IT: Final = "delete it: it is an entry of the history, which nothing else needs"
-# What a transaction spends on each operation beside path and data.
+# Bytes that a transaction uses for each operation besides path and data.
 _OVERHEAD: Final = 100
 
 
 class ConfigStore:
     """``/datasets``, ``/applications``, ``/config`` and ``/history`` of :mod:`wormhole.coordination.records`.
 
-    An empty node is none: below an application others keep what is theirs, so its node stays when it is no longer
-    configured.
+    An empty node is no record. Other processes keep their nodes below an application, so its node stays after its
+    configuration was removed.
     """
 
     def __init__(self, nodes: Nodes, paths: Paths) -> None:
         self._session, self._nodes, self._paths = nodes.session, nodes, paths
 
     def reader_of_applications(self) -> Callable[[Watcher], Any]:
-        """What reads every application, for one watch."""
+        """The function that reads every application, for one watch."""
         return self._reader(self._paths.applications, application_from_json)
 
     def reader_of_datasets(self) -> Callable[[Watcher], Any]:
-        """What reads every dataset, for one watch."""
+        """The function that reads every dataset, for one watch."""
         return self._reader(self._paths.datasets, dataset_from_json)
 
     async def configuration(self) -> StoredConfig:
-        """What is stored; a node without valid settings is left out and logged, so that a new configuration can replace
-        it.
+        """The stored configuration. A node without valid settings is left out and logged, so that a new configuration
+        can replace it.
         """
         while True:
             version = await self._nodes.version(self._paths.config)
@@ -65,7 +65,7 @@ class ConfigStore:
         writes |= {self._paths.application(name): _data(settings) for name, settings in change.applications.items()}
         record = history_to_json(shortened(entry))
         _check_size(writes, len(record))
-        # An empty node is none, so what these make is nothing yet.
+        # An empty node is no record, so making these stores nothing yet.
         for path in (self._paths.config, self._paths.history, *writes):
             await self._nodes.ensure(path)
 
@@ -119,7 +119,8 @@ class ConfigStore:
         async def read(changed: Watcher) -> dict[str, _Settings]:
             found = await self._all(parent, parse, changed, good)
             if good and not found:
-                # Removing the last one is a change, which raises the version: else this ZooKeeper lost its data.
+                # Removing the last one is a change, which raises the version. Without a version this ZooKeeper lost its
+                # data.
                 if not await self._nodes.version(self._paths.config):
                     _log.error(
                         "ZooKeeper holds no configuration at all (%s is empty, version 0): what was read last stays in "
@@ -128,7 +129,7 @@ class ConfigStore:
                         parent,
                     )
                     return dict(good)
-                # It may have been stored anew between the two looks.
+                # It may have been stored again between the two reads.
                 found = await self._all(parent, parse, changed, good)
             good.clear()
             good.update(found)
@@ -160,7 +161,7 @@ class ConfigStore:
                 )
                 return good.get(name)
             settings = self._nodes.parsed(path, data, lambda raw: parse(name, raw.decode(errors="replace"), path))
-            # A slip of the pen in one application must not stop its flows: what was right before goes on.
+            # A mistake in one application's settings must not stop its flows: the last valid settings stay in use.
             return good.get(name) if settings is None and data is not None else settings
 
         found = await self._nodes.each(await self._nodes.children(parent, changed), one)
@@ -174,7 +175,7 @@ class ConfigStore:
             raise refused("store the configuration", self._session.settings, error)
 
     async def _trim(self) -> None:
-        # What was recorded stays; what is left over now goes next time.
+        # The entry is recorded. Entries that are left over now are removed next time.
         with contextlib.suppress(WormholeError):
             names = await self._nodes.children(self._paths.history)
             await self._nodes.each(names[:-HISTORY_KEPT], self._delete)

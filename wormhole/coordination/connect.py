@@ -29,8 +29,8 @@ __all__ = ["connect", "publish_config", "warn", "zookeeper_at"]
 def connect(target: str | Path | Config, *, session_timeout: float | None = None) -> Coordinator:
     """The coordinator that ``target`` names, not started yet.
 
-    ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or a
-    :class:`~pathlib.Path`; read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper
+    ``target``: a configuration; the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or a
+    :class:`~pathlib.Path`; read at once); or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper
     means the one that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -44,18 +44,18 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
 
 
 def zookeeper_at(target: str | Path | Config) -> CoordinatorConfig:
-    """How to reach the ZooKeeper that ``target`` of :func:`connect` names, and the credentials for it.
+    """The address of the ZooKeeper that ``target`` of :func:`connect` names, and the credentials for it.
 
     Credentials that the environment names (:data:`~wormhole.coordination.credentials.VARIABLE`) replace those of a
-    file: the file may be the host's, and the user of the command another. An embedded ZooKeeper has its own
-    credentials, and a configuration that was read already is used as it is. Raises
-    :class:`~wormhole.model.errors.ConfigError`, also when it names none.
+    file, because the file may be the host's, and another user may run the command. An embedded ZooKeeper has its own
+    credentials. A configuration that was read already is used unchanged. Raises
+    :class:`~wormhole.model.errors.ConfigError`, also when ``target`` names no ZooKeeper.
     """
     return _settings(target, _config_at(target))
 
 
 async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
-    """Log what is not safe about a started coordinator; for daemons, at their start."""
+    """Log the safety warnings of a started coordinator. Daemons call it at their start."""
     with contextlib.suppress(WormholeError):  # the next call that needs an answer reports what is wrong
         for warning in await coordinator.warnings():
             log.warning("%s", warning)
@@ -64,12 +64,12 @@ async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
 async def publish_config(
     config: Config, coordinator: Coordinator | None = None, *, who: str = "", now: Callable[[], float] = time.time
 ) -> None:
-    """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
+    """Write the datasets and applications of ``config`` to the store of its coordinator, or of the given started one.
 
-    Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises
-    :class:`~wormhole.model.errors.ConfigError` for the static form, which reads its file itself, and when another
-    client changes the configuration meanwhile, and :class:`~wormhole.model.errors.CoordinationLost`; repeating it is
-    safe.
+    Of sources only the names are written. Equal records are not written again, and records that ``config`` lacks stay.
+    Raises :class:`~wormhole.model.errors.ConfigError` for the static form, which reads its file itself, and when
+    another client changes the configuration meanwhile. Raises :class:`~wormhole.model.errors.CoordinationLost`;
+    repeating the call is safe.
     """
     if coordinator is None:
         own = connect(config)
@@ -108,7 +108,7 @@ def _settings(target: str | Path | Config, config: Config | None) -> Coordinator
 
 
 def _config_at(target: str | Path | Config) -> Config | None:
-    """``None`` for what is no path of a configuration file."""
+    """The configuration in the file ``target``; ``None`` if ``target`` is no path of a configuration file."""
     if isinstance(target, Config):
         return target
     return load(target) if isinstance(target, Path) or target.endswith((".toml", ".json")) else None

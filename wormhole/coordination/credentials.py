@@ -1,4 +1,4 @@
-"""Files with credentials for ZooKeeper: one line, ``user:password``, for their owner only."""
+"""Files with credentials for ZooKeeper: one line, ``user:password``, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from wormhole.model.errors import ConfigError
 __all__ = ["VARIABLE", "make_credentials", "read_credentials", "readable_by_others", "status_of"]
 
 VARIABLE: Final = "WORMHOLE_COORDINATOR_AUTH_FILE"
-"""Names the file for commands and subscribers; daemons have `auth_file` of ``[coordinator]``."""
+"""The variable that names the file for commands and subscribers. Daemons use `auth_file` of ``[coordinator]``."""
 
 _BYTES: Final = 32
 
 
 def make_credentials(path: Path, user: str) -> str:
-    """The credentials in ``path``; made from the system's random source, mode 0600, where there is no such file.
-    Blocks.
+    """The credentials in ``path``. A missing file is made from the system's random source, with mode 0600. Blocks.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -56,9 +55,9 @@ def readable_by_others(path: Path) -> bool:
 
 
 def read_credentials(path: Path) -> str:
-    """``user:password``. Blocks.
+    """The ``user:password`` in the file. Blocks.
 
-    Raises :class:`~wormhole.model.errors.ConfigError`, which shows nothing of what the file holds.
+    Raises :class:`~wormhole.model.errors.ConfigError`, which shows nothing of the file's content.
     """
     try:
         text = path.read_text().strip()

@@ -1,4 +1,4 @@
-"""What a configuration would change of what is stored, setting by setting. Pure."""
+"""The changes that a configuration would make to the stored one, setting by setting. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 @dataclass(slots=True, frozen=True)
 class SettingDifference:
-    """One setting. ``before`` and ``after`` are as JSON writes them, the default where it is not set; empty where there
-    is none.
+    """One setting that differs.
+
+    ``before`` and ``after`` are in JSON's form. A setting that is not set has its default there; empty: the setting
+    does not exist.
     """
 
     path: str
@@ -28,7 +30,7 @@ class SettingDifference:
 
     @property
     def kind(self) -> Literal["added", "removed", "changed"]:
-        """Whether there was none, is none any more, or it is another one."""
+        """Whether the setting is added, removed or changed."""
         if not self.before:
             return "added"
         return "changed" if self.after else "removed"
@@ -36,8 +38,8 @@ class SettingDifference:
 
 @dataclass(slots=True, frozen=True)
 class Differences:
-    """``change`` is what to publish, ``settings`` what is different about it, ``kept`` what the file lacks and stays
-    stored.
+    """``change``: what to publish. ``settings``: the settings that differ. ``kept``: the records that the file lacks
+    and that stay stored.
     """
 
     change: ConfigChange
@@ -57,18 +59,18 @@ class Differences:
 
     @property
     def before(self) -> str:
-        """The settings that change, one a line, as they are."""
+        """The settings that change, one a line, with their values before the change."""
         return "\n".join(f"{one.path} = {one.before}" for one in self.settings if one.before)
 
     @property
     def after(self) -> str:
-        """The same as they will be."""
+        """The settings that change, one a line, with their values after the change."""
         return "\n".join(f"{one.path} = {one.after}" for one in self.settings if one.after)
 
 
 def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) -> Differences:
-    """From what is ``stored`` to the datasets and applications of ``wanted``, of sources only the names. What
-    ``wanted`` lacks stays, unless ``prune``.
+    """The differences between what is ``stored`` and the datasets and applications of ``wanted``. Of sources only the
+    names are compared. Records that ``wanted`` lacks stay, unless ``prune``.
     """
     datasets = _to_publish(stored.datasets, published(wanted.datasets), prune)
     applications = _to_publish(stored.applications, wanted.applications, prune)
@@ -85,7 +87,7 @@ def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) ->
 
 
 def changed(present: Mapping[str, _T], change: Mapping[str, _T | None]) -> dict[str, _T]:
-    """``present`` after ``change``, in which ``None`` removes."""
+    """``present`` after ``change``. ``None`` in ``change`` removes a record."""
     return {name: settings for name, settings in {**present, **change}.items() if settings is not None}
 
 
@@ -114,8 +116,10 @@ def _flat(table: str, settings: ApplicationConfig | DatasetConfig | None, *, def
 def compared(
     old: Mapping[str, str], new: Mapping[str, str], old_defaults: Mapping[str, str], new_defaults: Mapping[str, str]
 ) -> list[SettingDifference]:
-    """What differs between two :func:`flattened` tables. What is not set on one side has its default there, where its
-    table exists: ``old_defaults`` and ``new_defaults`` have every setting.
+    """The differences between two :func:`flattened` tables.
+
+    A setting that is not set on one side has its default there, if its table exists. ``old_defaults`` and
+    ``new_defaults`` have every setting.
     """
     differ = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
     before, after = {**old_defaults, **old}, {**new_defaults, **new}

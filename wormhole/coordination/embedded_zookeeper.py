@@ -1,12 +1,12 @@
-"""A real ZooKeeper of our own, on loopback only: what `wormholectl up`, the demo and the tests use.
+"""A ZooKeeper server of the product's own, on loopback only. `wormholectl up`, the demo and the tests use it.
 
-A ``private`` one is closed to other users of the machine: its owner's credentials are those of its super user, and no
-other identity has a right at any node. Other users can still open connections, whose number is bounded, and use its
-memory until it ends and is started again.
+A ``private`` server is closed to other users of the machine: its owner's credentials are those of its super user, and
+no other identity has a right at any node. Other users can still open connections, whose number is bounded. They can use
+its memory until it ends and is started again.
 
-Its jars are found by :mod:`wormhole.coordination.zookeeper_jars`. It is started with a configuration *file*: the short
-command-line form listens on all interfaces. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the
-owner is killed.
+Its jars are found by :mod:`wormhole.coordination.zookeeper_jars`. It is started with a configuration *file*, because
+the short command-line form listens on all interfaces. It ends with its owner (:mod:`wormhole.host.process_guard`), also
+when the owner is killed.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ autopurge.purgeInterval=1
 # process.
 _SUPER: Final = "DigestAuthenticationProvider.superDigest={identity}\n"
 CLASSES: Final = "classes.jsa"
-"""Beside the jars, where a checkout was prepared for tests: their classes as the JVM keeps them. A JVM that they do not
-fit ignores them."""
+"""The jars' classes as the JVM keeps them, beside the jars in a checkout that was prepared for tests. A JVM that they
+do not fit ignores them.
+"""
 _USER: Final = "wormhole"
 _ROOT: Final = "/wormhole"
 _LOADING: Final = "ZKDatabase.loadDataBase"
-"""In the stack trace of a server that ends because it cannot read its snapshots or its log."""
+"""A line in the stack trace of a server that ends because it cannot read its snapshots or its log."""
 
 
 class EmbeddedZooKeeper(PrivateServer):
-    """One ZooKeeper server on ``127.0.0.1``.
+    """One ZooKeeper server on ``127.0.0.1``. Usable as an asynchronous context manager too.
 
-    In a folder that another one used before it starts on the port that one had, if it is free. Usable as an
-    asynchronous context manager too. ``private``: only a client with the credentials in :attr:`auth_file` is admitted;
-    a folder of an open server is closed with all that it holds. ``options``: further ones of its JVM. ``lines``:
-    further ones of its configuration file.
+    In a folder that another server used before, it starts on that server's port, if it is free. ``private``: only a
+    client with the credentials in :attr:`auth_file` is admitted. A folder of an open server is then closed with all its
+    nodes. ``options``: further options of its JVM. ``lines``: further lines of its configuration file.
     """
 
     flavour = "zookeeper"
@@ -114,17 +114,17 @@ class EmbeddedZooKeeper(PrivateServer):
 
     @property
     def hosts(self) -> str:
-        """``127.0.0.1:port``, what a client connects to; known once started."""
+        """``127.0.0.1:port``, the address for clients. Known once started."""
         return f"{self.host}:{self.port}"
 
     @property
     def auth_file(self) -> Path | None:
-        """The credentials of a private server, made at its first start; ``None`` for one that is open."""
+        """The credentials of a private server, made at its first start; ``None`` for an open server."""
         return self._folder / "credentials" if self._private and self._folder is not None else None
 
     @property
     def settings(self) -> CoordinatorConfig:
-        """How to be admitted, with a root of our own; known once started."""
+        """The settings of a client, with the product's own root. Known once started."""
         return CoordinatorConfig(zookeeper=f"{self.hosts}{_ROOT}", auth_file=self.auth_file, same_user=self._private)
 
     @property
@@ -163,9 +163,9 @@ class EmbeddedZooKeeper(PrivateServer):
         text = _SETTINGS.format(data=self.data, port=self.port) + self._lines
         if self.auth_file is not None:
             text += _SUPER.format(identity=digest_id(make_credentials(self.auth_file, _USER)))
-        # Made anew: others may be able to read one of an earlier release.
+        # Written again: other users may be able to read a file of an earlier release.
         replace_file(self._configuration, text, sync=False, opener=private_opener)
-        # A private folder goes with the process anyway, so its writes need not reach the disk.
+        # A private folder is removed with the process anyway, so its writes need not reach the disk.
         sync = "yes" if self._given else "no"
         classes = self._class_path[0].with_name(CLASSES)
         return [

@@ -1,4 +1,4 @@
-"""One ephemeral node that is kept: made again after a lost session or when another client deletes it."""
+"""One ephemeral node that is kept: it is made again after a lost session, or when another client deletes it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["EphemeralNode", "NodeTaken"]
 _log = logging.getLogger(__name__)
 
 _SHOWN: Final = 300
-"""Characters of what another one wrote."""
+"""Characters shown of another session's content."""
 
 
 class NodeTaken(Exception):  # noqa: N818 - a finding for the caller, who makes the error of it
-    """Another session holds the node; ``by`` is what it wrote there."""
+    """Another session holds the node. ``by``: the content that it wrote there."""
 
     def __init__(self, by: str) -> None:
         super().__init__(by)
@@ -34,10 +34,10 @@ class NodeTaken(Exception):  # noqa: N818 - a finding for the caller, who makes 
 class EphemeralNode:
     """The registration of one node, owned by ``session``. ``held`` and ``exclusive``: see the port.
 
-    ``left_over``: whether a node of another session, by what it holds, is one that no process keeps any more: made by
-    this process in an earlier session, or by one that is known to be dead. It is replaced at once; one for which this
-    raises :class:`~wormhole.model.errors.ConfigError` is not. A node that belongs to no session was written by hand or
-    copied: it is replaced too.
+    ``left_over``: whether the content of another session's node shows that no process keeps this node any more. Such a
+    node was made by this process in an earlier session, or by a process that is known to be dead. It is replaced at
+    once. A node for which ``left_over`` raises :class:`~wormhole.model.errors.ConfigError` is not replaced. A node that
+    belongs to no session was written by hand or copied, and is replaced too.
     """
 
     def __init__(
@@ -60,9 +60,11 @@ class EphemeralNode:
         self.held = True
 
     async def open(self) -> None:
-        """Make the node and keep it. A node of another session is waited for as long as that session can outlive its
-        process; then :class:`NodeTaken` is raised. Raises :class:`~wormhole.model.errors.CoordinationLost`; what was
-        made is removed at the session's end.
+        """Make the node and keep it.
+
+        If another session holds the node, this waits as long as that session can outlive its process, and then raises
+        :class:`NodeTaken`. Raises :class:`~wormhole.model.errors.CoordinationLost`; a node that was made then is
+        removed at the session's end.
         """
         # A killed process's node stays until its session times out, which the server rounds up.
         patience = self._session.timeout_s() * 1.5 + 1.0
@@ -74,12 +76,12 @@ class EphemeralNode:
         self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.path}")
 
     def update(self, data: bytes) -> None:
-        """Hold ``data`` from now on; without contact it is written when contact is back."""
+        """Set the node's content to ``data``. Without contact it is written when contact is back."""
         self._data = data
         self._changed.notify()
 
     async def close(self) -> None:
-        """Delete the node; without contact its session's end does. Idempotent."""
+        """Delete the node. Without contact the end of its session deletes it. Idempotent."""
         keeper, self._keeper = self._keeper, None
         if keeper is None:
             return
@@ -117,7 +119,7 @@ class EphemeralNode:
             await first_of(self._session.signal.wait(contact_seen), self._changed.wait(seen))
 
     async def _hold(self) -> None:
-        """Return once the node exists and is ours, watched; waits while another session holds it."""
+        """Return once the node exists, is held by this session and is watched. Waits while another session holds it."""
         while True:
             seen, data = self._changed.version, self._data
             try:
@@ -136,8 +138,10 @@ class EphemeralNode:
                 await self._changed.wait(seen)
 
     async def _replaced(self) -> bool:
-        """Delete the node if it is left over. It may be another one by then, which ZooKeeper cannot check: the
-        process that made that one sees the deletion, and makes it again.
+        """Delete the node if it is left over.
+
+        Another process may have replaced it by then, which ZooKeeper cannot check. That process sees the deletion, and
+        makes its node again.
         """
         try:
             data, stat = await self._session.call(f"read {self.path}", lambda client: client.get_async(self.path))

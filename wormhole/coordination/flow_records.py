@@ -1,4 +1,4 @@
-"""Which flow records have to be written: a publisher reports all of its flows every second, and few have changed."""
+"""Selects the flow records to write: a publisher reports all of its flows every second, and few have changed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _Key = tuple[str, str]
 
 
 class WrittenRecords:
-    """What this process wrote last, by flow, in an unbroken contact: after another one it may not be there any more.
+    """The records that this process wrote last, by flow, during one unbroken contact. After a new contact they may not
+    be stored any more.
 
-    With each report a few unchanged records are written again, those first that were written longest ago, so that what
-    another client removed or replaced comes back.
+    With each report a few unchanged records are written again, those first that were written longest ago. So a record
+    that another client removed or replaced comes back.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class WrittenRecords:
         self._written: dict[_Key, FlowRecord] = {}  # the longest ago first
 
     def due(self, records: Mapping[_Key, FlowRecord], contact: int) -> list[_Key]:
-        """Which of ``records`` to write in the contact of this number."""
+        """The flows of ``records`` to write in the contact of this number."""
         if contact != self._contact:
             self._contact = contact
             self._written.clear()
@@ -37,7 +38,7 @@ class WrittenRecords:
         return [*changed, *islice(unchanged, _AGAIN)]
 
     def writes(self, flow: _Key) -> None:
-        """Whether its record is there is not known until :meth:`wrote`."""
+        """A write of the flow's record begins: until :meth:`wrote` it is unknown whether the record is stored."""
         self._written.pop(flow, None)
 
     def wrote(self, flow: _Key, record: FlowRecord, contact: int) -> None:

@@ -1,6 +1,6 @@
-"""The files of the static form: what an operator requested of this host, and the history of changes.
+"""The files of the static form: an operator's request for this host, and the history of changes.
 
-Files are replaced in one step, so a reader sees them before or after.
+Files are replaced in one step, so a reader sees the old file or the new one.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from wormhole.model.replace_file import replace_file
 
 __all__ = ["HostFiles"]
 
-# Trimmed when it grew by so many, so that not every entry rewrites the file.
+# The file is trimmed after it grew by so many entries, so that not every entry rewrites it.
 _SPARE: Final = 100
 
 
 class HostFiles:
-    """``history.jsonl`` and ``hosts/HOST.json`` (its request) below ``state_dir``. Methods block and raise
-    :class:`~wormhole.model.errors.ConfigError` for what cannot be read or written."""
+    """``history.jsonl`` and ``hosts/HOST.json`` (the host's request) below ``state_dir``.
+
+    Methods block, and raise :class:`~wormhole.model.errors.ConfigError` for a file that cannot be read or written.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._history = state_dir / "history.jsonl"
         self._hosts = state_dir / "hosts"
 
     def request(self, host: str) -> HostRequest:
-        """What was requested of the host."""
+        """The request for the host."""
         path = self._hosts / f"{host}.json"
         try:
             return host_from_json(path.read_bytes(), str(path))
@@ -49,7 +51,7 @@ class HostFiles:
             raise ConfigError(f"{path}: cannot be read: {error}", code="record-invalid") from error
 
     def set_request(self, host: str, request: HostRequest) -> None:
-        """Store what is requested of the host."""
+        """Store the request for the host."""
         _replace(self._hosts / f"{host}.json", host_to_json(request))
 
     def record(self, entry: HistoryEntry) -> None:
@@ -67,7 +69,7 @@ class HostFiles:
                 _replace(self._history, b"".join([*whole, line + b"\n"]))
 
     def history(self, limit: int) -> tuple[HistoryEntry, ...]:
-        """The last entries, newest first; a line that is none (torn off by a crash) is left out."""
+        """The last entries, newest first. A line that is no valid entry (torn off by a crash) is left out."""
         found: list[HistoryEntry] = []
         for line in reversed(self._lines()[-HISTORY_KEPT:]):
             if len(found) == limit:
