@@ -127,9 +127,7 @@ def compared(
 
 
 def flattened(table: Mapping[str, Any], path: str = "") -> dict[str, str]:
-    """Every setting of a table of JSON, as JSON writes it, by its path; those that are called to have none are left
-    out.
-    """
+    """Every setting of a table of JSON, in JSON's form, by its path. Settings with an empty value are left out."""
     flat: dict[str, str] = {}
 
     def walk(path: str, value: Any) -> None:

@@ -76,7 +76,7 @@ do not fit ignores them.
 _USER: Final = "wormhole"
 _ROOT: Final = "/wormhole"
 _LOADING: Final = "ZKDatabase.loadDataBase"
-"""A line in the stack trace of a server that ends because it cannot read its snapshots or its log."""
+"""Text in the stack trace of a server that ends because it cannot read its snapshots or its log."""
 
 
 class EmbeddedZooKeeper(PrivateServer):

@@ -1,4 +1,4 @@
-"""How a client of kazoo is made, with which rights, and which of its errors mean that contact is lost.
+"""Makes clients of kazoo, gives their nodes rights, and decides which of kazoo's errors mean that contact is lost.
 
 Every node that a client of this module makes gets the rights of its place (:mod:`wormhole.coordination.access`); no
 caller names any. Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_session`) and by the
@@ -71,7 +71,7 @@ LOST_ERRORS: Final = (
     SessionMovedError,
 )
 
-# Answers that callers reckon with; what else ZooKeeper may answer is a refusal.
+# Answers that callers handle. Any other error of ZooKeeper is a refusal.
 ANSWERS: Final = (BadVersionError, NoNodeError, NodeExistsError)
 
 _log = logging.getLogger(__name__)
@@ -95,10 +95,11 @@ def acl_of(access: Access, paths: Paths, path: str) -> list[Any]:
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """Gives each node that it makes the rights of its place, also those above it that are made on the way.
+    """A client that gives each node that it makes the rights of its place, also the nodes above it that it makes on the
+    way.
 
-    ``access``: the identities that the root has, followed from the connect on; ``None`` where none were made.
-    ``identity``: ours among them, empty without credentials.
+    ``access``: the identities of the root, updated while connected; ``None`` if none were made. ``identity``: the
+    client's own, empty without credentials.
     """
 
     def __init__(self, paths: Paths, identity: str, **options: Any) -> None:
@@ -114,7 +115,7 @@ class _Client(KazooClient):  # type: ignore[misc]
         if self.access is None:
             return list(CREATOR_ALL_ACL)
         rights = acl_of(self.access, self.paths, path)
-        # Until it is closed, processes without credentials work on.
+        # Until the root is closed, processes without credentials keep working.
         return rights if self.access.closed else [*rights, *OPEN_ACL_UNSAFE]
 
     def create_async(self, path: str, value: bytes = b"", acl: Any = None, **options: Any) -> Any:
@@ -127,7 +128,7 @@ class _Client(KazooClient):  # type: ignore[misc]
         return _Transaction(self)
 
     def ask_access(self) -> Any:
-        """Read who may do what, now and whenever it changes."""
+        """Read the identities and their rights, now and whenever they change."""
         return self.get_async(self.paths.access, self._on_changed)
 
     def _on_changed(self, _event: object) -> None:  # in kazoo's thread
@@ -155,9 +156,10 @@ def new_client(
     on_negotiated: Callable[[float, float], None] = lambda seconds, asked: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Client:
-    """A client that is not started yet. ``on_negotiated`` is called with the session timeout (seconds) that the server
-    granted, and with the time at which it was asked to open or continue the session: at every connect and in kazoo's
-    thread.
+    """A client that is not started yet.
+
+    ``on_negotiated`` is called at every connect, in kazoo's thread. Its arguments are the session timeout (seconds)
+    that the server granted, and the time at which the server was asked to open or continue the session.
 
     Reads the file with the credentials, if there is one. Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -191,12 +193,12 @@ def new_client(
 
 class _Connecting:
     """Wraps kazoo's connections: reports the granted session timeout, connects to a server that lost its data, and
-    opens another session where a server leaves out an answer.
+    opens another session if a server leaves out an answer.
 
     A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ...";
-    source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that no client reads an older state from a server
-    that lags. A server whose data was lost or restored refuses every client for ever. After a whole session without
-    contact there is nothing left to protect: the client reads everything again.
+    source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``). So no client reads an older state from a server that
+    lags. But a server whose data was lost or restored refuses every client for ever. After a whole session without
+    contact there is no state left to protect, and the client reads everything again.
     """
 
     def __init__(
@@ -222,9 +224,11 @@ class _Connecting:
         self._lost_at = None if state == KazooState.CONNECTED else self._lost_at or self._clock()
 
     def _response(self, *arguments: Any) -> Any:
-        """A server that confuses the requests of a session's connections leaves one of them out, again after each
-        connect (ZOOKEEPER-2684 describes such a state). kazoo ends its thread by the answer to the next one: "xids do
-        not match". Another session is what helps.
+        """Read a response. If the server left out an answer, end the session, because only another session helps.
+
+        A server that confuses the requests of a session's connections leaves one answer out, again after each connect
+        (ZOOKEEPER-2684 describes such a state). The answer to the next request then ends kazoo's thread: "xids do not
+        match".
         """
         try:
             return self._read_response(*arguments)
@@ -247,8 +251,8 @@ class _Connecting:
             client.last_zxid = 0
         asked = self._clock()
         result = self._connect(*arguments)
-        # kazoo keeps the granted timeout to itself; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A
-        # lease computed from what was asked for would be too long where the server grants less.
+        # kazoo does not expose the granted timeout; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A
+        # lease computed from the requested timeout would be too long if the server grants less.
         seconds = result[0] * 1.5 / 1000
         self._timeout = max(seconds, self._settings.session_timeout)
         self._granted(seconds, asked)
@@ -258,8 +262,8 @@ class _Connecting:
 class _SameUser:
     """Checks every connection to a server that has to belong to the client's own user (``same_user``).
 
-    Digest credentials, and the password of a session, go to the server as they are: a process of another user that
-    took the port must not get them. So the server's user is checked before anything is sent.
+    Digest credentials, and the password of a session, are sent to the server unencrypted. A process of another user
+    that took the port must not receive them. So the server's user is checked before anything is sent.
     """
 
     def __init__(self, client: Client, auth_file: Path) -> None:
@@ -284,7 +288,7 @@ class _SameUser:
 
 
 def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
-    """Refuse a server of ``users`` that are not the owner of ``auth_file`` or root.
+    """Refuse a server if none of its ``users`` is the owner of ``auth_file`` or root.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -300,10 +304,11 @@ def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
 
 
 def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:
-    """Start ``client`` and read which rights it has.
+    """Start ``client`` and read its rights.
 
-    Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers in time, and
-    :class:`~wormhole.model.errors.ConfigError` when the credentials are refused, or there are none and some are needed.
+    Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers in time. Raises
+    :class:`~wormhole.model.errors.ConfigError` when the credentials are refused, or when there are none and they are
+    needed.
     """
     if (
         settings.same_user and settings.auth_file is not None
@@ -358,7 +363,7 @@ def _not_admitted(settings: CoordinatorConfig) -> ConfigError:
 
 
 def disconnect_blocking(client: Client) -> None:
-    """End the session and free the client, however far it got."""
+    """End the session and free the client, whatever its state."""
     try:
         client.stop()
         client.close()
@@ -367,7 +372,7 @@ def disconnect_blocking(client: Client) -> None:
 
 
 def lost(what: str, settings: CoordinatorConfig, cause: BaseException | None = None) -> WormholeError:
-    """The error for an answer that needs contact and cannot have it."""
+    """The error for an answer that needs contact while there is none."""
     reason = f" ({type(cause).__name__})" if cause is not None else ""
     return CoordinationLost(
         f"no contact with ZooKeeper {settings.zookeeper}{reason}: {what}",
@@ -376,7 +381,7 @@ def lost(what: str, settings: CoordinatorConfig, cause: BaseException | None = N
 
 
 def refused(what: str, settings: CoordinatorConfig, cause: BaseException) -> WormholeError:
-    """The error for a request that ZooKeeper answers with a refusal, such as missing permission."""
+    """The error for a request that ZooKeeper refuses, for example because of a missing right."""
     return ConfigError(
         f"ZooKeeper {settings.zookeeper} refuses to {what}: {type(cause).__name__}",
         hint=after_refusal(settings, cause),
@@ -385,9 +390,10 @@ def refused(what: str, settings: CoordinatorConfig, cause: BaseException) -> Wor
 
 
 def failure(results: Iterable[object]) -> KazooException | None:
-    """Why a transaction wrote nothing, by its results; ``None`` when it was done.
+    """The reason why a transaction wrote nothing, from its results; ``None`` when it succeeded.
 
-    It answers with the results of all its operations, or with the error of one and notes that the rest was undone.
+    The results are those of all its operations. After a failure one operation has an error, and the others are marked
+    as undone.
     """
     for result in results:
         if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):

@@ -1,7 +1,7 @@
 """One ZooKeeper session inside an event loop: calls, contact, and proof of contact.
 
-kazoo runs threads of its own. A call is handed to it in a thread of ours, because kazoo wakes its writer through a
-blocking socket; the answer comes back through ``call_soon_threadsafe``. Everything else here happens in the loop.
+kazoo runs threads of its own. A call is handed to it in a thread of this module, because kazoo wakes its writer through
+a blocking socket. The answer comes back through ``call_soon_threadsafe``. Everything else here runs in the loop.
 """
 
 from __future__ import annotations
@@ -39,30 +39,35 @@ __all__ = ["ZooKeeperSession"]
 
 _log = logging.getLogger(__name__)
 
-# Calls at once; more wait in our memory, not in kazoo's queue.
+# Calls at once. Further calls wait in this process's memory, not in kazoo's queue.
 _CALLS_AT_ONCE: Final = 64
 _CALLS_TOGETHER: Final = 64
-"""So many count as one of those: they are one piece of work for kazoo's threads."""
+"""So many calls together use one of these slots, because they are one piece of work for kazoo's threads."""
 _PROBES_PER_SESSION: Final = 10
 _PROBES_AT_ONCE: Final = 2
-"""So many wait for their answers before no more are sent. A late answer delays the next probe less so. With more, kazoo
-would find no moment without requests, and only then it looks whether the server still answers.
+"""Probes that wait for answers at one time.
+
+Two, so that a late answer delays the next probe less. With more, kazoo would always have requests in flight. Only
+without requests it checks whether the server still answers.
 """
 _REPORTED: Final = 9 / 32
-"""Within this part of a session a follower reports to the leader which sessions it has heard: it does so every quarter,
-and our clock may be fast by an eighth.
+"""The part of a session within which a follower reports the sessions that it heard to the leader.
+
+It reports every quarter, and the local clock may be fast by an eighth.
 """
 _CREDITED: Final = 2 / 9
-"""With the lease of 2/3 this is 8/9 of a session: our clock may be slow by an eighth."""
+"""The part of a session that a confirmed probe adds. With the lease of 2/3 it makes 8/9 of a session: the local clock
+may be slow by an eighth.
+"""
 
 
 class ZooKeeperSession:
     """A session that reconnects for ever. ``signal`` is notified whenever contact changes.
 
     ZooKeeper's leader keeps a session for longer than 2/3 of its timeout from :meth:`last_contact` on. kazoo reports
-    LOST only when a server does, long after the leader let the session expire, so contact is proved by asking: a
-    ``sync``, which the leader answers, every tenth of a session timeout. Any other answer proves nothing. A follower
-    that is cut off from the leader goes on answering reads, while the leader lets its sessions expire.
+    LOST only when a server does, long after the leader let the session expire. So contact is proved by a probe every
+    tenth of a session timeout: a ``sync``, which the leader answers. Any other answer proves nothing, because a
+    follower that is cut off from the leader still answers reads while the leader lets its sessions expire.
     """
 
     def __init__(self, settings: CoordinatorConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,7 +82,7 @@ class ZooKeeperSession:
         self._contact = Contact.LOST
         self._last_contact = -math.inf
         self._answered: deque[tuple[float, float]] = deque()
-        """Probes, also the opening or continuation of the session: when each was sent and answered."""
+        """Probes, and the opening or continuation of the session: when each was sent and answered."""
         self._probes: set[asyncio.Task[None]] = set()
         self._prober: asyncio.Task[None] | None = None
         self._stopped_by = ""
@@ -91,21 +96,23 @@ class ZooKeeperSession:
 
     @property
     def running(self) -> bool:
-        """Between a successful :meth:`start` and :meth:`stop`."""
+        """Whether the session is between a successful :meth:`start` and :meth:`stop`."""
         return self._prober is not None
 
     @property
     def makes_top(self) -> bool:
-        """Whether this client makes the nodes that all need. Where there are identities, only the operator may; an
-        earlier release, which made the identities, made fewer nodes with them.
+        """Whether this client makes the nodes that all processes need.
+
+        If there are identities, only the operator may. An earlier release, which made the identities, made fewer of
+        these nodes.
         """
         access = self._client.access
         return access is None or access.operator == self._client.identity
 
     @property
     def session_id(self) -> int:
-        """The owner that ZooKeeper notes on our ephemeral nodes, also while we are not connected; 0 once a server said
-        that the session is over.
+        """The session's id, which ZooKeeper notes as owner of its ephemeral nodes, also while it is not connected. It
+        is 0 after a server reported that the session is over.
         """
         return 0 if self._client is None else int(self._client._session_id or 0)  # `client_id` is of a connection
 
@@ -113,7 +120,7 @@ class ZooKeeperSession:
         return self._last_contact
 
     def timeout_s(self) -> float:
-        """The session timeout: what was asked for or what the server granted, whichever is less."""
+        """The session timeout: the requested one or the granted one, whichever is less."""
         return min(self._granted, self.settings.session_timeout)
 
     async def start(self) -> None:
@@ -155,10 +162,10 @@ class ZooKeeperSession:
         self._set(Contact.LOST)
 
     async def call(self, what: str, ask: Callable[[Any], Any]) -> Any:
-        """Await ``ask(client)``, one of kazoo's ``..._async`` calls; ``what`` says in an error what it was for.
+        """Await ``ask(client)``, one of kazoo's ``..._async`` calls. ``what``: its purpose, for errors.
 
-        Raises :class:`~wormhole.model.errors.CoordinationLost` when contact is or gets lost (the call may have had its
-        effect all the same), kazoo's own exceptions for the answers that callers reckon with
+        Raises :class:`~wormhole.model.errors.CoordinationLost` when contact is missing or gets lost (the call may have
+        had its effect all the same), kazoo's own exceptions for the answers that callers handle
         (:data:`~wormhole.coordination.kazoo_client.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any
         other refusal.
         """
@@ -168,9 +175,10 @@ class ZooKeeperSession:
         return answer
 
     async def call_together(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
-        """:meth:`call` for many questions, asked at once: with one change of threads there and one back. The answers in
-        their order; one that callers reckon with (:data:`~wormhole.coordination.kazoo_client.ANSWERS`) is the
-        exception itself.
+        """:meth:`call` for many requests, sent together with one change of threads there and one back.
+
+        Returns the answers in the order of the requests. An exception that callers handle
+        (:data:`~wormhole.coordination.kazoo_client.ANSWERS`) is returned as the answer.
         """
         found: list[Any] = []
         for first in range(0, len(asks), _CALLS_TOGETHER):
@@ -178,21 +186,23 @@ class ZooKeeperSession:
         return found
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Run ``callback`` in the loop; from any thread, also after the loop was closed."""
+        """Run ``callback`` in the loop. Callable from any thread, also after the loop was closed."""
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     async def pause(self, seen: int, longest: float = 1.0) -> None:
-        """Wait for a change of contact since ``seen`` (a version of :attr:`signal`), or a moment, jittered."""
+        """Wait for a change of contact since ``seen`` (a version of :attr:`signal`), or for a short time with
+        jitter.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(random.uniform(longest / 2, longest)):
                 await self.signal.wait(seen)
 
     async def _call_some(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
         try:
-            # Half a session: a caller that waits longer has lost its lease anyway. Waiting for a slot does not count:
-            # without contact every call ahead fails within its own time.
+            # Half a session: a caller that waits longer has lost its lease anyway. The time of waiting for a slot is
+            # not included: without contact every earlier call fails within its own time.
             async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
                 answers = await self._ask(asks)
             for answer in answers:
@@ -205,7 +215,7 @@ class ZooKeeperSession:
         return answers
 
     async def _ask(self, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
-        """Values and exceptions."""
+        """The results of the requests: values and exceptions."""
         if self._client is None or not self._client.connected:
             raise TimeoutError("not connected")
         assert self._loop is not None
@@ -218,12 +228,11 @@ class ZooKeeperSession:
         return await self._loop.run_in_executor(self._threads, function, *arguments)
 
     def _confirm(self, sent: float) -> None:
-        """The leader answered a probe that was sent then.
+        """Record that the leader answered a probe that was sent at ``sent``.
 
-        A session lives on from the moment at which its follower reports it to the leader, not from a request that the
-        follower passes on. So the answer shows that the leader heard of an earlier probe: one that was answered so long
-        before that the follower has reported since. The session ends a whole timeout after that one was sent, at the
-        earliest.
+        A session is prolonged when its follower reports it to the leader, not by a request that the follower passes on.
+        So the answer shows that the leader heard of an earlier probe, which was answered so long before that the
+        follower has reported since. The session ends at the earliest a whole timeout after that earlier probe was sent.
         """
         answered, before = self._answered, sent - self._granted * _REPORTED
         while len(answered) > 1 and answered[1][1] <= before:
@@ -237,7 +246,8 @@ class ZooKeeperSession:
         self.post(self._admitted, seconds, asked)
 
     def _admitted(self, seconds: float, asked: float) -> None:
-        """The leader opened the session, or continued it, after ``asked``: it lives for a whole timeout from then on.
+        """Record that the leader opened or continued the session after ``asked``: it lives for a whole timeout from
+        then on.
 
         Source: ZooKeeper's ``LearnerHandler.revalidateSession``, ``ZooKeeperServer.reopenSession``.
         """
@@ -286,7 +296,7 @@ class ZooKeeperSession:
                 self._confirm(sent)
 
     async def _revive(self) -> None:
-        """kazoo's connection thread ended, by an error or because credentials were refused: start it again."""
+        """Start kazoo's connection thread again: it ended by an error, or because credentials were refused."""
         try:
             await self._in_thread(connect_blocking, self._client, self.settings)
         except WormholeError as error:
@@ -299,7 +309,7 @@ class ZooKeeperSession:
 
 
 class _Asked:
-    """Questions that are asked together. ``done`` gets the answers, in kazoo's thread, when the last has come."""
+    """Requests that are sent together. ``done`` gets the answers, in kazoo's thread, after the last has arrived."""
 
     def __init__(self, client: Any, asks: Sequence[Callable[[Any], Any]], done: Callable[[list[Any]], None]) -> None:
         self._client = client
@@ -309,7 +319,7 @@ class _Asked:
         self._open = len(asks)
 
     def ask(self) -> None:
-        """Hand them to kazoo; an answer may come before the last is asked."""
+        """Hand the requests to kazoo. An answer may arrive before the last request is handed over."""
         for number, ask in enumerate(self._asks):
             ask(self._client).rawlink(partial(self._answered, number))
 

@@ -1,9 +1,11 @@
 """The ownership of a log in ZooKeeper: taken in one transaction, kept over a lost session, given up in another.
 
-The transaction that takes the log makes the owner's node and a node below ``claims``, raises the term, and deletes what
-a former owner left. It names the version of the term that was read, so of two processes that take at once one fails.
-The term's node names the claim that was made with it. So a process finds out whether it was the last one that took the
-log: after a lost answer, a lost session, and when ZooKeeper lost its data.
+The transaction that takes the log makes the owner's node and a node below ``claims``, raises the term, and deletes the
+nodes of a former owner. It contains the version of the term that was read, so if two processes take the log at once,
+one of them fails.
+
+The term's node names the claim that was made with it. So a process can determine whether it was the last one that took
+the log: after a lost answer, after a lost session, and when ZooKeeper lost its data.
 """
 
 from __future__ import annotations
@@ -46,12 +48,11 @@ _TOGETHER: Final = 100
 
 @dataclass(slots=True, frozen=True)
 class _Found:
-    """What is there of a log.
+    """The nodes of a log, as they were read.
 
-    ``holder``: what the owner's node holds (``None``: there is none); ``session``: the session that made it (0: none
-    did, so it was written by hand or copied, and the log has no owner).
-    ``version``: of the term's node (``None``: there is none); ``made``: the transaction that made that node.
-    ``record``: what it holds (``None``: nothing valid).
+    ``holder``: content of the owner's node (``None``: there is none). ``session``: the session that made it. 0: none
+    did, so it was written by hand or copied, and the log has no owner. ``version``: of the term's node (``None``: there
+    is none). ``made``: the transaction that made that node. ``record``: its content (``None``: nothing valid).
     """
 
     holder: bytes | None
@@ -63,8 +64,8 @@ class _Found:
     move: bool
 
     def next_number(self) -> int:
-        """The number of the next term. Each taking writes the term's node once, so its version replaces a number that
-        cannot be read.
+        """The number of the next term. Each taking writes the term's node once, so the node's version replaces a number
+        that cannot be read.
         """
         if self.record is not None and self.record.number < LARGEST_COUNT:
             return self.record.number + 1
@@ -74,8 +75,9 @@ class _Found:
 class ZooKeeperClaim:
     """The ZooKeeper form of :class:`~wormhole.coordination.port.LogClaim`.
 
-    ``server``: for the terms. ``now``: seconds since 1970. ``on_ended`` is called once, when the log was not taken, is
-    lost or given up, with the names of the claims that may still be in ZooKeeper, for :func:`withdraw`.
+    ``server``: for the terms. ``now``: seconds since 1970. ``on_ended`` is called once: when the log could not be
+    taken, was lost or was given up. Its argument has the names of the claims that may still be in ZooKeeper, for
+    :func:`withdraw`.
     """
 
     def __init__(
@@ -95,9 +97,10 @@ class ZooKeeperClaim:
         self._claim = ""
         self._number = 0
         self._held_in = 0
-        """The session that holds the claim; 0: none, as far as is known."""
+        """The session that holds the claim; 0: none is known to."""
         self._made: set[str] = set()
-        """Claims whose transactions were sent and not seen to fail. One of them is the last, or another process's is.
+        """Claims whose transactions were sent and are not known to have failed. Either one of them is the last claim of
+        the log, or another process's is.
         """
         self._reason = ""
         self._gone = asyncio.Event()
@@ -140,8 +143,10 @@ class ZooKeeperClaim:
         return self._reason
 
     async def open(self, why: str) -> None:
-        """Take the log, and keep it. Raises what :meth:`~wormhole.coordination.port.Coordinator.own_log` raises; what
-        was taken then is given to ``on_ended``.
+        """Take the log, and keep it.
+
+        Raises the errors of :meth:`~wormhole.coordination.port.Coordinator.own_log`. Claims that were made before an
+        error are passed to ``on_ended``.
         """
         try:
             while not self._hold(found := await self._look()):
@@ -203,7 +208,7 @@ class ZooKeeperClaim:
             await first_of(self._session.signal.wait(contact_seen), self._changed.wait(seen))
 
     async def _kept(self) -> str:
-        """Return once the claim is held, and watched; or why it cannot be."""
+        """Return empty text once the claim is held and watched, or the reason why it cannot be held."""
         while not self._hold(found := await self._look(self._fired)):
             if found.record is None or found.record.claim not in self._made:
                 return self._why_lost(found)
@@ -214,7 +219,7 @@ class ZooKeeperClaim:
         return ""
 
     def _hold(self, found: _Found) -> bool:
-        """Whether what is there is a claim of ours in the present session; noted, if so."""
+        """Whether ``found`` has a claim of this process in the present session. If so, it is recorded as held."""
         record = found.record
         if record is None or record.claim not in self._made:
             return False
@@ -225,9 +230,11 @@ class ZooKeeperClaim:
         return True
 
     async def _look(self, changed: Watcher | None = None) -> _Found:
-        """What is there at one time: an owner's entry and its claim come and go together, so as long as the entry is
-        the same one the claims are those beside it. Else a former owner's entry could be found without its claim, and
-        its successor's be deleted in its place.
+        """The nodes of the log at one point in time.
+
+        An owner's entry and its claim are made and deleted together. So if the entry is the same before and after the
+        claims are read, these claims belong to it. Otherwise a former owner's entry could be found without its claim,
+        and its successor's entry be deleted instead.
         """
         while True:
             holder, term, claims, move, still = await self._read(changed)
@@ -253,7 +260,7 @@ class ZooKeeperClaim:
             raise log_taken(self._info, f"some node below {paths.log(group)} may not be read by us") from error
 
     def _found(self, holder: Any, term: Any, claims: Any, move: Any) -> _Found:
-        """``holder``, ``term`` and ``claims``: as kazoo answers, or that there are none."""
+        """``holder``, ``term`` and ``claims``: kazoo's answers, or the exception that there is no node."""
         owned, known = not isinstance(holder, NoNodeError), not isinstance(term, NoNodeError)
         path = self._paths.term(self.group)
         return _Found(
@@ -269,9 +276,10 @@ class ZooKeeperClaim:
         )
 
     async def _take(self, found: _Found, why: str, *, moved: bool) -> bool:
-        """Replace ``found`` by a claim of ours, or nothing where it is not like that any more. ``moved``: what was
-        requested of the log is done with. False: the log was taken, and the term's node was another one by then, with
-        the version of the one that was found.
+        """Replace ``found`` by a claim of this process. Does nothing if the nodes changed since they were read.
+
+        ``moved``: also remove an operator's request for the log. Returns false only if the log was taken but the term's
+        node was made anew, with the same version as the one that was read.
         """
         paths, group, info = self._paths, self.group, self._info
         await ensure_below_logs(self._nodes, paths, paths.claims(group))
@@ -317,7 +325,7 @@ class ZooKeeperClaim:
         return True
 
     async def _removed(self, paths: Sequence[str]) -> bool:
-        """Delete claims of former owners that one transaction has no room for. Whether they are gone."""
+        """Delete claims of former owners that exceed one transaction. Returns whether they are deleted."""
         if paths:
             _log.warning("%s: %d claims of former owners are too many: removing them", self.group, len(paths))
         try:
@@ -330,7 +338,7 @@ class ZooKeeperClaim:
         return True
 
     async def _clear(self, paths: Iterable[str]) -> None:
-        """Delete what is below nodes that have nothing below them: another client made it."""
+        """Delete the children of nodes that should have none: another client made them."""
         for path in paths:
             below = await self._nodes.children(path)
             if below:
@@ -368,8 +376,8 @@ def _deleting(path: str) -> Callable[[Any], Any]:
 
 
 async def withdraw(session: ZooKeeperSession, paths: Paths, group: LogGroup, claims: Collection[str]) -> None:
-    """Delete those of ``claims`` that are there, each together with the owner's node, which is of the same process
-    then.
+    """Delete those of ``claims`` that exist, each together with the owner's node, which then belongs to the same
+    process.
     """
 
     def asking(claim: str) -> Callable[[Any], Any]:
@@ -388,8 +396,10 @@ async def withdraw(session: ZooKeeperSession, paths: Paths, group: LogGroup, cla
 
 
 async def ensure_below_logs(nodes: Nodes, paths: Paths, path: str) -> None:
-    """Make the folder ``path``. Raises :class:`~wormhole.model.errors.ConfigError` that says how to make the one above
-    all of them where an identity may not.
+    """Make the folder ``path``.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` if this identity may not make the topmost folder. The error
+    contains how to make it.
     """
     try:
         await nodes.ensure(path)

@@ -1,4 +1,4 @@
-"""Reads who owns the logs, and who could, from ZooKeeper."""
+"""Reads the owners and the candidates of the logs from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wormhole.model.errors import ConfigError
 __all__ = ["MOST_CANDIDATES", "LogOwnersReader"]
 
 MOST_CANDIDATES: Final = 50
-"""Candidates of a log that are read. More are an attack: each candidate makes the others wait for it."""
+"""Limit of the candidates of a log that are read. More are an attack: each candidate makes the others wait for it."""
 _LONGEST_NAME: Final = 500
 
 _STOP_IT: Final = "stop the process that made it: the log is free when its session ends"
@@ -27,17 +27,20 @@ class LogOwnersReader:
     """``/logs`` of :mod:`wormhole.coordination.records`.
 
     ``given_up``: whether an owner's entry of that session is one that this process gave up. ZooKeeper may hold it again
-    after it was put back, while the session lives: no process acts for it, and the next one to take the log replaces
-    it.
+    after its data was restored, while the session lives. No process acts for such an entry, and the next process that
+    takes the log replaces it.
     """
 
     def __init__(self, nodes: Nodes, paths: Paths, given_up: Callable[[LogGroup, int], bool]) -> None:
         self._nodes, self._paths, self._given_up = nodes, paths, given_up
 
     async def read(self, group: LogGroup, changed: Watcher | None = None) -> LogOwners:
-        """What is there of one log; a node without a valid record, or without a process behind it, is left out."""
+        """The owner, candidates and terms of one log. A node without a valid record, or without a process behind it, is
+        left out.
+        """
         nodes, paths = self._nodes, self._paths
-        # Before the owner: who takes the log clears it, so where it is gone the owner is not one of before that.
+        # Read before the owner: taking the log clears the request. So if a taking cleared it, the owner that is read
+        # afterwards is not an owner from before that.
         path = paths.move(group)
         move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path), _MOVE_AGAIN)
         path = paths.owner(group)
@@ -57,7 +60,7 @@ class LogOwnersReader:
         return LogOwners(owner, candidates, () if record is None else record.terms, move)
 
     async def read_all(self) -> Mapping[LogGroup, LogOwners]:
-        """What is there of every log."""
+        """The owners and candidates of every log."""
         top = self._paths.logs
         groups = [
             LogGroup(dataset, group, log)

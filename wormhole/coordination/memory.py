@@ -1,5 +1,5 @@
-"""Coordination within one process: for tests and the test kit, where a test makes the outages, and as
-the base of :mod:`wormhole.coordination.static`.
+"""Coordination within one process. Tests and the test kit use it, and tests can cause outages in it. It is also the
+base of :mod:`wormhole.coordination.static`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _Registered = TypeVar("_Registered", SubscriberInfo, PublisherInfo, MonitorInfo)
 
 
 class MemoryWorld:
-    """What all clients share: configuration, who is there, what flows do. For one event loop."""
+    """The state that all clients share: configuration, live processes, and records of flows. For one event loop."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.signal = Signal()
@@ -71,7 +71,7 @@ class MemoryWorld:
         self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_KEPT)
 
     def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
-        """What :meth:`~wormhole.coordination.Coordinator.publish` does, for every client."""
+        """Do :meth:`~wormhole.coordination.Coordinator.publish` for every client."""
         if change.seen != self.version:
             raise changed_meanwhile(change.seen)
         self.applications = changed(self.applications, change.applications)
@@ -94,7 +94,7 @@ class _MemoryEntry:
         self.client._withdraw(self)
 
     def update(self, info: _Info) -> None:
-        """Hold ``info`` from now on; without a session it is announced when there is one again."""
+        """Announce ``info`` from now on. Without a session it is announced when there is one again."""
         entries = self.client.world.entries
         if entries.get(self.key) is self.info:
             entries[self.key] = info
@@ -127,17 +127,19 @@ class MemoryCoordinator:
         self._stopped = False
         self._mine: list[_MemoryEntry] = []
         self._claims: dict[LogGroup, MemoryClaim] = {}
-        """The last claim of each log that was owned here: also one that ended, so that no later write passes."""
+        """The last claim of each log that was owned here. Claims that ended are kept too, so that no later write
+        passes.
+        """
 
     # --- what a test may do to it ------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """Contact is gone; the session lives on, so others still see this client."""
+        """End contact. The session stays alive, so other clients still see this one."""
         self._last_contact = self.last_contact()
         self._set(Contact.SUSPENDED)
 
     def lose(self) -> None:
-        """The session is gone: others see this client leave."""
+        """End the session: other clients see this one leave."""
         self._last_contact = self.last_contact()
         for entry in self._mine:
             self.world.entries.pop(entry.key, None)
@@ -146,7 +148,7 @@ class MemoryCoordinator:
         self._set(Contact.LOST)
 
     def restore(self) -> None:
-        """Contact is back; what was registered is made again, and so is a claim, if no other owned the log since."""
+        """Restore contact. Registrations are made again, and so is a claim, if no other client owned the log since."""
         for entry in self._mine:
             self.world.entries.setdefault(entry.key, entry.info)
         for claim in self._claims.values():

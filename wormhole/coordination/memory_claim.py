@@ -1,4 +1,4 @@
-"""The ownership of a log within one process: what :mod:`wormhole.coordination.memory` has for it."""
+"""The ownership of a log within one process, for :mod:`wormhole.coordination.memory`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MemoryClaim", "MemoryLog"]
 
 @dataclass(slots=True, eq=False)
 class MemoryLog:
-    """What all clients know of one log. ``taker``: the claim that took it last."""
+    """The shared state of one log. ``taker``: the claim that took it last."""
 
     owner: MemoryClaim | None = None
     taker: MemoryClaim | None = None
@@ -61,7 +61,7 @@ class MemoryClaim:
         self.leave()
 
     def take(self, why: str) -> None:
-        """Own the log, which has no owner."""
+        """Take the log, which has no owner."""
         log, info = self._log, self.info
         self._number = log.terms[-1].number + 1 if log.terms else 1
         term = Term(self._number, info.copy, info.host, info.pid, self._server, self._now(), why)
@@ -70,13 +70,13 @@ class MemoryClaim:
         self._changed()
 
     def leave(self) -> None:
-        """The session is gone, or the log is given up: others may take it."""
+        """The session ended, or the log is given up: other claims may take it."""
         if self.held:
             self._log.owner = None
             self._changed()
 
     def come_back(self) -> None:
-        """There is a session again: take the log if no other claim did meanwhile."""
+        """The session is restored: take the log if no other claim took it meanwhile."""
         if self.held or self._closed or self._reason:
             return
         if self._log.taker is self:

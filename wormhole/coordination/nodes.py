@@ -1,4 +1,4 @@
-"""Nodes of ZooKeeper, as values, in one session: read, listed, watched, written."""
+"""Reads, lists, watches and writes nodes of ZooKeeper as values, in one session."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _T = TypeVar("_T")
 Watcher = Callable[[object], None]
 
 LARGEST_NODE: Final = 1_000_000
-"""ZooKeeper refuses larger nodes, and larger transactions (``jute.maxbuffer``). Bytes."""
+"""Limit in bytes: ZooKeeper refuses larger nodes and larger transactions (``jute.maxbuffer``)."""
 MOST_PROBLEMS: Final = 1_000
-"""Nodes that are reported by name at one time."""
+"""Limit of the nodes that are reported by name at one time."""
 _TOGETHER: Final = 100
-"""Nodes that are written in one transaction, and the bytes in them: well below what a request may have."""
+"""Limits of one transaction, in nodes and in bytes, well below those of a request."""
 _BYTES_TOGETHER: Final = 400_000
 MOST_CHILDREN: Final = 50_000
-"""Nodes below one that are read. No installation has more."""
+"""Limit of the nodes below a node that are read. No installation has more."""
 
 
 class Nodes:
@@ -40,10 +40,12 @@ class Nodes:
     def __init__(self, session: ZooKeeperSession) -> None:
         self.session = session
         self.problems: dict[str, ConfigError] = {}
-        """Nodes that hold no valid record, by path; each was left out (or its last good form kept) and logged once."""
+        """The nodes without a valid record, by path. Each was left out (or its last valid form kept) and logged
+        once.
+        """
 
     async def children(self, path: str, changed: Watcher | None = None) -> list[str]:
-        """Names below ``path``, sorted; none when there is no such node (``changed`` then fires when there is)."""
+        """Names below ``path``, sorted; none if there is no such node (``changed`` then fires when it is made)."""
         try:
             names = await self.session.call(f"list {path}", lambda client: client.get_children_async(path, changed))
         except NoNodeError:
@@ -64,17 +66,17 @@ class Nodes:
         return sorted(names)
 
     async def get(self, path: str, changed: Watcher | None = None) -> bytes | None:
-        """What the node holds, ``None`` when there is no such node (``changed`` then fires when there is)."""
+        """The node's content; ``None`` if there is no such node (``changed`` then fires when it is made)."""
         found = await self._read(path, changed)
         return None if found is None else found[0]
 
     async def get_all(self, paths: Sequence[str]) -> list[bytes | None]:
-        """:meth:`get` for many nodes, asked together."""
+        """:meth:`get` for many nodes, read together."""
         answers = await self.session.call_together("read nodes", [_getting(path) for path in paths])
         return [None if isinstance(answer, NoNodeError) else bytes(answer[0]) for answer in answers]
 
     async def _read(self, path: str, changed: Watcher | None) -> tuple[bytes, int] | None:
-        """What the node holds, and the session that made it: 0 for a node that stays."""
+        """The node's content, and the session that made it: 0 for a persistent node."""
         try:
             data, stat = await self.session.call(f"read {path}", lambda client: client.get_async(path, changed))
         except NoNodeError:
@@ -88,7 +90,7 @@ class Nodes:
         return there is not None
 
     async def open_to_all(self, path: str) -> bool:
-        """Whether everybody has some right at the node; false when there is none."""
+        """Whether every client has some right at the node; false if there is no such node."""
         try:
             rights, _ = await self.session.call(f"look at {path}", lambda client: client.get_acls_async(path))
         except NoNodeError:
@@ -96,7 +98,7 @@ class Nodes:
         return any(one.id.scheme == "world" for one in rights)
 
     async def sync(self) -> None:
-        """What is read from now on is no older than this call: a server may lag behind the leader."""
+        """Ensure that later reads are no older than this call. A server may lag behind the leader."""
         await self.session.call("sync", lambda client: client.sync_async("/"))
 
     async def version(self, path: str) -> int:
@@ -105,11 +107,11 @@ class Nodes:
         return 0 if stat is None else int(stat.version)
 
     async def ensure(self, path: str) -> None:
-        """Make the node, empty, and those above it, where they are missing."""
+        """Make the node, empty, and the nodes above it, if they are missing."""
         await self.session.call(f"make {path}", lambda client: client.ensure_path_async(path))
 
     async def put(self, path: str, data: bytes) -> None:
-        """Write the node, made where it is missing.
+        """Write the node, and make it if it is missing.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when it is too large.
         """
@@ -123,12 +125,14 @@ class Nodes:
                 await self.session.call(f"write {path}", lambda client: client.set_async(path, data))
 
     async def remove(self, path: str) -> None:
-        """Delete the node; nothing where there is none."""
+        """Delete the node, if there is one."""
         with contextlib.suppress(NoNodeError):
             await self.session.call(f"remove {path}", lambda client: client.delete_async(path))
 
     async def remove_below(self, path: str) -> None:
-        """Delete all below the node: of masses so many at one time, and the rest in another call."""
+        """Delete all nodes below the node. One call deletes about :data:`MOST_CHILDREN` at most; another call deletes
+        the rest.
+        """
         found: list[str] = []
         left = await self._below(path)
         while left:
@@ -148,10 +152,10 @@ class Nodes:
         return [f"{path}/{name}" for name in await self.children(path)]
 
     async def put_all(self, nodes: Mapping[str, bytes], fence: str = "") -> None:
-        """:meth:`put` for many small nodes, in as few requests as it takes.
+        """:meth:`put` for many small nodes, in as few requests as possible.
 
         ``fence``: the path of a node without which none is written. When it is missing,
-        :class:`~wormhole.model.errors.CoordinationLost` is raised; requests before it had their effect.
+        :class:`~wormhole.model.errors.CoordinationLost` is raised; earlier requests had their effect.
         """
         for some in _groups(nodes):
             for path, data in some.items():
@@ -166,7 +170,7 @@ class Nodes:
                     await (self._put_fenced(path, data, fence) if fence else self.put(path, data))
 
     async def _put_fenced(self, path: str, data: bytes, fence: str) -> None:
-        """:meth:`put` as long as the node ``fence`` is there."""
+        """:meth:`put` if the node ``fence`` exists."""
         while error := await self._put_together({path: data}, await self._lacking({path: data}), fence):
             if not isinstance(error, NoNodeError | NodeExistsError):  # else made or removed meanwhile
                 raise refused(f"write {path}", self.session.settings, error)
@@ -174,7 +178,7 @@ class Nodes:
     async def _put_together(
         self, nodes: Mapping[str, bytes], lacking: Collection[str], fence: str
     ) -> KazooException | None:
-        """Write all of them in one transaction, or none; the reason, if none were."""
+        """Write all of the nodes in one transaction, or none. Returns the reason if none were written."""
 
         def ask(client: Any) -> Any:
             transaction = client.transaction()
@@ -193,7 +197,7 @@ class Nodes:
         return failure(results)
 
     async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
-        """Those of the nodes that are missing; what is above them is made."""
+        """The missing ones of the nodes. The nodes above them are made."""
         there = set()
         for folder in sorted({path.rpartition("/")[0] for path in nodes}):
             await self.ensure(folder)
@@ -202,7 +206,7 @@ class Nodes:
         return nodes.keys() - there
 
     async def each(self, items: Iterable[Any], ask: Callable[[Any], Awaitable[_T | None]]) -> list[_T]:
-        """``ask`` for every item at once (the session bounds how many are in flight); ``None`` is left out."""
+        """The results of ``ask`` for all items at once, without ``None``. The session bounds how many are in flight."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_caught(ask(item))) for item in items]
         results = [task.result() for task in tasks]
@@ -212,8 +216,8 @@ class Nodes:
         return [result for result in results if result is not None and not isinstance(result, BaseException)]
 
     async def record(self, path: str, parse: Callable[[bytes], _T], next_step: str = "") -> _T | None:
-        """What ``parse`` makes of the node now; see :meth:`parsed`. A node that its maker closed to us is left out as
-        one that is not valid.
+        """The node's content now, parsed by ``parse``; see :meth:`parsed`. A node that its maker closed to this client
+        is left out like one that is not valid.
         """
         try:
             data = await self.get(path)
@@ -231,9 +235,10 @@ class Nodes:
         nobodys: str,
         left: Callable[[int], bool] = lambda session: False,
     ) -> _T | None:
-        """:meth:`record` of a node that goes with the process that made it, watched. One that stays was written by
-        hand, or copied with a whole tree, and stands for no process: it is left out. ``nobodys``: the next step
-        then. One of a session for which ``left`` is true is left out too.
+        """:meth:`record` of an ephemeral node, watched.
+
+        A persistent node was written by hand, or copied with a whole tree. It represents no process, so it is left out;
+        ``nobodys``: the next step then. A node of a session for which ``left`` is true is left out too.
         """
         try:
             found = await self._read(path, changed)
@@ -249,7 +254,7 @@ class Nodes:
         return self.parsed(path, None if found is None else found[0], parse, next_step)
 
     def _not_readable(self, path: str, error: ConfigError, next_step: str) -> None:
-        """Report a node that its maker closed to us. Raises ``error`` if it is another one."""
+        """Report a node that its maker closed to this client. Raises ``error`` if it has another cause."""
         if not isinstance(error.__cause__, NoAuthError):
             raise error
         self.report(
@@ -262,7 +267,7 @@ class Nodes:
         )
 
     def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T], next_step: str = "") -> _T | None:
-        """What ``parse`` makes of the node; ``None`` if it is missing or not valid (see :attr:`problems`).
+        """The node's content, parsed by ``parse``; ``None`` if it is missing or not valid (see :attr:`problems`).
 
         ``next_step``: for a problem that names none.
         """
@@ -279,7 +284,7 @@ class Nodes:
         return parsed
 
     def report(self, path: str, error: ConfigError) -> None:
-        """Keep a problem, and log it once; of many some, for each node may be a problem of its own."""
+        """Keep a problem, and log it once. Only :data:`MOST_PROBLEMS` are kept, because each node may cause one."""
         if str(self.problems.get(path)) == str(error):
             return
         if len(self.problems) < MOST_PROBLEMS or path in self.problems:
@@ -293,11 +298,11 @@ class Nodes:
                 del self.problems[known]
 
     async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
-        """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without
+        """The results of ``read``, now and after every change of what it watched, until ``stopped()``. Silent without
         contact.
 
-        Raises :class:`~wormhole.model.errors.ConfigError` when the first reading is refused. A later refusal is logged
-        once: what was read last stays true until rights are given back.
+        Raises :class:`~wormhole.model.errors.ConfigError` when the first read is refused. A later refusal is logged
+        once, and the last result stays valid until the rights are given back.
         """
         changed, contact = Signal(), self.session.signal
 
@@ -345,7 +350,7 @@ def _listing(path: str) -> Callable[[Any], Any]:
 
 
 def _groups(nodes: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
-    """What goes into one transaction."""
+    """The nodes in groups, each small enough for one transaction."""
     some: dict[str, bytes] = {}
     size = 0
     for path, data in nodes.items():

@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 HISTORY_KEPT: Final = 1000
-"""So many entries of the history are kept; the oldest go first."""
+"""The number of entries of the history that are kept. The oldest are removed first."""
 
 TERMS_KEPT: Final = 20
-"""So many terms of a log are kept; the oldest go first."""
+"""The number of terms of a log that are kept. The oldest are removed first."""
 
 WEIGHTS: Final = (1e-9, 1e9)
-"""The least and the most that a subscriber may weigh.
+"""The smallest and the largest weight of a subscriber.
 
-Shares come from sums and quotients of weights: these are safe in any number.
+Shares are computed from sums and quotients of weights. Within this range they are safe for any number of subscribers.
 """
 
 
@@ -68,9 +68,10 @@ class SubscriberInfo:
 
 @dataclass(slots=True, frozen=True)
 class PublisherInfo:
-    """A live publisher: what log it tails, where it runs and the address of its admin service (empty: none).
+    """A live publisher: the log that it tails, where it runs and the address of its admin service (empty: none).
 
-    ``owner``: the lock under which it serves; who holds that lock next knows that this one ended. Empty: it holds none.
+    ``owner``: the lock under which it serves. A process that holds this lock later knows that this publisher ended.
+    Empty: it holds none.
     """
 
     dataset: str
@@ -85,7 +86,7 @@ class PublisherInfo:
 
 @dataclass(slots=True, frozen=True)
 class LogGroup:
-    """The publishers that contend for one log, of which one at a time owns it.
+    """The publishers that contend for one log. One of them owns it at a time.
 
     ``group``: the copy that they read, or ``@failover`` for the copies of the dataset's failover list.
     """
@@ -104,14 +105,15 @@ class LogGroup:
 
 @dataclass(slots=True, frozen=True)
 class CandidateInfo:
-    """A live process that may come to own a log.
+    """A live process that may become the owner of a log.
 
     ``copy`` and ``host``: what it reads, and where, as the configuration names them. ``pid``, ``address`` and
-    ``started``: as of a :class:`PublisherInfo`. ``rank``: its place in the order of preference; 0 is the preferred one.
-    ``server``: the identity of the server that it reads (empty: not known). ``lacking``: what was delivered and is not
-    in that server's log. ``ready``: whether it could take over now; ``waits`` and ``hint``: if not, why, and the next
-    step. ``promotable``: not, for the one reason that its server is a standby which is to be promoted first. ``since``:
-    when it became a candidate (seconds since 1970).
+    ``started``: as in :class:`PublisherInfo`. ``rank``: its place in the order of preference; 0 is the preferred one.
+    ``server``: the identity of the server that it reads (empty: not known). ``lacking``: what was delivered and is
+    missing in that server's log. ``since``: when it became a candidate (seconds since 1970).
+
+    ``ready``: whether it could take over now. ``waits`` and ``hint``: if it could not, the reason and the next step.
+    ``promotable``: it is not ready only because its server is a standby, which has to be promoted first.
     """
 
     copy: str
@@ -130,17 +132,17 @@ class CandidateInfo:
 
     @property
     def name(self) -> str:
-        """What a :class:`MoveRequest` calls it."""
+        """The candidate's name in a :class:`MoveRequest`."""
         return f"{self.copy}@{self.host}"
 
 
 @dataclass(slots=True, frozen=True)
 class Term:
-    """The service of one owner of a log.
+    """The period of service of one owner of a log.
 
     ``number``: rises by one each time the log is taken, also by the same process after a lost session. ``copy``,
     ``host`` and ``pid``: the owner. ``server``: the identity of the server that it read then. ``since``: when it took
-    the log (seconds since 1970). ``why``: what made it take the log.
+    the log (seconds since 1970). ``why``: the reason for taking the log.
     """
 
     number: int
@@ -154,8 +156,10 @@ class Term:
 
 @dataclass(slots=True, frozen=True)
 class MoveRequest:
-    """What an operator requested of a log. ``to``: the :attr:`CandidateInfo.name` that should own it. ``by``: the
-    operator. ``at``: the time of the request (seconds since 1970).
+    """An operator's request to move a log.
+
+    ``to``: the :attr:`CandidateInfo.name` that should own it. ``by``: the operator. ``at``: the time of the request
+    (seconds since 1970).
     """
 
     to: str
@@ -165,10 +169,10 @@ class MoveRequest:
 
 @dataclass(slots=True, frozen=True)
 class LogOwners:
-    """Who owns a log, and who could.
+    """The owner of a log, and its candidates.
 
-    ``candidates``: by rank, then name. ``terms``: the last :data:`TERMS_KEPT`, oldest first. ``move``: what an operator
-    requested and no taker has cleared yet.
+    ``candidates``: by rank, then name. ``terms``: the last :data:`TERMS_KEPT`, oldest first. ``move``: an operator's
+    request that no owner has cleared yet.
     """
 
     owner: PublisherInfo | None
@@ -179,7 +183,7 @@ class LogOwners:
 
 @dataclass(slots=True, frozen=True)
 class FlowRecord:
-    """What a publisher reports of a flow (advisory: the marker store decides about epochs)."""
+    """A publisher's report of a flow. It is advisory: the marker store decides about epochs."""
 
     owner: str
     subscriber: str
@@ -204,8 +208,10 @@ class MonitorInfo:
 
 @dataclass(slots=True, frozen=True)
 class HostRequest:
-    """What an operator requested of a host. ``drained``: it should run no publishers. ``by``: the operator; ``at``: the
-    time of the request (seconds since 1970).
+    """An operator's request for a host.
+
+    ``drained``: the host should run no publishers. ``by``: the operator; ``at``: the time of the request (seconds since
+    1970).
     """
 
     drained: bool = False
@@ -215,8 +221,8 @@ class HostRequest:
 
 @dataclass(slots=True, frozen=True)
 class HistoryEntry:
-    """A change: when (seconds since 1970), who made it, what (``config apply``, ``flows pause``), of what,
-    and how that was before and after.
+    """A change: its time (seconds since 1970), its user, its kind (``config apply``, ``flows pause``), its target, and
+    the state before and after it.
     """
 
     at: float
@@ -229,7 +235,7 @@ class HistoryEntry:
 
 @dataclass(slots=True, frozen=True)
 class StoredConfig:
-    """What the coordination service keeps of the configuration. ``version`` goes up by one at every change."""
+    """The stored configuration. ``version`` rises by one with every change."""
 
     datasets: Mapping[str, DatasetConfig]
     applications: Mapping[str, ApplicationConfig]
@@ -238,9 +244,9 @@ class StoredConfig:
 
 @dataclass(slots=True, frozen=True)
 class ConfigChange:
-    """What should be stored instead:
+    """A change of the stored configuration. ``None`` removes a record; records that are not named stay.
 
-    ``None`` removes, what is not named stays. ``seen``: the version that this was decided on.
+    ``seen``: the version on which the change is based.
     """
 
     seen: int
@@ -253,23 +259,25 @@ class Contact(Enum):
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    """No contact just now; the session may still be alive."""
+    """No contact at the moment; the session may still be alive."""
     LOST = "lost"
-    """The session is gone: others may have seen this process leave."""
+    """The session ended: other processes may have seen this one leave."""
 
 
 class Registration(Protocol):
-    """An ephemeral entry; it goes when it is closed or its process dies, and is made again after a lost session."""
+    """An ephemeral entry. It is removed when it is closed or its process dies, and is made again after a lost
+    session.
+    """
 
     @property
     def held(self) -> bool:
-        """Whether the entry is ours, as far as is known: false while another process has it, after our session was
-        lost.
+        """Whether this process holds the entry, as far as is known. It is false while another process holds the entry
+        after this process lost its session.
         """
 
     @property
     def exclusive(self) -> bool:
-        """Whether holding it proves that no other process, on any host, does."""
+        """Whether holding the entry proves that no other process, on any host, holds it."""
 
     async def close(self) -> None:
         """Withdraw the entry; idempotent."""
@@ -279,7 +287,7 @@ class CandidateEntry(Registration, Protocol):
     """The entry of a candidate."""
 
     def update(self, info: CandidateInfo) -> None:
-        """Announce ``info`` from now on, of the same copy and host; without contact it is announced when contact is
+        """Announce ``info``, of the same copy and host, from now on. Without contact it is announced when contact is
         back.
         """
 
@@ -287,44 +295,50 @@ class CandidateEntry(Registration, Protocol):
 class LogClaim(Protocol):
     """The ownership of a log.
 
-    After a lost session the log is taken again by itself, unless another process owned it meanwhile.
+    After a lost session the log is taken again automatically, unless another process owned it meanwhile.
     """
 
     @property
     def held(self) -> bool:
-        """Whether the log is ours, as far as is known: false from the end of a session until the log is taken again."""
+        """Whether this process owns the log, as far as is known. It is false from the end of a session until the log is
+        taken again.
+        """
 
     @property
     def term(self) -> int:
         """The number of the present term."""
 
     def fence(self) -> str:
-        """The path of a node that is there exactly as long as this process owns the log; another one after each taking.
+        """The path of a node that exists exactly as long as this process owns the log; another node after each taking.
 
-        A transaction that checks it writes nothing for a former owner. Empty where nothing can be checked: in memory.
+        A transaction that checks the node writes nothing for a former owner. The path is empty if nothing can be
+        checked: in memory.
         """
 
     async def note_server(self, server: str) -> None:
-        """The log is read from this server now, under the same name. Raises
-        :class:`~wormhole.model.errors.CoordinationLost`, and nothing where the claim is gone.
+        """Record that the log is now read from this server, under the same name. Does nothing if the claim is lost.
+
+        Raises :class:`~wormhole.model.errors.CoordinationLost`.
         """
 
     async def lost(self) -> str:
-        """Return once the log is another's, or may have been another's meanwhile: the reason. It is then not taken
-        again.
+        """Return the reason once another process owns the log, or may have owned it meanwhile. The log is then not
+        taken again.
         """
 
     async def close(self) -> None:
-        """Give the log up; idempotent. Without contact that happens when contact is back, or with the session's end."""
+        """Give the log up; idempotent. Without contact it is given up when contact is back, or with the
+        session's end.
+        """
 
 
 class Coordinator(Protocol):
-    """Live processes, owners of flows, and what should run.
+    """Live processes, owners of flows, and the configuration.
 
-    Watches are async iterators: they yield the present state at once and a whole new state after every change (changes
-    close together may be joined). During an outage they are silent, afterwards they yield what is true then; they end
-    when the coordinator is stopped. Methods raise :class:`~wormhole.model.errors.CoordinationLost` when an answer needs
-    contact that is missing.
+    Watches are async iterators. They yield the present state at once, and a whole new state after every change (changes
+    close together may be joined). During an outage they are silent, and afterwards they yield the state at that time.
+    They end when the coordinator is stopped. Methods raise :class:`~wormhole.model.errors.CoordinationLost` when an
+    answer needs contact that is missing.
     """
 
     async def start(self) -> None:
@@ -336,10 +350,7 @@ class Coordinator(Protocol):
         """Withdraw every entry and disconnect; idempotent."""
 
     async def warnings(self) -> tuple[Problem, ...]:
-        """What is not safe about the coordination service.
-
-        Daemons log it at their start.
-        """
+        """Safety problems of the coordination service. Daemons log them at their start."""
 
     @property
     def contact(self) -> Contact:
@@ -349,8 +360,8 @@ class Coordinator(Protocol):
         """When contact was last confirmed, by the monotonic clock of this process (seconds)."""
 
     def lease_s(self) -> float:
-        """How long after :meth:`last_contact` an owner may act: 2/3 of the session timeout; infinity where nothing
-        expires.
+        """How long an owner may act after :meth:`last_contact`, in seconds: 2/3 of the session timeout; infinity if
+        nothing expires.
         """
 
     def watch_contact(self) -> AsyncIterator[Contact]:
@@ -375,14 +386,15 @@ class Coordinator(Protocol):
         """
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
-        """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at
+        """Announce a publisher. An entry of the same ``owner`` was left by a killed predecessor, and is replaced at
         once.
 
-        Raises :class:`~wormhole.model.errors.Retryable` when another live one serves the same log."""
+        Raises :class:`~wormhole.model.errors.Retryable` when another live publisher serves the same log.
+        """
 
     @property
     def problems(self) -> Mapping[str, ConfigError]:
-        """What is stored and was found to be no valid record, by its path: it was left out."""
+        """Stored nodes without a valid record, by path. They were left out."""
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         """Every live publisher."""
@@ -393,29 +405,30 @@ class Coordinator(Protocol):
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
         """Store the state of flows by ``(application, shard)``; advisory, the last write stays.
 
-        Raises :class:`~wormhole.model.errors.CoordinationLost` also for the flows of a log that was owned through this
-        coordinator and is so no longer: its owner writes them now.
+        Raises :class:`~wormhole.model.errors.CoordinationLost` also for the flows of a log that this coordinator owned
+        and no longer owns, because its new owner writes them now.
         """
 
     async def flows(
         self, applications: Collection[str] | None = None, includes: Callable[[str], bool] = lambda shard: True
     ) -> Mapping[tuple[str, str], FlowRecord]:
-        """What publishers stored last: of these applications, ``None``: of all; of the shards that ``includes`` is true
-        for. No other record is read.
+        """The records that publishers stored last. ``applications``: only their flows; ``None``: those of all.
+        ``includes``: selects the shards. No other record is read.
         """
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
-        """The epochs that publishers recorded for these shards, none older than this call; a shard without a record is
-        left out. ``None`` where other processes see no records: in the static form.
+        """The epochs that publishers recorded for these shards, none older than this call. A shard without a record is
+        left out. ``None`` if other processes see no records: in the static form.
         """
 
     async def configuration(self) -> StoredConfig:
-        """What is stored now. Raises :class:`~wormhole.model.errors.ConfigError` for a node that holds no valid
+        """The stored configuration. Raises :class:`~wormhole.model.errors.ConfigError` for a node without valid
         settings.
         """
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
-        """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Gives the new version.
+        """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Returns the new
+        version.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when the configuration changed since ``change.seen``, when it
         is too large, and in the static form. After :class:`~wormhole.model.errors.CoordinationLost` it may have been
@@ -426,52 +439,52 @@ class Coordinator(Protocol):
         """Announce a monitor. Raises :class:`~wormhole.model.errors.ConfigError` when its host has another live one."""
 
     async def update_monitor(self, info: MonitorInfo) -> None:
-        """Store a new state of the monitor that was registered here; without contact, when contact is back.
+        """Store a new state of the monitor that was registered here. Without contact it is stored when contact is back.
 
-        Raises :class:`~wormhole.model.errors.ConfigError` when there is none.
+        Raises :class:`~wormhole.model.errors.ConfigError` if no monitor was registered.
         """
 
     async def monitors(self) -> tuple[MonitorInfo, ...]:
         """Every live monitor, ordered by host."""
 
     def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
-        """What was requested of a host."""
+        """The request for a host."""
 
     async def set_host(self, host: str, request: HostRequest) -> None:
-        """Request something of a host; the last request stays."""
+        """Store a request for a host; the last request stays."""
 
     async def record(self, entry: HistoryEntry) -> None:
-        """Add to the history, which keeps the last :data:`HISTORY_KEPT` entries."""
+        """Add an entry to the history, which keeps the last :data:`HISTORY_KEPT`."""
 
     async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
         """The last entries, newest first."""
 
     async def register_candidate(self, group: LogGroup, info: CandidateInfo) -> CandidateEntry:
-        """Announce a process that may come to own a log.
+        """Announce a process that may become the owner of a log.
 
         Raises :class:`~wormhole.model.errors.Retryable` when its copy and host have another live candidate, and
         :class:`~wormhole.model.errors.ConfigError` in the static form.
         """
 
     def watch_log(self, group: LogGroup) -> AsyncIterator[LogOwners]:
-        """Who owns a log, and who could. In the static form nothing is yielded."""
+        """The owner of a log, and its candidates. In the static form nothing is yielded."""
 
     async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
-        """Own a log that has no owner; what an operator requested of it is done with.
+        """Take a log that has no owner. An operator's request for the log is cleared.
 
         ``server`` and ``why``: for its :class:`Term`. Raises :class:`~wormhole.model.errors.Retryable` at once when
-        another process, or another claim of this coordinator, owns it, and
-        :class:`~wormhole.model.errors.ConfigError` in the static form. What was taken when the call failed or was
-        cancelled is given up again by itself.
+        another process, or another claim of this coordinator, owns the log, and
+        :class:`~wormhole.model.errors.ConfigError` in the static form. If the call failed or was cancelled after the
+        log was taken, the log is given up automatically.
         """
 
     async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
-        """Each of ``groups``; ``None``: every log that has, or had, an owner or a candidate. In the static form no log
-        has an owner.
+        """The owners of each of ``groups``; ``None``: of every log that has, or had, an owner or a candidate. In the
+        static form no log has an owner.
         """
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:
-        """Request that another candidate owns a log; the last request stays until the log is taken. ``None`` withdraws
+        """Request that another candidate owns a log. The last request stays until the log is taken. ``None`` withdraws
         it.
 
         Raises :class:`~wormhole.model.errors.ConfigError` in the static form.

@@ -1,6 +1,6 @@
 """The nodes in ZooKeeper: path and JSON of each, one tree per root.
 
-:mod:`wormhole.model.record` has the threat that the JSON is read against, and the bounds.
+:mod:`wormhole.model.record` describes the threat against which the JSON is read, and the bounds.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ __all__ = [
 
 _MOST_LOGS: Final = 10_000
 _MOST_TERMS: Final = 1_000
-"""Terms in a record: a later release may keep more of them than are read here."""
+"""Limit of the terms in a record. It is larger than the number that this release keeps, because a later one may keep
+more.
+"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,12 +100,12 @@ class Paths:
 
     @property
     def top(self) -> tuple[str, ...]:
-        """What is there from the first start on, directly below the root."""
+        """The nodes directly below the root that exist from the first start on."""
         return (self.applications, self.datasets, self.publishers, self.logs)
 
     @property
     def config(self) -> str:
-        """Its version counts the changes of the configuration."""
+        """A node whose version counts the changes of the configuration."""
         return f"{self.root}/config"
 
     @property
@@ -145,7 +147,7 @@ class Paths:
         return f"{self.markers(application)}/{shard}"
 
     def delivery_counts(self, application: str, shard: str) -> str:
-        """Below it a node per page."""
+        """The folder of the flow's delivery counts, with a node per page."""
         return f"{self.application(application)}/books/{shard}"
 
     def publisher(self, dataset: str, copy: str, log: str) -> str:
@@ -153,7 +155,7 @@ class Paths:
 
     @property
     def logs(self) -> str:
-        """Who owns each log, and who could: a folder for each :class:`~wormhole.coordination.port.LogGroup`."""
+        """The owners and candidates of the logs: a folder for each :class:`~wormhole.coordination.port.LogGroup`."""
         return f"{self.root}/logs"
 
     def log(self, group: LogGroup) -> str:
@@ -163,7 +165,7 @@ class Paths:
         return f"{self.log(group)}/owner"
 
     def claims(self, group: LogGroup) -> str:
-        """Below it one node, which is made and deleted together with the owner's."""
+        """A folder with one node, which is made and deleted together with the owner's."""
         return f"{self.log(group)}/claims"
 
     def claim(self, group: LogGroup, name: str) -> str:
@@ -182,7 +184,7 @@ class Paths:
         return f"{self.log(group)}/move"
 
     def log_state(self, group: LogGroup, name: str) -> str:
-        """What the log's source knows of the servers, under ``name``."""
+        """The log's source's knowledge of the servers, under ``name``."""
         return f"{self.log(group)}/state/{name}"
 
 
@@ -190,9 +192,9 @@ class Paths:
 class TermRecord:
     """The node that is written each time a log is taken.
 
-    ``claim``: the name of the node below :meth:`Paths.claims` that was made with it: it shows who took the log last,
-    where a number or the node's version may come again after ZooKeeper lost its data. ``terms``: the last
-    :data:`~wormhole.coordination.port.TERMS_KEPT`, oldest first.
+    ``claim``: the name of the node below :meth:`Paths.claims` that was made with it. It shows which process took the
+    log last. A number or the node's version cannot show it, because they may repeat after ZooKeeper lost its data.
+    ``terms``: the last :data:`~wormhole.coordination.port.TERMS_KEPT`, oldest first.
     """
 
     number: int
@@ -376,7 +378,7 @@ def term_from_json(data: bytes, where: str) -> TermRecord:
 
 
 def move_to_json(request: MoveRequest) -> bytes:
-    """The node of what an operator requested of a log."""
+    """The node of an operator's request for a log."""
     return dumped(_MoveNode.fields_of(request))
 
 
@@ -406,7 +408,7 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
 
 
 def host_to_json(request: HostRequest) -> bytes:
-    """The node of what an operator requested of a host; the host is in its path."""
+    """The node of an operator's request for a host; the host is in its path."""
     return dumped(_HostNode.fields_of(request))
 
 
@@ -424,7 +426,7 @@ def history_to_json(entry: HistoryEntry) -> bytes:
 
 
 def history_fields(entry: HistoryEntry) -> dict[str, Any]:
-    """A change as JSON has it."""
+    """The fields of a change in JSON."""
     return _HistoryNode.fields_of(entry)
 
 

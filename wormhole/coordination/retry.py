@@ -1,4 +1,4 @@
-"""Starting during an outage of what is needed: a coordination service, a datastore."""
+"""Starting during an outage of a service that is needed: a coordination service, a datastore."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
 async def retry_during_outage(
     attempt: Callable[[], Awaitable[_T]], what: str, waits: Callable[[Retryable], None] = lambda error: None
 ) -> _T:
-    """Call ``attempt`` again while it raises :class:`~wormhole.model.errors.Retryable`, however long; other errors are
-    raised. ``what`` is for the log, ``waits`` is called with each such failure.
+    """Call ``attempt`` again as long as it raises :class:`~wormhole.model.errors.Retryable`. Other errors are raised.
 
-    A process that runs waits until an outage ends, so a process that starts does too.
+    ``what``: the purpose, for the log. ``waits`` is called with each such failure. A running process waits until an
+    outage ends, so a process that starts does too.
     """
     wait, logged = _FIRST_WAIT_S, ""
     while True:

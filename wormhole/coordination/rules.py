@@ -1,4 +1,4 @@
-"""What every form checks before a process registers, and the errors of a refusal."""
+"""The checks of every form before a process registers, and the errors of a refusal."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 TAKEN_AGAIN: Final = "taken again by the same process, whose entry was lost with its session"
-"""Why a term began, where no other process had the log since the one before."""
+"""The reason for a term if no other process owned the log since the previous one."""
 
 REPLACED_WHEN_TAKEN: Final = "nothing: the next publisher that takes the log replaces it"
-"""The next step for what is wrong with a node that is written each time a log is taken."""
+"""The next step for an invalid node that is written each time a log is taken."""
 
 _Info = TypeVar("_Info", PublisherInfo, CandidateInfo, MonitorInfo)
 _LONGEST_TEXT: Final = 8000  # characters of one field: the history is bounded, so are its entries
@@ -53,14 +53,14 @@ _PAGE: Final = re.compile(r"https?://([^/]+)/")
 
 
 def all_loopback(hosts: Iterable[str]) -> bool:
-    """Whether every ``host:port`` of a coordination service is on loopback: then all its users are on this machine."""
+    """Whether every ``host:port`` of a coordination service is on loopback. If so, all its users are on this
+    machine.
+    """
     return all(map(is_loopback, hosts))
 
 
 def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, service_on_loopback: bool) -> None:
-    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed, or cannot be
-    dialled.
-    """
+    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed or cannot be dialled."""
     if not application.allows(info.id):
         raise ConfigError(
             f"subscriber {info.id!r} is not in the allow list of application {info.application}",
@@ -77,7 +77,7 @@ def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, se
 
 
 def as_seen_by_others(info: _Info, address: str, *, service_on_loopback: bool) -> _Info:
-    """``info`` without its address where ``address``, the ``host:port`` in it, is of no use to other machines."""
+    """``info`` without its address, if other machines cannot use ``address``, the ``host:port`` in it."""
     if address and is_loopback(address) and not service_on_loopback:
         return replace(info, address="")
     return info
@@ -95,7 +95,9 @@ def page_address(page: str) -> str:
 
 
 def shortened(entry: HistoryEntry) -> HistoryEntry:
-    """``entry`` with every text cut to what the history keeps; a cut text ends with how many characters are missing."""
+    """``entry`` with every text cut to the length that the history keeps. A cut text ends with the number of missing
+    characters.
+    """
     texts = (_short(text) for text in (entry.who, entry.what, entry.target, entry.before, entry.after))
     return HistoryEntry(entry.at, *texts)
 
@@ -106,7 +108,7 @@ def _short(text: str) -> str:
 
 
 def log_taken(info: PublisherInfo, by: str) -> Retryable:
-    """The log has a live publisher already."""
+    """The error if the log has a live publisher already."""
     return Retryable(
         f"the log {info.dataset}/{info.copy}/{info.log} is served by another live publisher: {by}",
         hint=(
@@ -123,7 +125,7 @@ def who(owner: PublisherInfo | Term) -> str:
 
 
 def candidate_taken(group: LogGroup, info: CandidateInfo, by: str) -> Retryable:
-    """The copy has a live candidate on this host already."""
+    """The error if the copy has a live candidate on this host already."""
     return Retryable(
         f"the log {group} has another live candidate {info.name}: {by}",
         hint=(
@@ -135,7 +137,7 @@ def candidate_taken(group: LogGroup, info: CandidateInfo, by: str) -> Retryable:
 
 
 def not_owned(what: str) -> CoordinationLost:
-    """This process is no longer known as the owner of the log: ``what`` is refused."""
+    """The error if this process is no longer known as the owner of the log. ``what``: the refused operation."""
     return CoordinationLost(
         f"this process does not own the log any more, or not yet again: {what} was refused",
         hint="it goes on by itself if nobody else took the log; `wormholectl publishers` names the owner",
@@ -144,7 +146,7 @@ def not_owned(what: str) -> CoordinationLost:
 
 
 def no_election() -> ConfigError:
-    """The static form has one publisher for each log."""
+    """The error for the static form, which has one publisher for each log."""
     return ConfigError(
         "the static form elects no owner of a log: its publisher runs on one host",
         hint="name a ZooKeeper in [coordinator]",
@@ -152,15 +154,15 @@ def no_election() -> ConfigError:
 
 
 def is_predecessor(entry: PublisherInfo, info: PublisherInfo) -> bool:
-    """Whether ``entry`` was made by ``info``'s own process in an earlier session, or by one that is dead, as ``info``
-    holds its lock now.
+    """Whether ``entry`` was made by ``info``'s own process in an earlier session, or by a process that is dead, because
+    ``info`` now holds its lock.
     """
     same_process = (entry.host, entry.pid, entry.started) == (info.host, info.pid, info.started)
     return same_process or bool(entry.owner and entry.owner == info.owner)
 
 
 def subscriber_taken(info: SubscriberInfo, by: str) -> ConfigError:
-    """Another live process uses the subscriber's id."""
+    """The error if another live process uses the subscriber's id."""
     return ConfigError(
         f"application {info.application} has another live subscriber {info.id!r}: {by}",
         hint="give each subscriber an id of its own",
@@ -169,7 +171,7 @@ def subscriber_taken(info: SubscriberInfo, by: str) -> ConfigError:
 
 
 def host_taken(info: MonitorInfo, by: str) -> ConfigError:
-    """The host has a live monitor already."""
+    """The error if the host has a live monitor already."""
     return ConfigError(
         f"a second monitor on this host: {info.host} has a live one: {by}",
         hint="stop that one first, or give this one another `host` under [monitor]; if it was killed, its entry goes "
@@ -180,12 +182,12 @@ def host_taken(info: MonitorInfo, by: str) -> ConfigError:
 
 
 def no_monitor(info: MonitorInfo) -> ConfigError:
-    """A state was reported for a monitor that is not registered here."""
+    """The error if a state was reported for a monitor that is not registered here."""
     return ConfigError(f"the monitor of {info.host} is not registered here", hint="register it first")
 
 
 def changed_meanwhile(seen: int) -> ConfigError:
-    """Somebody else changed the configuration since it was looked at."""
+    """The error if another client changed the configuration since it was read."""
     return ConfigError(
         f"somebody else changed the configuration since it was read (version {seen}): nothing was written",
         hint="look at `wormholectl config history`, then at the difference again: `wormholectl config diff FILE`",
@@ -194,7 +196,7 @@ def changed_meanwhile(seen: int) -> ConfigError:
 
 
 def nowhere_to_publish() -> ConfigError:
-    """The static form stores nothing."""
+    """The error for the static form, which stores nothing."""
     return ConfigError(
         "the static form has nowhere to publish to: every process reads the file itself",
         hint="restart the processes that use it, or name a ZooKeeper in [coordinator]",

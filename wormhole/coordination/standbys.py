@@ -1,4 +1,6 @@
-"""Who owns a log and whether the others could take it over, in words that commands and publishers share. Pure."""
+"""The owner of a log, and whether the candidates could take it over, in words that commands and publishers
+share. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,18 @@ __all__ = ["candidate_of", "owner_name", "why_not"]
 
 
 def owner_name(owners: LogOwners | None) -> str:
-    """What the owner is called among the candidates, ``COPY@HOST``; empty: the log has no owner."""
+    """The owner's name as a candidate, ``COPY@HOST``; empty: the log has no owner."""
     owner = None if owners is None else owners.owner
     return "" if owner is None else f"{owner.copy}@{owner.host}"
 
 
 def candidate_of(owners: LogOwners | None, name: str) -> CandidateInfo | None:
-    """The candidate of this name; ``None``: it is not announced, or owns the log."""
+    """The candidate with this name; ``None``: it is not announced, or it owns the log."""
     return None if owners is None else next((one for one in owners.candidates if one.name == name), None)
 
 
 def why_not(candidate: CandidateInfo) -> Problem:
-    """What the candidate reports against taking the log over; empty: nothing."""
+    """The reason that the candidate reports for not being able to take the log over; empty: none."""
     if not candidate.ready:
         return Problem(candidate.waits or "it has not asked its datastore yet", candidate.hint, code="in-progress")
     if candidate.lacking:

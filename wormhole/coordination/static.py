@@ -1,11 +1,12 @@
 """Coordination without a service: the configuration file lists the subscribers.
 
-Every listed subscriber counts as live; the publisher dials it and tries again until it answers. What needs a service is
-not pretended: another *process* that serves the same log is not seen here (the local marker store's lock refuses it;
-another monitor of the host is refused by the lock of its state folder), and :meth:`StaticCoordinator.publishers`,
-:meth:`~StaticCoordinator.monitors` and :meth:`~StaticCoordinator.flows` know this process only. The file is read once:
-a change takes a restart. What was requested of this host, and the history, are in files:
-:mod:`wormhole.coordination.host_files`.
+Every listed subscriber is treated as live. The publisher dials it and tries again until it answers.
+
+Features that need a service are not imitated. Another *process* that serves the same log is not seen here: the local
+marker store's lock refuses it. Another monitor of the host is refused by the lock of its state folder.
+:meth:`StaticCoordinator.publishers`, :meth:`~StaticCoordinator.monitors` and :meth:`~StaticCoordinator.flows` return
+this process only. The file is read once: a change needs a restart. The request for this host, and the history, are in
+files: :mod:`wormhole.coordination.host_files`.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 class StaticCoordinator(MemoryCoordinator):
-    """The static form of the port, from a configuration whose applications list their subscribers: the memory form of
-    this process, with contact from the beginning to its end.
+    """The static form of the port, from a configuration whose applications list their subscribers.
+
+    It is the memory form of this process, with contact from its beginning to its end.
     """
 
     _exclusive = False
@@ -63,7 +65,9 @@ class StaticCoordinator(MemoryCoordinator):
         )
 
     def listed(self, application: str) -> Mapping[str, str]:
-        """Id to address of the subscribers that the file lists for an application; empty when it does not know it."""
+        """The subscribers that the file lists for an application, id to address; empty if the file has no such
+        application.
+        """
         return {info.id: info.address for info in self._listed if info.application == application}
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
@@ -140,4 +144,4 @@ class StaticCoordinator(MemoryCoordinator):
         return self._listed
 
     def _need_contact(self) -> None:
-        """There is no service to be in contact with."""
+        """Does nothing: there is no service, so contact is never missing."""

@@ -24,8 +24,8 @@ _FILE: Final = "coordinator.json"
 def up_folder(file: Path, data: Path | None = None) -> Path:
     """The data folder of a configuration file: ``data``, or ``.wormhole/<its name>`` beside it. Absolute.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` for one beside the file that another user put there: its
-    credentials would be known to that user, and a link in place of a file would lead anywhere.
+    Raises :class:`~wormhole.model.errors.ConfigError` for a folder beside the file that another user made. That user
+    would know its credentials, and could replace a file by a link to any other file.
     """
     if data is not None:
         return data.absolute()
@@ -41,7 +41,7 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
 
 
 def _stranger(path: Path, file: Path) -> int | None:
-    """The user that may have put ``path`` there without a right to ``file``; ``None``: there is none."""
+    """The user that may have made ``path`` without a right to ``file``; ``None``: there is none."""
     try:
         owner = path.lstat().st_uid
         if not path.parent.stat().st_mode & stat.S_IWOTH or owner in {0, os.geteuid()}:
@@ -52,10 +52,10 @@ def _stranger(path: Path, file: Path) -> int | None:
 
 
 def write_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path) -> Path:
-    """Write where the embedded ZooKeeper answers and who is admitted, in one step: a configuration file. Blocks. Raises
+    """Write the embedded ZooKeeper's address and credentials in one step, as a configuration file. Blocks. Raises
     ``OSError``.
 
-    ``state_dir``: of the publishers, where commands that are given this file find their tokens.
+    ``state_dir``: of the publishers. Commands that are given this file find their tokens there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings = coordinator.model_dump(mode="json", exclude_defaults=True)
@@ -65,8 +65,8 @@ def write_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path
 
 
 def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> CoordinatorConfig:
-    """What a file that names no ZooKeeper gives, such as the session's length, with the place and the credentials of
-    the embedded one.
+    """The settings of a file that names no ZooKeeper, such as the session's length, with the address and the
+    credentials of the embedded one.
     """
     return given.model_copy(update={name: getattr(embedded, name) for name in ("zookeeper", "auth_file", "same_user")})
 

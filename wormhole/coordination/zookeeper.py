@@ -111,7 +111,9 @@ class ZooKeeperCoordinator:
         self._entries: set[EphemeralNode] = set()
         self._owning: set[LogGroup] = set()
         self._claims: dict[LogGroup, ZooKeeperClaim] = {}
-        """The last claim of each log that was owned here: also one that ended, so that no later write passes."""
+        """The last claim of each log that was owned here. Claims that ended are kept too, so that no later write
+        passes.
+        """
         self._withdrawals: set[asyncio.Task[None]] = set()
         self._written = WrittenRecords()
         self._stopped = False
@@ -360,7 +362,7 @@ class ZooKeeperCoordinator:
 
     @property
     def problems(self) -> Mapping[str, ConfigError]:
-        """Nodes that hold no valid record, by path; each was left out (or its last good form kept) and logged once."""
+        """Nodes without a valid record, by path. Each was left out (or its last valid form kept) and logged once."""
         return self._nodes.problems
 
     def _watch(self, read: Callable[[Watcher], Awaitable[_T]]) -> AsyncIterator[_T]:
@@ -374,7 +376,7 @@ class ZooKeeperCoordinator:
         return candidate_to_json(as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback))
 
     def _fence(self, shard: str) -> str:
-        """What a write for the shard has to check; empty where no log that was owned here includes it."""
+        """The path that a write for the shard has to check; empty if no log that was owned here includes the shard."""
         claims = [claim for group, claim in self._claims.items() if group.includes(shard)]
         return max(claims, key=lambda claim: claim.held).fence() if claims else ""
 
@@ -389,8 +391,8 @@ class ZooKeeperCoordinator:
             task.add_done_callback(self._withdrawals.discard)
 
     async def _withdraw(self, group: LogGroup, claims: Collection[str]) -> None:
-        """Delete claims of the present session that could not be deleted: without that the log has no owner as long as
-        this process lives.
+        """Delete claims of the present session that could not be deleted. Otherwise the log would have no owner as long
+        as this process lives.
         """
         while True:
             contact_seen = self._session.signal.version
@@ -440,15 +442,15 @@ class ZooKeeperCoordinator:
 
 
 def _prepare_parsing() -> None:
-    """Read the files that the first configuration of a process needs, since what is stored is parsed on the loop: those
-    of installed datastores, and of pydantic's plugins.
+    """Read the files that the first configuration of a process needs: those of installed datastores, and of pydantic's
+    plugins. They are read now because stored settings are parsed on the event loop.
     """
     schemes()
     DatasetConfig.model_rebuild()
 
 
 class _CandidateRegistration:
-    """The entry of a candidate in its node. ``to_json``: what the node holds."""
+    """The entry of a candidate in its node. ``to_json``: makes the node's content."""
 
     def __init__(self, node: EphemeralNode, to_json: Callable[[CandidateInfo], bytes]) -> None:
         self._node = node

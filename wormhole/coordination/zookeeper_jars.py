@@ -13,8 +13,8 @@ from wormhole.model.errors import ConfigError
 __all__ = ["zookeeper_jars"]
 
 _SERVER: Final = ("zookeeper-[0-9]*.jar", "zookeeper.jar")
-# What a standalone server loads, as measured by leaving jars out; the other 200 of PySpark would only cost start-up
-# time.
+# The jars that a standalone server loads, measured by leaving jars out. The other 200 of PySpark would only cost
+# start-up time.
 _PYSPARK: Final = (
     "audience-annotations-*.jar",
     "commons-cli-*.jar",
@@ -53,9 +53,9 @@ _DEBIAN_FOLDER = Path("/usr/share/java")
 
 
 def zookeeper_jars(folder: Path | None) -> list[Path]:
-    """The jars to start a server with: those in ``folder``, or where none is given those that are installed.
+    """The jars to start a server with: those in ``folder``, or, if none is given, the installed ones.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` when the server's own jar is not there.
+    Raises :class:`~wormhole.model.errors.ConfigError` when the server's own jar is missing.
     """
     if folder is not None:
         if jars := _found(folder, ("*.jar",)):
@@ -83,7 +83,7 @@ def zookeeper_jars(folder: Path | None) -> list[Path]:
 
 
 def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The jars of ``folder`` that fit ``patterns``; none where the server's is not among them."""
+    """The jars of ``folder`` that match ``patterns``; none if the server's jar is not among them."""
     if not any(True for pattern in _SERVER for _ in folder.glob(pattern)):
         return []
     return sorted({jar for pattern in patterns for jar in folder.glob(pattern)})
