@@ -40,3 +40,14 @@ def test_a_server_that_ended_by_itself_is_not_signalled(end: Callable[[PrivateSe
                 other.wait(0.2)
         finally:
             other.kill()
+
+
+def test_what_a_killed_server_left_behind_writes_into_no_later_log(tmp_path: Path) -> None:
+    server = Brief(tmp_path)
+    server.start()
+    with server.log.open("ab") as left_behind:
+        server.stop()
+        server.start()
+        left_behind.write(b"the last words of a child process")
+    assert not server.log.read_bytes()
+    server.close()
