@@ -1,9 +1,9 @@
-"""The filter language: which updates a flow wants. ``docs/filters.md`` is its manual.
+"""The filter language, which selects the updates of a flow. ``docs/filters.md`` is its manual.
 
-``lexer`` text to tokens -> ``parser`` tokens to a ``tree`` -> ``normal`` one form for one meaning, and its hash ->
-``bound_to_schema`` a plan per table, of the functions that ``leaf_tests`` makes -> ``filter`` asks the plan of each
-update of a run, through the ``view`` that filters share. ``capabilities`` knows what a kind of source can decide.
-``projection`` is which columns of the selected updates are sent, and in which form.
+``lexer`` makes tokens of text. ``parser`` makes a ``tree`` of tokens. ``normal`` gives one form to filters of one
+meaning, and hashes it. ``bound_to_schema`` makes a plan per table, of the functions of ``leaf_tests``. ``filter``
+applies the plan to each update of a run, through the ``view`` that filters share. ``capabilities`` decides what a kind
+of source can evaluate. ``projection`` determines which columns of the selected updates are sent, and in which form.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A filter for one schema: which operations are decided already, and a predicate over keys and fields for the others.
+"""A filter for one schema: the operations that are decided already, and a predicate over keys and fields for the
+others.
 
-An update is delivered when its row before the change or after it may match (:mod:`wormhole.filters.leaf_tests` says
-what may). What it is to the filter follows from both: it **entered** when it did not match before, and **left** when it
-may have matched before and does not now. An insert has no row before and a delete none after: they say themselves what
-happened and are never marked. A READ is an existing row: it has no row before, is asked about the row that it is, and
-is never marked; that it ``changed`` is unknown.
+An update is delivered when its row before the change or after it may match (:mod:`wormhole.filters.leaf_tests` defines
+"may"). Its mark follows from both: it **entered** when it did not match before. It **left** when it may have matched
+before and does not match now. An insert has no row before and a delete none after: their operations show what happened,
+and they are never marked. A READ is an existing row. It has no row before, is tested on its present row, and is never
+marked; whether it ``changed`` is unknown.
 
-A **barrier** (DELETE_RANGE, TRUNCATE) is itself and also the deletion of every row it covers: it is kept when one of
-those may match. Its tests are asked about all keys from ``key`` to ``key_end``.
+A **barrier** (DELETE_RANGE, TRUNCATE) is an update itself, and also the deletion of every row it covers. It is kept
+when one of those rows may match. Its tests apply to all keys from ``key`` to ``key_end``.
 """
 
 from __future__ import annotations
@@ -46,24 +47,25 @@ _KINDS: Final[tuple[tuple[Op, frozenset[Op]], ...]] = tuple(
 )
 
 DROP, KEEP, ENTERED, LEFT, LEFT_KEY = range(5)
-"""What becomes of an update.
+"""The outcomes for an update.
 
-LEFT_KEY: it left, and as the log has no row from before, its new values are of no use.
+LEFT_KEY: it left. The log has no row from before, so its new values are not sent.
 """
 
 _ONE_SIDED: Final = frozenset((Op.INSERT, Op.DELETE))
-"""There is no row on the other side, so every field of theirs changed."""
+"""Operations with no row before or after: every field changed."""
 
 _NO_FORMATS: Final = ValueFormats()
 
 
 @dataclass(slots=True)
 class Decision:
-    """What is left to ask of an update of one operation.
+    """What remains to be tested of an update of one operation.
 
-    ``decided``: nothing. ``simple``: may an update with this plain key match, whatever its values? That decides, unless
-    there is ``record``: then it is what the row before the change may have matched, and ``record`` is asked of the row
-    after it. ``general``: what becomes of any update; ``parsed``: only that can decide, also where the key is plain.
+    ``decided``: the outcome, without any test. ``simple``: may an update with this plain key match, whatever its
+    values? This decides, unless there is ``record``. With ``record``, ``simple`` is for the row before the change, and
+    ``record`` is tested on the row after it. ``general``: the outcome of any update. ``parsed``: only ``general`` can
+    decide, also for a plain key.
     """
 
     decided: bool | None
@@ -75,12 +77,12 @@ class Decision:
 
 @dataclass(slots=True)
 class Plan:
-    """A filter for one schema. ``by_op[n]``: the decision for operation number ``n``; 0 is one that is not
-    known.
+    """A filter for one schema.
 
-    ``whole``: the answer where no operation and no key changes it, else ``None``. ``ops_only``: no key is ever asked.
-    ``one_test``: the test of every update with a plain key, where the operation does not matter for those.
-    ``reader``: where fields are, for a filter that tests any.
+    ``by_op[n]``: the decision for operation number ``n``; 0 is an unknown operation. ``whole``: the answer if no
+    operation and no key changes it, else ``None``. ``ops_only``: no key is ever tested. ``one_test``: the test of every
+    update with a plain key, if the operation does not matter for those. ``reader``: locates the fields, for a filter
+    that tests any.
     """
 
     by_op: tuple[Decision, ...]
@@ -101,8 +103,8 @@ def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS)
     cache: dict[tuple[Expr, Op | None], Decision] = {}
     for op, kinds in _KINDS:
         rest = _fold_op(of_table, kinds)
-        # Barriers and plain updates ask different tests of the same expression; values mean something else in each
-        # operation.
+        # Barriers and plain updates evaluate different tests of the same expression. Values have another meaning in
+        # each operation.
         if op in (Op.TRUNCATE, Op.DELETE_RANGE):
             by_number[OP_NUMBERS[op]] = _barrier(rest, names, op)
         else:
@@ -112,7 +114,7 @@ def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS)
             by_number[OP_NUMBERS[op]] = cache[key]
     by_op = tuple(by_number[n] for n in range(len(by_number)))
     answers = {decision.decided for decision in by_op[1:]}
-    # An unknown operation of a table that the filter does not name is of no interest either.
+    # An unknown operation of a table that the filter excludes is dropped, too.
     if of_table == Const(False):
         return Plan((_NEVER,) * len(by_op), False, True, None)
     one = cache[next(iter(cache))] if len(cache) == 1 else None
@@ -126,7 +128,7 @@ def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS)
 
 
 def for_table(normal: Expr, table: str) -> Expr:
-    """What is left of a filter in normal form once the table is known."""
+    """The remaining filter, in normal form, once the table is known."""
     return _fold(normal, lambda leaf: _table(leaf, table))
 
 
@@ -135,7 +137,7 @@ _NEVER: Final = Decision(False, lambda key: False, lambda head: DROP)
 
 
 def _fold(expr: Expr, decide: Callable[[Leaf], bool | None]) -> Expr:
-    """Replace the tests that ``decide`` knows the answer of and simplify what is left."""
+    """Replace the tests that ``decide`` can answer, and simplify the rest."""
     match expr:
         case Const():
             return expr
@@ -160,7 +162,7 @@ def _table(leaf: Leaf, table: str) -> bool | None:
 
 
 def _fold_op(expr: Expr, kinds: frozenset[Op]) -> Expr:
-    """As :func:`_fold`, for tests of the operation: an update of several kinds may pass a test and its opposite."""
+    """:func:`_fold` for tests of the operation: an update of several kinds may pass a test and its opposite."""
     match expr:
         case And(terms) | Or(terms):
             return joined(isinstance(expr, And), (_fold_op(term, kinds) for term in terms))
@@ -202,7 +204,7 @@ def _plain(rest: Expr, names: Names, op: Op, reader: Reader | None) -> Decision:
 
 
 def _moved(head: Head, image: GeneralTest) -> int:
-    """A filter on keys: an update that changed its key may have entered what is selected, or left it."""
+    """The outcome for a filter on keys: an update that changed its key may have entered the selection, or left it."""
     after = image(head.new)
     if head.old is None:
         return KEEP if after else DROP
@@ -213,7 +215,7 @@ def _moved(head: Head, image: GeneralTest) -> int:
 
 
 def _outcome(head: Head, image: GeneralTest, op: Op) -> int:
-    """A filter that asks for values."""
+    """The outcome for a filter on values."""
     match op:
         case Op.INSERT | Op.MERGE | Op.READ:
             return KEEP if image(head.new) else DROP
@@ -246,7 +248,7 @@ def _barrier(rest: Expr, names: Names, op: Op) -> Decision:
 
 
 def _tree(expr: Expr, leaf: Callable[[Leaf, bool], Callable[[Any], bool]]) -> Callable[[Any], bool]:
-    """One function of an expression in normal form."""
+    """One function for an expression in normal form."""
     match expr:
         case And(terms) | Or(terms):
             tests = [_tree(term, leaf) for term in terms]

@@ -1,5 +1,6 @@
-"""What a kind of source can decide: what no update of it could ever answer is refused when an application
-subscribes."""
+"""Decides what a kind of source can evaluate. A test that no update of it can answer is refused when an application
+subscribes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _DECLARE: Final = f'{_TESTS}; with value_format = "json" (or another) under [dat
 
 
 def problem_of(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> tuple[str, str] | None:
-    """Why a test cannot be decided for a source and what is allowed instead; ``None`` where it can."""
+    """The reason why a test cannot be evaluated for a source, and what is allowed instead; ``None`` if it can be."""
     match leaf:
         case TableIn() | TableMatches() if source.databases:
             return _table_problem(leaf, source)
@@ -76,8 +77,7 @@ def _bytes_problem(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> t
 
 
 def needs_of(leaf: Leaf) -> str:
-    """What has to be known of an update to answer a test: its table, operation, key, values, or the row before the
-    change."""
+    """The part of an update that a test needs: its table, operation, key, values, or the row before the change."""
     match leaf:
         case Changed():
             return "the values before and after"
@@ -126,7 +126,7 @@ def _subject_problem(
         if not formats:
             return f"the field {_written(subject)} needs values, and this source declares no value format", _DECLARE
         problems = [decoder.problem(subject.parts) for decoder in formats.decoders]
-        # A field that one table can have is right: for the others the test is unknown.
+        # A field that one table can have is valid: for the other tables the test is unknown.
         found = [problem for problem in problems if problem is not None]
         return (found[0], _FIELDS) if len(found) == len(problems) else None
     if isinstance(subject, KeyPart) and subject.index > 0:

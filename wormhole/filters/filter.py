@@ -1,4 +1,4 @@
-"""A filter: parsed once, asked for every run of every flow that has it."""
+"""A filter: parsed once, applied to every run of every flow that has it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["Filter", "Selection", "explain"]
 
 _MAX_PLANS: Final = 4096
-"""Tables whose plan is kept; more than a database has, and a bound when names keep changing."""
+"""Limit of the tables whose plan is kept. It is more than a database has, and bounds memory when names keep
+changing.
+"""
 
 _NO_MARK, _ENTERED, _LEFT = 0, int(update_pb2.ENTERED), int(update_pb2.LEFT)
 
 
 @dataclass(slots=True)
 class Selection:
-    """What a filter takes of a run.
+    """The selection of a filter in a run.
 
     ``kept``: ordinals, ascending, of the updates that it selects or cannot decide; ``None``: all. ``marks``: ordinal to
-    number (``wormhole.wire.v1.Mark``) of those that are marked. ``key_only``: ordinal to entry of a batch body, for
-    those that go without values. ``bad``: those whose value is not of its format, and why, in ascending order; they are
-    kept.
+    number (``wormhole.wire.v1.Mark``) of the marked updates. ``key_only``: ordinal to entry of a batch body, for
+    updates that are sent without values. ``bad``: the updates whose value is not of its format, with the reason, in
+    ascending order; they are kept.
     """
 
     kept: Sequence[int] | None
@@ -47,12 +49,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which updates a flow wants, and what of them. Immutable; make one with :meth:`parse`.
+    """The updates that a flow wants, and their wanted parts. Immutable; make one with :meth:`parse`.
 
     ``text``: the filter as one expression. ``normal``: its normal form. ``hash``: sixteen hexadecimal digits of the
-    normal form and of the projection, equal for filters that mean the same by structure, stable between releases.
-    ``matches_all``: no update is left out. ``formats``: what the values of the source's tables hold. ``projection``:
-    what is sent of the updates; the filter sees all of them.
+    normal form and of the projection, equal for filters with the same structure and meaning, stable between releases.
+    ``matches_all``: no update is left out. ``formats``: the formats of the values in the source's tables.
+    ``projection``: the parts of the updates that are sent; the filter itself reads all parts.
     """
 
     where: Expr
@@ -80,7 +82,7 @@ class Filter:
         ):
             object.__setattr__(self, name, value)
         if self.formats:
-            # Now, not when the first run is looked at: there may be too many, and values are to be read once for all
+            # Now, and not at the first run: there may be too many fields, and values should be read once for all
             # filters.
             for leaf in leaves(base):
                 subject = getattr(leaf, "subject", None)
@@ -95,12 +97,11 @@ class Filter:
         formats: ValueFormats | None = None,
         projection: Projection | None = None,
     ) -> Self:
-        """The filter of an expression and of a list of table patterns; both left out: everything.
+        """The filter of an expression and of a list of table patterns. Without both it selects everything.
 
-        ``formats``: of the dataset, one object for all filters of a process. ``projection``: what is sent of the
-        updates, left out: everything. Raises
-        :class:`~wormhole.model.errors.FilterError` that shows the expression, points at the column and says what is
-        allowed.
+        ``formats``: of the dataset, one object for all filters of a process. ``projection``: the parts of the updates
+        that are sent; without it, everything. Raises :class:`~wormhole.model.errors.FilterError`, which shows the
+        expression, points at the column and names what is allowed.
         """
         terms: list[Expr] = []
         if tables:
@@ -111,7 +112,7 @@ class Filter:
         return cls(expr, where or "", ValueFormats() if formats is None else formats, projection or Projection())
 
     def check(self, source: Capabilities) -> None:
-        """Refuse what cannot be decided for a source: called at subscribe.
+        """Refuse a filter that cannot be evaluated for a source. Called when an application subscribes.
 
         Raises :class:`~wormhole.model.errors.FilterError`.
         """
@@ -132,29 +133,32 @@ class Filter:
         raise FilterError(f"filter: {message}", hint=f"allowed: {allowed}")
 
     def wants_none_of(self, table: str) -> bool:
-        """Whether the filter drops every update of that table, whatever is in it."""
+        """Whether the filter drops every update of that table, whatever its content."""
         return self._plan(Schema(table, (), ())).whole is False
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns, or fields of values, that it tests."""
+        """The columns, or fields of values, that the filter tests."""
         return frozenset(_columns(self.normal))
 
     def lacking(self, table: str, columns: Collection[str]) -> tuple[frozenset[str], bool]:
-        """Which columns it tests in that table that are none of the table's ``columns``: those tests are unknown for
-        every update of it, so they pass. And whether every update passes for that.
+        """The columns that the filter tests in that table and that are not among the table's ``columns``, and whether
+        every update passes because of them.
+
+        A test of such a column is unknown for every update of the table, so it passes.
         """
         rest = for_table(self.normal, table)
         missing = frozenset(_columns(rest)) - set(columns)
         return missing, bool(missing) and _passing(rest, missing) == Const(True)
 
     def keep(self, view: RunView | Run) -> Sequence[int] | None:
-        """Ordinals, ascending, of the updates of a run that the filter selects or cannot decide; ``None``: all of
-        them."""
+        """Ordinals, ascending, of the updates of a run that the filter selects or cannot decide; ``None``: all
+        of them.
+        """
         return self.select(view).kept
 
     def select(self, view: RunView | Run) -> Selection:
-        """What the filter takes of a run. Pass a :class:`RunView` to share what is decoded with other filters."""
+        """The filter's selection in a run. Pass a :class:`RunView` to share decoded parts with other filters."""
         run = view.run if isinstance(view, RunView) else view
         if self.matches_all or not run.ends:
             return Selection(None)
@@ -203,7 +207,7 @@ def _column(leaf: Leaf) -> str:
 
 
 def _passing(expr: Expr, unknown: Collection[str]) -> Expr:
-    """The expression where tests of the ``unknown`` columns pass, under ``not`` too."""
+    """The expression with tests of the ``unknown`` columns passing, also under ``not``."""
     match expr:
         case And(terms) | Or(terms):
             return joined(isinstance(expr, And), (_passing(term, unknown) for term in terms))
@@ -215,7 +219,7 @@ def _passing(expr: Expr, unknown: Collection[str]) -> Expr:
 
 
 def explain(chosen: Filter) -> str:
-    """The normal form of a filter: what is tested, without repeats and in a fixed order."""
+    """The normal form of a filter as text: its tests, without repeats and in a fixed order."""
     return write(chosen.normal)
 
 
@@ -255,7 +259,7 @@ def _many_tables(plan_of: Sequence[Plan], view: RunView) -> list[int]:
 
 
 def _moves(plan_of: Sequence[Plan], view: RunView, kept: Sequence[int]) -> dict[int, int]:
-    """Marks of the updates that changed their key, for filters that ask for no values."""
+    """Marks of the updates that changed their key, for filters without tests of values."""
     marks = {}
     chosen = set(kept)
     for i in view.moved:
@@ -314,7 +318,7 @@ def _terms(normal: Expr) -> tuple[Expr, ...]:
 
 
 def _without_marks(normal: Expr) -> tuple[Expr, frozenset[int]]:
-    """The filter without ``entered`` and ``left`` beside it, and the marks that these allow."""
+    """The filter without the ``entered`` and ``left`` that are joined to it, and the marks that these allow."""
     allowed = _ANY_MARK
     rest = []
     for term in _terms(normal):

@@ -1,10 +1,11 @@
-"""One function of each test of a filter: over keys, over records of fields, over an update's images, over ranges of
-keys.
+"""Makes one function of each test of a filter: over keys, over records of fields, over an update's images, over ranges
+of keys.
 
-Everything here answers *may* the update match: a test that cannot be decided (a value that is not in the log, a number
-compared with text, a column the table does not have) counts as passed, whether under ``not`` or not.
-Only single tests are negated (:mod:`wormhole.filters.normal`), so it is enough that each test answers for itself
-and for its opposite.
+Every function answers whether the update *may* match. A test that cannot be decided (a value that is not in the log, a
+number compared with text, a column that the table does not have) passes, also under ``not``.
+
+Only single tests are negated (:mod:`wormhole.filters.normal`), so each test has to answer only for itself and for its
+opposite.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ SimpleTest = Callable[[bytes], bool]
 """May the update with this key match, whatever its values? The key is one bytes value."""
 
 RecordTest = Callable[[Record], bool]
-"""The same where the record of the fields is known."""
+"""May the update with this record of fields match?"""
 
 GeneralTest = Callable[[Image], bool]
 RangeTest = Callable[[tuple[bytes, bytes]], bool]
@@ -71,13 +72,13 @@ def _maybe(of: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the names of a filter mean in one table. ``reader`` ``None``: the filter tests no values."""
+    """The meaning of a filter's names in one table. ``reader``: ``None`` if the filter tests no values."""
 
     schema: Schema
     reader: Reader | None
 
     def key(self, subject: Subject) -> int | None:
-        """Which key column a subject is; ``None`` where the table's key has no such column."""
+        """The index of a subject's key column; ``None`` if the table's key has no such column."""
         columns = self.schema.key
         match subject:
             case WholeKey():
@@ -90,13 +91,13 @@ class Names:
                 return next((i for i, column in enumerate(columns) if column.name == name), None)
 
     def slot(self, subject: Subject) -> int | None:
-        """Where a record has a field; ``None`` where it has none."""
+        """The slot of a field in a record; ``None`` if the record has no such field."""
         if not isinstance(subject, Field) or self.reader is None or self.key(subject) is not None:
             return None
         return self.reader.slot(subject.parts)
 
     def valued(self, expr: Expr) -> bool:
-        """Whether an expression asks for a row's values."""
+        """Whether an expression tests a row's values."""
         return any(
             isinstance(leaf, Changed)
             or (isinstance(leaf, Compare | In | StartsWith | Is) and self.slot(leaf.subject) is not None)
@@ -108,7 +109,7 @@ class Names:
 
 
 def simple_test(leaf: Leaf, negated: bool, names: Names) -> SimpleTest:
-    """A test of a plain key; one of values may always match."""
+    """A test of a plain key. A test of values passes, because values may always match."""
     match leaf:
         case HashIn(modulus, remainders):
             return _hash_test(modulus, remainders, negated)
@@ -159,7 +160,7 @@ def as_bytes(value: Value) -> bytes | None:
 
 
 def _comparable(value: Value, like: Literal) -> Any:
-    """``value`` in the form in which it compares with ``like``; ``None`` where the two do not compare."""
+    """``value`` in the form that compares with ``like``; ``None`` if the two do not compare."""
     if isinstance(like, bytes):
         return as_bytes(value)
     if isinstance(like, bool):
@@ -179,9 +180,9 @@ def _as_written(literal: Literal) -> tuple[Literal, Any]:
 
 
 def _field_test(leaf: Leaf, negated: bool) -> _FieldTest:
-    """A test of whatever was found where its subject is.
+    """A test of the value that was found for its subject.
 
-    Null equals nothing and begins with nothing; it has no order.
+    Null equals no value, begins with no value, and has no order.
     """
     match leaf:
         case Is(_, "null"):
@@ -299,7 +300,7 @@ def _changed_test(slot: int | None, negated: bool) -> GeneralTest:
 
 
 def range_test(leaf: Leaf, negated: bool, names: Names) -> RangeTest:
-    """A test of all keys from one to another."""
+    """A test of the keys from one to another: whether any of them may match."""
     match leaf:
         case Compare(subject, order, bytes() as value) if names.key(subject) == 0 and not negated:
             match order:
@@ -327,6 +328,6 @@ def range_test(leaf: Leaf, negated: bool, names: Names) -> RangeTest:
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The first key after all that begin with ``prefix``; ``None`` where there is none."""
+    """The first key after all keys that begin with ``prefix``; ``None`` if there is none."""
     shortened = prefix.rstrip(b"\xff")
     return shortened[:-1] + bytes((shortened[-1] + 1,)) if shortened else None

@@ -1,4 +1,4 @@
-"""Filter text to tokens, each with its column, and errors that point there."""
+"""Splits filter text into tokens, each with its column, and makes errors that point there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from wormhole.model.errors import FilterError
 __all__ = ["MAX_TEXT", "Token", "fail", "tokenize"]
 
 MAX_TEXT: Final = 65_536
-"""Longest filter, in characters: room for a list of a few thousand keys, and a bound on what a caller can make us
-parse.
+"""Limit of a filter, in characters. A list of a few thousand keys fits. It bounds the parsing that a caller can
+cause.
 """
 
 _WINDOW: Final = 96
@@ -47,7 +47,7 @@ _WIDTHS: Final = {"x": 2, "u": 4, "U": 8}
 
 
 def fail(text: str, at: int, problem: str, allowed: str = "") -> NoReturn:
-    """Raise :class:`~wormhole.model.errors.FilterError` that shows the line and points at the column."""
+    """Raise :class:`~wormhole.model.errors.FilterError`, which shows the line and points at the column."""
     at = min(max(at, 0), len(text))
     begin = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
@@ -55,7 +55,7 @@ def fail(text: str, at: int, problem: str, allowed: str = "") -> NoReturn:
     cut = max(0, column - _WINDOW // 2)
     shown = line[cut : cut + _WINDOW]
     head, tail = ("..." if cut else ""), ("..." if cut + _WINDOW < len(line) else "")
-    # What is not printable (tabs included) would move the arrow.
+    # Characters that are not printable (tabs included) would move the arrow.
     shown = "".join(c if c.isprintable() else " " for c in shown)
     pointer = " " * (len(head) + column - cut) + "^"
     where = (
@@ -126,7 +126,7 @@ def _number(text: str, at: int, found: re.Match[str]) -> int | Decimal:
 
 
 def _string(text: str, begin: int, as_bytes: bool = False) -> tuple[str, int]:
-    """The content of the quoted string at ``begin`` and where it ends; of bytes as Latin-1."""
+    """The content of the quoted string at ``begin``, and where the string ends. Bytes are returned as Latin-1."""
     quote = text[begin]
     parts: list[str] = []
     at = begin + 1

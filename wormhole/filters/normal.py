@@ -1,9 +1,9 @@
-"""The normal form of a filter: what is meant, apart from how it was written.
+"""The normal form of a filter: its meaning, independent of how it was written.
 
-Only single tests are negated, nested ``and`` and ``or`` are flat, without repeats and in a fixed order,
-constants are folded, text is bytes, lists are sorted. A test of a key is never folded to a constant, for it is unknown
-where the key is. Equal normal forms select the same updates, so the hash of the normal form is what flows with the same
-filter share work by, and what is stored beside a datamarker.
+Only single tests are negated. Nested ``and`` and ``or`` are flat, without repeats and in a fixed order. Constants are
+folded, text is bytes, lists are sorted. A test of a key is never folded to a constant, because it is unknown if the key
+is. Equal normal forms select the same updates. Therefore flows whose normal forms have the same hash share work, and
+the hash is stored beside a datamarker.
 """
 
 from __future__ import annotations

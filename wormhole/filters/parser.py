@@ -62,7 +62,7 @@ __all__ = ["MAX_DEPTH", "parse"]
 T = TypeVar("T")
 
 MAX_DEPTH: Final = 64
-"""Deepest nesting of parentheses and ``not``: far from Python's recursion limit in every pass over the tree."""
+"""Limit of the nesting of parentheses and ``not``, far from Python's recursion limit in every pass over the tree."""
 
 _ORDERS: Final = ("==", "!=", "<", "<=", ">", ">=")
 _TURNED: Final[dict[str, Order]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -78,7 +78,7 @@ _MAX_MODULUS: Final = 1 << 32
 def parse(text: str) -> Expr:
     """The tree of a filter.
 
-    Raises :class:`~wormhole.model.errors.FilterError` that points at the column and has what is allowed.
+    Raises :class:`~wormhole.model.errors.FilterError`, which points at the column and names what is allowed.
     """
     parser = _Parser(text)
     expr = parser.either()
@@ -273,7 +273,7 @@ class _Parser:
         return tuple(items)
 
     def equality(self, item: Callable[[], T], allowed: str) -> tuple[bool, tuple[T, ...]]:
-        """Whether the test is turned round, and the values that are tested for."""
+        """Whether the test is negated, and the values that it tests for."""
         if self.accept("=="):
             return False, (item(),)
         if self.accept("!="):
@@ -288,7 +288,7 @@ class _Parser:
     def changed(self) -> Expr:
         at = self.take().at
         self.expect("(")
-        # A name in quotes is what people write first; the meaning is clear.
+        # People write a name in quotes first, and its meaning is clear.
         value = self.token.value
         if self.token.kind == "value" and isinstance(value, str) and value:
             field = Field(value)

@@ -1,7 +1,8 @@
-"""Which columns an application receives, and which of them only as a hash or as NULL: ``columns`` and ``mask``.
+"""The columns that an application receives, and those that it receives only as a hash or as NULL: ``columns``,
+``mask``.
 
-What is left of an update is made of its encoded bytes by :mod:`wormhole.wire.rewrite`, once for all flows with the same
-filter and projection.
+:mod:`wormhole.wire.rewrite` makes the rest of an update from its encoded bytes, once for all flows with the same filter
+and projection.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ HASH_TYPE: Final = "hash"
 
 _MASKS: Final = {"hash": HASH, "null": NULL}
 _MAX_PLANS: Final = 4096
-"""Tables whose plan is kept; more than a database has, and a bound when names keep changing."""
+"""Limit of the tables whose plan is kept. It is more than a database has, and bounds memory when names keep
+changing.
+"""
 _LEAST_KEY: Final = 32
 _PLAIN: Final = b"\x0a\x12"  # `bytes` and `text` of Value
 _CHECKED: Final = b"wormhole mask key"
@@ -45,7 +48,7 @@ _NOTHING: Final = frozenset((b"", b"\x40\x01", b"\x48\x01"))  # not known to wha
 class MaskKey:
     """The secret with which values are hashed. Its text shows nothing of it.
 
-    Raises ``ValueError`` for one that could be guessed.
+    Raises ``ValueError`` for a secret that could be guessed.
     """
 
     __slots__ = ("_mac",)
@@ -57,12 +60,12 @@ class MaskKey:
 
     @property
     def check(self) -> str:
-        """Sixteen hexadecimal digits by which two processes see whether they have the same key."""
+        """Sixteen hexadecimal digits that two processes compare to check that they have the same key."""
         return self._digest(_CHECKED)[:16]
 
     def hashed(self, value: bytes) -> bytes:
-        """A serialized ``Value`` to the one that is sent in its place: text, HMAC-SHA-256 in hexadecimal of the value's
-        text or bytes. NULL, and what is not in the log, stay what they are.
+        """The serialized ``Value`` that is sent instead of a serialized ``Value``: text, the HMAC-SHA-256 in
+        hexadecimal of the value's text or bytes. NULL and values that are not in the log stay unchanged.
 
         Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no value.
         """
@@ -98,7 +101,7 @@ class MaskKey:
 
 
 class _Plan(NamedTuple):
-    """What becomes of one table's updates. ``codes``: one of each column; ``None``: they are sent as they are."""
+    """The form of one table's updates. ``codes``: one for each column; ``None``: they are sent unchanged."""
 
     schema: Schema
     codes: bytes | None
@@ -115,10 +118,11 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What an application receives of the columns that are no part of a key. Immutable; make one with :meth:`parse`.
+    """The form in which an application receives the columns that are not part of a key. Immutable; make one with
+    :meth:`parse`.
 
-    ``text``: what it means, equal for projections that mean the same; empty: everything is sent as it is. ``key``: of
-    hashes; without it nothing can be projected that has any. It is no part of ``text``.
+    ``text``: its meaning, equal for projections that mean the same; empty: everything is sent unchanged. ``key``: for
+    hashes; a projection with hashes cannot be applied without it. The key is not part of ``text``.
     """
 
     columns: tuple[str, ...] = field(default=(), compare=False)
@@ -148,7 +152,7 @@ class Projection:
     def parse(cls, columns: Sequence[str], mask: Mapping[str, str], key: MaskKey | None = None) -> Projection:
         """The projection of an application's configuration.
 
-        Raises :class:`~wormhole.model.errors.FilterError` that names the entry.
+        Raises :class:`~wormhole.model.errors.FilterError`, which names the entry.
         """
         return cls(tuple(columns), dict(mask), key)
 
@@ -157,11 +161,11 @@ class Projection:
 
     @property
     def hashes(self) -> bool:
-        """Whether it needs a key."""
+        """Whether the projection needs a key."""
         return any(how == HASH for _, how in self._masked)
 
     def check(self, source: Capabilities) -> None:
-        """Refuse what cannot be done for a source: called at subscribe.
+        """Refuse a projection that is not possible for a source. Called when an application subscribes.
 
         Raises :class:`~wormhole.model.errors.FilterError`.
         """
@@ -184,7 +188,7 @@ class Projection:
                     )
 
     def unmatched(self, tables: Iterable[TableDefinition]) -> list[tuple[str, str]]:
-        """Entries that name no column of these tables: the setting that has it, and its text."""
+        """Entries that name no column of these tables: each with its setting and its text."""
         names = [_folded(table.name, column.name) for table in tables for column in table.columns]
         return [
             (setting, entry.text)
@@ -193,7 +197,7 @@ class Projection:
         ]
 
     def problem(self, table: str, key: Iterable[str]) -> DecodeError | None:
-        """Why updates of a table with this key cannot be projected; ``None`` where they can."""
+        """The error if updates of a table with this key cannot be projected; ``None`` if they can."""
         for column in key:
             name = _folded(table, column)
             for setting, entry in self._entries():
@@ -208,10 +212,11 @@ class Projection:
         return None
 
     def project(self, run: Run, kept: Sequence[int] | None) -> Run:
-        """The run as the application receives it, of the updates ``kept`` (``None``: all); the others become empty.
+        """The run as the application receives it, with the updates ``kept`` (``None``: all). The other updates become
+        empty.
 
-        Raises :class:`~wormhole.model.errors.DecodeError` where it cannot be: a mask names a column of a table's key,
-        or bytes are damaged.
+        Raises :class:`~wormhole.model.errors.DecodeError` if it cannot be projected: a mask names a column of a table's
+        key, or bytes are damaged.
         """
         if not self or not run.ends or (kept is not None and not kept):
             return run
@@ -229,7 +234,7 @@ class Projection:
         return replace(run, blob=blob, ends=ends, schemas=tuple(plan.schema for plan in plans))
 
     def project_row(self, schema: Schema, row: bytes) -> tuple[Schema, bytes]:
-        """The same of one update's bytes, with the schema that they have then."""
+        """:meth:`project` for one update's bytes: the projected bytes and their schema."""
         plan = self._plan(schema)
         if plan.codes is None:
             return schema, row
@@ -295,7 +300,7 @@ class Projection:
         found = {how for entry, how in self._masked if entry.matches.fullmatch(name)}
         if NULL in found:
             return NULL
-        # What is a hash already was hashed before it was parked.
+        # A column that is a hash already was hashed before its update was parked.
         return HASH if found and column.type != HASH_TYPE else KEEP
 
 
@@ -310,7 +315,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def _folded(table: str, column: str) -> str:
-    # Databases take one column by any case, so a mask that is written in another one has to count.
+    # Databases accept a column's name in any case, so a mask that is written in another case has to apply.
     return f"{table}.{column}".casefold()
 
 

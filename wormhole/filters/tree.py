@@ -1,7 +1,7 @@
 """The syntax tree of a filter, and its text.
 
-Trees are values: two filters that were written alike are equal, at whatever columns (``at`` is left out
-of the comparison and only serves errors). :func:`write` and :func:`wormhole.filters.parser.parse` are inverses.
+Trees are values: two filters with equal text are equal, whatever their columns. The column ``at`` is excluded from the
+comparison and used only for errors. :func:`write` and :func:`wormhole.filters.parser.parse` are inverses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 Literal = bytes | str | bool | int | Decimal
-"""What a key or field is compared with. Text and bytes are the same thing once text is UTF-8."""
+"""The value with which a key or field is compared. Text equals bytes that are its UTF-8."""
 
 Order = OneOf["==", "<", "<=", ">", ">="]
 
@@ -169,7 +169,7 @@ class HashIn(_Test):
 
 @dataclass(frozen=True, slots=True)
 class Is(_Test):
-    """``field is null``, ``field is absent``: it is there without a value, or the value has no such field."""
+    """``field is null``: the field exists without a value. ``field is absent``: the value has no such field."""
 
     subject: Subject
     what: OneOf["null", "absent"]
@@ -177,7 +177,7 @@ class Is(_Test):
 
 @dataclass(frozen=True, slots=True)
 class Changed(_Test):
-    """``changed(field)``: it has another value than before. Of an insert and a delete every field is changed."""
+    """``changed(field)``: it has another value than before. In an insert and a delete every field is changed."""
 
     subject: Field
 

@@ -1,4 +1,4 @@
-"""What filters read of a run: operations, keys and fields, each decoded once and shared by every filter."""
+"""The parts of a run that filters read: operations, keys and fields, each decoded once and shared by every filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wormhole.wire.rows import Row, decode_row, entry, values_of
 __all__ = ["Head", "Image", "Reader", "Record", "RunView"]
 
 _SIMPLE_OPS: Final = frozenset((1, 3, 5, 6, 8))
-"""INSERT, DELETE, UPSERT, MERGE, READ: one key image. UPDATE may change the key, the others are barriers."""
+"""INSERT, DELETE, UPSERT, MERGE, READ: they have one key. UPDATE may change the key; the others are barriers."""
 
 _MERGE: Final = 6
 
@@ -26,9 +26,9 @@ _UNKNOWN: Final[Record] = ()
 
 
 class Reader:
-    """Where the fields of one table's updates are: in its columns, or in a value that has a format.
+    """The location of the fields in one table's updates: in its columns, or in a value that has a format.
 
-    A field's slot is its place in a :data:`Record`.
+    A field's slot is its index in a :data:`Record`.
     """
 
     __slots__ = ("_columns", "_value", "decoder", "formats")
@@ -41,11 +41,11 @@ class Reader:
 
     @property
     def width(self) -> int:
-        """Fields of a record: it grows when a filter comes that tests a new one."""
+        """The number of fields of a record. It grows when a new filter tests a new field."""
         return 1 + (len(self._columns) if self.decoder is None else len(self.formats.paths))
 
     def slot(self, path: tuple[str, ...]) -> int | None:
-        """A field's slot; ``None`` where the table can have no such field."""
+        """A field's slot; ``None`` if the table can have no such field."""
         if self.decoder is not None:
             return self.formats.slot(path) + 1
         return self._columns.get(path[0]) if len(path) == 1 else None
@@ -59,7 +59,7 @@ class Reader:
             return error
 
     def of_columns(self, values: tuple[Value, ...]) -> Record | BadValue | None:
-        """The record of a row's columns; ``None`` where the log has none."""
+        """The record of a row's columns; ``None`` if the log has none."""
         if self.decoder is None:
             return (b"", *values) if len(values) == len(self._columns) else None
         value = values[self._value] if 0 <= self._value < len(values) else None
@@ -67,10 +67,10 @@ class Reader:
 
 
 class _Parsed:
-    """An update as the protobuf parser reads it. It knows no image, so that nothing here is cyclic garbage: of that
-    each update would leave some.
+    """An update as the protobuf parser reads it. It does not refer to any image, because each update would then leave
+    cyclic garbage.
 
-    ``was`` and ``new``: the fields before and after the change, ``None`` where the log has none.
+    ``was`` and ``new``: the fields before and after the change, ``None`` if the log has none.
     """
 
     __slots__ = ("_begin", "_blob", "_end", "_row", "new", "was")
@@ -85,18 +85,18 @@ class _Parsed:
 
     @property
     def row(self) -> Row:
-        """The parser's object; read again once it is forgotten."""
+        """The parser's object. It is parsed again if it was released."""
         return decode_row(self._blob[self._begin : self._end]) if self._row is None else self._row
 
     def forget(self) -> None:
-        """Give up the parser's object: it takes about 3 KB, also for an update of 100 B."""
+        """Release the parser's object: it takes about 3 KB, also for an update of 100 B."""
         self._row = None
 
 
 class Image:
     """One state of an update's row: before or after the change.
 
-    ``record``: its fields, ``None`` where the log has none.
+    ``record``: its fields, ``None`` if the log has none.
     """
 
     __slots__ = ("_which", "parsed", "record", "values")
@@ -117,16 +117,16 @@ class Image:
 
 
 class Head:
-    """An update as the protobuf parser reads it: operation number, keys, and fields once a filter asks.
+    """An update as the protobuf parser reads it: operation number, keys, and fields once a filter needs them.
 
-    ``new``: after the change; ``old``: before it, where it altered the key; ``was``: before it. ``bad``: why the value
-    is not of its format. ``parsed``: where all that is read from.
+    ``new``: after the change; ``old``: before it, if the change altered the key; ``was``: before it. ``bad``: why the
+    value is not of its format. ``parsed``: the source of all these.
     """
 
     __slots__ = ("_read_by", "bad", "end", "new", "old", "op", "parsed", "was")
 
     def __init__(self, blob: bytes, begin: int, end: int) -> None:
-        """The update's own bytes are ``blob[begin:end]``; ``blob`` stays as long as the head."""
+        """The update's own bytes are ``blob[begin:end]``. ``blob`` is kept as long as the head."""
         self.parsed = parsed = _Parsed(blob, begin, end)
         row = parsed.row
         self._read_by: tuple[object, int] | None = None
@@ -138,7 +138,7 @@ class Head:
         self.end = values_of(row.key_end)
 
     def read(self, reader: Reader) -> None:
-        """Find the fields, unless they are found already. A merge's operand is no value."""
+        """Find the fields, unless they are found already. A merge's operand is not a value."""
         by = (reader.formats, reader.width)
         if self._read_by == by or self.op == _MERGE:
             return
@@ -159,12 +159,12 @@ class Head:
 
 
 class RunView:
-    """A run with what filters read of it; keep one beside a run while flows are served from it, and drop it with the
-    run.
+    """A run with the parts that filters read. Keep one beside a run while flows are served from it, and drop it with
+    the run.
 
-    Everything is found on first use and then shared: nothing at all for filters by table, one pass for those by
-    operation or key; the fields that filters test, of those updates whose key and operation do not decide. ``size``:
-    bytes of memory that this takes, about, once :meth:`forget` was called.
+    Each part is decoded on first use and then shared. Filters by table need none. Filters by operation or key need one
+    pass. Fields that filters test are decoded for the updates whose key and operation do not decide. ``size``:
+    approximate bytes of memory of these parts, after :meth:`forget` was called.
     """
 
     def __init__(self, run: Run) -> None:
@@ -178,7 +178,9 @@ class RunView:
 
     @property
     def ops(self) -> bytes:
-        """The operation number (``wormhole.wire.v1.Op``) of each update; 0 for one that this version does not know."""
+        """The operation number (``wormhole.wire.v1.Op``) of each update; 0 for an operation that this version does not
+        know.
+        """
         return self._heads[0]
 
     @property
@@ -204,24 +206,22 @@ class RunView:
         return found
 
     def forget(self) -> None:
-        """Give up what the parser made, which a filter that comes later makes again where it needs it. Call when those
-        that are there have selected.
+        """Release the parser's objects. Call it after the present filters have selected. A later filter makes them
+        again if it needs them.
         """
         for head in self._with_rows:
             head.parsed.forget()
         self._with_rows.clear()
 
     def prepare(self, formats: ValueFormats) -> None:
-        """Call before :meth:`record`: the fields that filters test may have become more since the run was last looked
-        at.
-        """
+        """Prepare for :meth:`record`: filters may test more fields than when the run was last read."""
         by = (formats, len(formats.paths))
         if by != self._read_by:
             self._records.clear()  # what is looked at again is read again
             self._read_by = by
 
     def record(self, i: int, key: bytes, reader: Reader) -> Record | BadValue:
-        """The fields of an update with a plain key, whose value has a format; empty where the log has no value."""
+        """The fields of an update with a plain key whose value has a format; empty if the log has no value."""
         found = self._records.get(i)
         if found is None:
             value = self._value(i, key)
@@ -256,7 +256,7 @@ class RunView:
         return head
 
     def _value(self, i: int, key: bytes) -> bytes | None:
-        """The bytes of `after` where it is one bytes value and nothing follows: `1a len 0a len value`."""
+        """The bytes of `after`, if it is one bytes value and nothing follows: `1a len 0a len value`."""
         blob = self.run.blob
         begin, end = self._heads[3][i], self.run.ends[i]
         at = begin + 6 + len(key)
@@ -284,9 +284,10 @@ class RunView:
 
     @cached_property
     def _heads(self) -> tuple[bytes, list[bytes | Head], list[int], array[int]]:
-        # Operations, keys, who changed its key, and where the update's own bytes begin, behind tag and length of the
-        # entry. Update bytes begin `08 op 12 len 0a len key`; another 12 after that is the second column of a composite
-        # key. Whatever looks different (long keys, fields in another order) is left to the protobuf parser.
+        # Finds operations, keys, the updates that changed their key, and where the update's own bytes begin, after tag
+        # and length of the entry. Update bytes begin `08 op 12 len 0a len key`. Another 12 after that is the second
+        # column of a composite key. Updates of another form (long keys, fields in another order) are left to the
+        # protobuf parser.
         run = self.run
         blob = run.blob
         ops = bytearray(len(run.ends))
@@ -315,7 +316,7 @@ class RunView:
                     keys.append(blob[at + 6 : key_end])
                     continue
             head = self._parse(at, end)
-            # An operation of a later version is delivered, whatever the filter (see evaluate.py): it is 0 there.
+            # An operation of a later version is delivered, whatever the filter (see `make_plan`): it is 0 there.
             ops[i] = head.op if 0 <= head.op <= 8 else 0
             if head.old is not None:
                 moved.append(i)

@@ -1,8 +1,8 @@
-"""How much work a subscriber may cause by what it sends. Pure.
+"""Limits the work that a subscriber may cause by what it sends. Pure.
 
-What a subscriber sends costs the event loop time that all streams share, also where the protocol allows it: frames of
-epochs that are over, reports, counts. So each stream, over all its connections, may cause so much work in a second. It
-is not read for a moment when it caused more: what it sends then waits in its own connection.
+Everything that a subscriber sends takes time of the event loop, which all streams share, also where the protocol allows
+it: frames of former epochs, reports, counts. So each stream, over all its connections, may cause a limited amount of
+work per second. When it caused more, it is not read for a short time, and its messages wait in its own connection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["WORK_PER_S", "Reading", "TokenBucket", "arrival_work"]
 
 WORK_PER_S: Final = 1_000_000
-"""Work, as `PushSession.work` counts it, in a second of processor time."""
+"""Work per second of processor time, in the unit of `PushSession.work`."""
 _MESSAGE_WORK: Final = 200  # gRPC, of the smallest: measured 50 microseconds where many wait, 260 where each wakes it
 _BYTES_OF_WORK: Final = 1024  # gRPC, of a large one: measured 0.5 to 1 microsecond for each KiB
 _WORK_PER_S: Final = 500_000  # units of all streams together
@@ -23,16 +23,18 @@ _AT_ONCE: Final = 20_000  # what a stream that was quiet may add to the latency 
 
 
 def arrival_work(size: int) -> float:
-    """Work of a message of ``size`` bytes before anything is made of it. gRPC does it, much of it in its own threads.
-    It cannot be measured for each peer.
+    """Work of receiving a message of ``size`` bytes, before it is parsed.
+
+    gRPC does this work, much of it in its own threads. So it cannot be measured for each peer.
     """
     return _MESSAGE_WORK + size / _BYTES_OF_WORK
 
 
 class TokenBucket:
-    """Tokens come in at a rate, and what takes more of them than there are has to wait.
+    """Tokens arrive at a rate. Taking more tokens than are present means waiting.
 
-    ``rate``: tokens per second, 0: no limit. ``most``: how many are saved up. Times are seconds of one monotonic clock.
+    ``rate``: tokens per second, 0: no limit. ``most``: the limit of saved tokens. Times are seconds of one monotonic
+    clock.
     """
 
     __slots__ = ("_at", "_left", "_most", "_rate")
@@ -44,7 +46,7 @@ class TokenBucket:
         self._at = now
 
     def wait_s(self, tokens: float, now: float) -> float:
-        """Take ``tokens``; the seconds to wait until all of them have come in."""
+        """Take ``tokens``. Returns the seconds to wait until all of them have arrived."""
         rate = self._rate()
         if not rate:
             return 0.0
@@ -54,7 +56,7 @@ class TokenBucket:
 
 
 class Reading:
-    """The work that what subscribers send may cause, over all streams. ``streams``: how many there are."""
+    """The work that subscribers may cause by what they send, over all streams. ``streams``: the number of streams."""
 
     def __init__(self) -> None:
         self.streams = 0
@@ -65,5 +67,5 @@ class Reading:
         return max(_LEAST_PER_S, min(_MOST_PER_S, _WORK_PER_S / max(1, self.streams)))
 
     def allowance(self, now: float) -> TokenBucket:
-        """What one stream may cause, over all its connections; the wait is how long not to read."""
+        """The allowance of one stream, over all its connections. Its wait is how long the stream is not read."""
         return TokenBucket(lambda: self.rate, _AT_ONCE, now)

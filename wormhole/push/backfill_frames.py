@@ -1,4 +1,4 @@
-"""What a backfill sends beside its rows, as frames: the end of a chunk and the end of a table. Pure."""
+"""The frames that a backfill sends in addition to its rows: the end of a chunk and the end of a table. Pure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ _KEY_BYTES = 8  # tag and length of a key in a list, at most
 
 
 def key_schema(chunk: ChunkRange) -> Schema:
-    """The schema that a chunk's end names: the table and its key, without columns that an application may not see."""
+    """The schema in a chunk's end: the table and its key, without other columns, which the application might not be
+    allowed to see.
+    """
     return Schema(chunk.table, chunk.schema.key, ())
 
 
 def chunk_end_frames(
     flow: int, epoch: int, chunk: ChunkRange, *, narrowed: bool, rows: int, max_frame_bytes: int
 ) -> Iterator[bytes]:
-    """``ChunkEnd`` for a chunk of which the flow was sent ``rows`` READ updates; see push.proto.
+    """``ChunkEnd`` frames for a chunk of which the flow was sent ``rows`` READ updates; see push.proto.
 
-    Keys that were read alone may take several frames; ``rows`` is in the last one. A list of left out keys over the
-    bounds, or a key that does not fit a frame, makes the range one from which nothing can be concluded: not portable
-    and without keys. A key read alone that fits no frame is not sent. Rows of both that do not exist any more are
-    recognized at the end of the table.
+    Keys that were read alone may need several frames; ``rows`` is in the last one. A key that was read alone and fits
+    no frame is not sent. If the left out keys exceed the bounds, or a key of the range does not fit a frame, the frame
+    is sent as not portable and without keys, so that nothing can be concluded from the range. Rows of such keys that do
+    not exist any more are recognized at the end of the table.
     """
     room = min(max_frame_bytes, MOST_FRAME_BYTES) - _FRAME_BYTES
     schema = key_schema(chunk).id
@@ -54,7 +56,7 @@ def chunk_end_frames(
 
 
 def _groups(keys: Sequence[bytes], room: int) -> Iterator[list[update_pb2.RowKey]]:
-    """The keys in lists that each fit a frame, without those that fit none."""
+    """The keys in lists that each fit a frame. A key that fits no frame is left out."""
     group: list[update_pb2.RowKey] = []
     size = 0
     for key in keys:

@@ -1,14 +1,15 @@
-"""One connection to a subscriber: dialled, read, written and closed. Frames go out, events come in.
+"""One connection to a subscriber: dialled, read, written and closed. Frames are sent, events are received.
 
-Publishers and the tasks of a mass replay use it. The session (:mod:`wormhole.push.session`) knows what a frame means.
-The owner decides what is sent, what follows from an event, and whether the subscriber is dialled again.
+Publishers and the tasks of a mass replay use it. The session (:mod:`wormhole.push.session`) interprets the frames. The
+owner decides what is sent, what follows from an event, and whether the subscriber is dialled again.
 
-The connection bounds what its subscriber can cause. Reading is paced by an allowance
-(:mod:`wormhole.push.allowance`): it is charged for each message that arrives, and for what is made of it the work that
-the session counts, or the processor time where that is more. Updates to be parked are opened in threads of their own
-(:mod:`wormhole.push.peer_threads`), and the next frame is read after that. A welcome has to come within three
-heartbeats, and something within every three heartbeats after it. What breaks the protocol ends the connection, and the
-subscriber is sent the reason.
+The connection bounds the work that its subscriber can cause. An allowance (:mod:`wormhole.push.allowance`) paces the
+reading. It is charged for each message that arrives. For handling the message it is charged the work that the session
+counts, or the processor time if that is more. Updates to be parked are opened in separate threads
+(:mod:`wormhole.push.peer_threads`), and the next frame is read after that.
+
+A welcome has to arrive within three heartbeats, and after it some message within every three heartbeats. A breach of
+the protocol ends the connection, and the subscriber is sent the reason.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Refusal(Enum):
     PROTOCOL = "protocol"
     """It broke the protocol, or a bound of it (docs/wire.md)."""
     MEMORY = "memory"
-    """It held the most of the memory for updates that are being parked, and that was full."""
+    """It held the largest part of the memory for updates that are being parked, and that memory was full."""
     UNREAD = "unread"
-    """It does not read the answers to what it parks."""
+    """It does not read the answers about the updates that it parks."""
     SILENT = "silent"
     """It connects and sends no welcome."""
 
@@ -65,8 +66,8 @@ class Traffic:
 
     ``bytes``: of the messages written. ``refused``: how often it lost its connection by a fault of its own. ``rests``:
     how often reading was suspended because it had caused much work. ``reading_s``: processor seconds of the event loop
-    for what the subscriber sent; ``threads_s``: those of other threads. ``charged``: what its allowance was charged for
-    both, in microseconds.
+    for what the subscriber sent; ``threads_s``: processor seconds of other threads. ``charged``: what its allowance was
+    charged for both, in microseconds.
     """
 
     connections: int = 0
@@ -85,7 +86,7 @@ class Owner(Protocol):
     """The owner of a connection. It is called on the event loop and must not block."""
 
     def messages(self, now: float) -> Iterable[bytes]:
-        """The messages to write now. It is asked after each :meth:`Connection.wake` and four times a second."""
+        """The messages to write now. Called after each :meth:`Connection.wake` and four times a second."""
 
     def received(self, event: Event) -> None:
         """An event, in the order of the frames. An exception ends the connection and is raised by its ``run``."""
@@ -95,12 +96,12 @@ class Owner(Protocol):
 
 
 class Connection:
-    """See the module. One object is one connection: the next one is another object.
+    """See the module. One object is one connection: a new connection is a new object.
 
-    ``heard_at``: when the last message came. ``welcomed_at``: when the welcome came; 0: it did not. Both are seconds of
-    ``clock``. ``refused``: it was ended by a fault of the subscriber. ``closed``: its owner, or a refusal, ended it.
-    ``letters``: the threads in which updates to be parked are opened. ``identity``: who is at the other end, as far as
-    that is proven: the names of its certificate, without TLS the subscriber's.
+    ``heard_at``: when the last message arrived. ``welcomed_at``: when the welcome arrived; 0: it did not. Both are
+    seconds of ``clock``. ``refused``: it was ended by a fault of the subscriber. ``closed``: its owner, or a refusal,
+    ended it. ``letters``: the threads in which updates to be parked are opened. ``identity``: the proven identity of
+    the other end: the names of its certificate; without TLS the subscriber's id.
     """
 
     def __init__(
@@ -134,11 +135,11 @@ class Connection:
         self._goodbye = b""
 
     def wake(self) -> None:
-        """There may be something to write."""
+        """Wake the writer: there may be something to write."""
         self._wake.set()
 
     async def write(self, message: bytes) -> None:
-        """Write a message, after those that are being written."""
+        """Write a message after earlier writes have ended."""
         async with self._writing:  # a call carries one write at a time
             await self._call.write(message)
         self._sent_at = self._clock.monotonic()
@@ -252,13 +253,13 @@ class Connection:
         self._began_s, self._began_work = self._clock.processor(), self.session.work
 
     def _turn_away(self) -> None:
-        """What was done since :meth:`_turn_to` is owed."""
+        """The work since :meth:`_turn_to` becomes owed to the allowance."""
         spent = self._clock.processor() - self._began_s
         self._traffic.reading_s += spent
         self._owed += max(self.session.work - self._began_work, spent * WORK_PER_S)
 
     async def _opened(self, wanted: ParkWanted) -> LetterArrived:
-        """The update to be parked. Nothing else of the subscriber is read meanwhile."""
+        """The update to be parked, opened. No other frame of the subscriber is read meanwhile."""
         self._turn_away()
         arrived = wanted.arrived
         try:
@@ -274,20 +275,23 @@ class Connection:
         return LetterArrived(wanted.flow, letter, parcel, arrived.done)
 
     def charge(self, seconds: float) -> None:
-        """Other threads, or tasks of the event loop, used so much processor time for the subscriber."""
+        """Charge processor seconds that other threads, or tasks of the event loop, used for the subscriber."""
         self._traffic.threads_s += seconds
         self._owed += seconds * WORK_PER_S
 
     async def _welcome(self, peer: Peer) -> None:
-        """Without TLS, another user's process may have taken the port before it was dialled: so it is checked now,
-        when that process has answered."""
+        """Accept the welcome. Without TLS, first check which user's process answered: another user's process may have
+        taken the port before it was dialled.
+        """
         if peer.trust is None:
             await asyncio.to_thread(check_user, peer)
         self.welcomed_at = self.heard_at
         self._traffic.connections += 1
 
     async def _rest(self) -> None:
-        """Let other tasks run. What caused much work is not read for a while, which does not count as silence."""
+        """Let other tasks run. A subscriber that caused much work is not read for a while, which is not taken for
+        silence.
+        """
         now, work, self._owed = self._clock.monotonic(), self._owed, 0.0
         self._traffic.charged += work
         wait = self._allowance.wait_s(work, now)
@@ -319,8 +323,11 @@ class Connection:
         self._wake.set()
 
     async def _until_silent(self) -> None:
-        """Until nothing was heard for three heartbeats. The writer cannot notice it: a write to a frozen process waits
-        for ever. Before its welcome, what a subscriber sends does not count."""
+        """Return when nothing was heard for three heartbeats.
+
+        The writer cannot notice it, because a write to a frozen process waits for ever. Other messages of a subscriber
+        do not count before its welcome.
+        """
         longest = 3 * self._heartbeat_s
         began = self.heard_at
         while True:

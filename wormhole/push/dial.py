@@ -1,6 +1,6 @@
-"""Dialling a subscriber: what a publisher's streams and the tasks of a mass replay have in common.
+"""Dialling a subscriber, for a publisher's streams and the tasks of a mass replay.
 
-What travels is :mod:`wormhole.push.session`.
+The frames are those of :mod:`wormhole.push.session`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
-    # What is not read yet waits at the subscriber. Probing would let megabytes of it come, and receiving is work, too.
+    # Data that is not read yet waits at the subscriber. Probing would let megabytes of it arrive, and receiving is
+    # work, too.
     ("grpc.http2.bdp_probe", 0),
     # The caller dials again after a backoff of its own. A shared subchannel would add gRPC's backoff, and other
     # callers' too.
@@ -69,7 +70,9 @@ _CERTIFICATE: Final = (
 _OF_A_CUT: Final = frozenset({"Internal error from Core"})
 
 PushCall = Any
-"""``grpc.aio.StreamStreamCall[bytes, bytes]``; the stubs cannot say that a call without serializers carries bytes."""
+"""``grpc.aio.StreamStreamCall[bytes, bytes]``. The stubs cannot express that a call without serializers carries
+bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Where a subscriber is dialled, and how.
+    """The address of a subscriber, and how it is dialled.
 
     ``trust``: ``None`` without TLS. ``user``: the user that registered the subscriber; ``None``: not known. ``here``:
     where it is dialled from, for messages.
@@ -98,10 +101,10 @@ class Peer:
 
 
 async def open_line(peer: Peer, subscriber: str) -> Line:
-    """For one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
+    """Open a line for one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
 
-    gRPC has not dialled yet. Where revocation lists are configured the subscriber's certificate has been looked at,
-    which raises :class:`~wormhole.model.errors.StreamBroken`.
+    gRPC does not dial yet. If revocation lists are configured, the subscriber's certificate is checked first, which may
+    raise :class:`~wormhole.model.errors.StreamBroken`.
     """
     if peer.trust is None:
         return Line(grpc.aio.insecure_channel(peer.address, _OPTIONS))
@@ -120,8 +123,8 @@ def open_push(channel: grpc.aio.Channel) -> PushCall:
 def check_user(peer: Peer) -> None:
     """Refuse a process at a loopback address that runs neither as the user that registered the subscriber nor as root.
 
-    Raises :class:`~wormhole.model.errors.StreamBroken`. Blocks. A port above 1024 is free to every local user as soon
-    as the subscriber has ended, and its registration lives a little longer.
+    Raises :class:`~wormhole.model.errors.StreamBroken`. Blocks. The reason: a port above 1024 is free to every local
+    user as soon as the subscriber has ended, and its registration lives a little longer.
     """
     if peer.user is None or not is_loopback(peer.address):
         return
@@ -145,8 +148,8 @@ def check_user(peer: Peer) -> None:
 
 
 async def why_not_reached(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | ProtocolError:
-    """As :func:`broken`, of a stream that never came up: with TLS the certificates are looked at, on a connection for
-    that alone.
+    """The error for a stream that was never established, as :func:`broken`. With TLS the certificates are checked on a
+    connection of their own.
     """
     unavailable = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
     if peer.trust is not None and unavailable and not is_refused(error):
@@ -158,7 +161,7 @@ async def why_not_reached(error: BaseException, peer: Peer, subscriber: str) -> 
 
 
 def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | ProtocolError:
-    """Why the stream ended, in words that say what to change."""
+    """The error for a stream that ended, in words that tell what to change."""
     call = error if isinstance(error, grpc.aio.AioRpcError) else None
     code = None if call is None else call.code()
     details = (str(error) if call is None else call.details()) or ""
@@ -191,8 +194,9 @@ def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | 
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Whether the host answered that no process listens there, as opposed to no answer at all. ``error``: of a dial or
-    a call, or one that was raised from such an error.
+    """Whether the host answered that no process listens there, as opposed to no answer at all.
+
+    ``error``: of a dial or a call, or one that was raised from such an error.
     """
     if isinstance(error, WormholeError):
         error = error.__cause__

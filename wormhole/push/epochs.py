@@ -1,7 +1,7 @@
-"""The range of epochs, which both ends hold each other to.
+"""The range of epochs. Both ends of a stream enforce it.
 
-An epoch is a 64-bit number on the wire, and stores keep it as a signed one. A peer that names one without a successor
-would keep every honest publisher away from a shard for ever.
+An epoch is a 64-bit number on the wire, and stores keep it as a signed one. A peer that names an epoch without a
+successor would keep every honest publisher away from a shard for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["FIRST_NO_EPOCH", "may_be_exceeded"]
 
 FIRST_NO_EPOCH: Final = 1 << 63
-"""Epochs are below it. Marker stores count up by one, so no flow gets so far."""
+"""Epochs are below this number. Marker stores count up by one, so no flow reaches it."""
 
 
 def may_be_exceeded(epoch: int) -> bool:

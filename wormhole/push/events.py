@@ -1,4 +1,4 @@
-"""The flows of one stream as the pushing side sees them, and what the subscriber's answers mean. Pure."""
+"""The flows of one stream on the pushing side, and the meaning of the subscriber's answers. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class FlowPhase(Enum):
-    """Where in the grammar a flow is."""
+    """The state of a flow in the grammar."""
 
     ASSIGNED = auto()
     OPEN = auto()
@@ -45,7 +45,7 @@ class FlowPhase(Enum):
 
 
 class FailedReason(Enum):
-    """Why a subscriber cannot go on with a flow; see push.proto."""
+    """Why a subscriber cannot continue a flow; see push.proto."""
 
     RESEND = push_pb2.Failed.RESEND
     HANDLER = push_pb2.Failed.HANDLER
@@ -54,8 +54,10 @@ class FailedReason(Enum):
 
 @dataclass(slots=True)
 class PushFlow:
-    """One flow on one stream. ``replay_until``: what ends at or before it may have been delivered before.
-    ``generation``: as it was assigned.
+    """One flow on one stream.
+
+    ``replay_until``: updates that end at or before this place may have been delivered before. ``generation``: as it was
+    assigned.
     """
 
     number: int
@@ -70,7 +72,7 @@ class PushFlow:
     bytes_since: int = 0
     dirty: bool = False
     parking: Arriving = field(default_factory=Arriving)
-    """An update that is being parked, of which more may be to come."""
+    """An update that is being parked and may not have arrived completely."""
     verifying: Verifying = field(default_factory=Verifying)
     generation: int = 0
 
@@ -89,8 +91,10 @@ class Welcomed:
 
 @dataclass(slots=True, frozen=True)
 class Opened:
-    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life`` (0: it does not count),
-    ``processed`` and ``epochs``: what it counted before, and in which epochs.
+    """The subscriber accepts the flow. A given ``have`` replaces the stored marker.
+
+    ``life`` (0: the subscriber keeps no counts), ``processed`` and ``epochs``: what it counted before, and in which
+    epochs.
     """
 
     flow: PushFlow
@@ -102,7 +106,7 @@ class Opened:
 
 @dataclass(slots=True, frozen=True)
 class Progressed:
-    """Credit came back, and ``processed`` was counted."""
+    """Credit was returned, and ``processed`` was counted."""
 
     flow: PushFlow
     processed: Sequence[push_pb2.Processed] = ()
@@ -110,7 +114,7 @@ class Progressed:
 
 @dataclass(slots=True, frozen=True)
 class Acked:
-    """``marker`` was processed and may be stored. ``processed``: what was counted, see push.proto."""
+    """``marker`` was processed and may be stored. ``processed``: the subscriber's counts, see push.proto."""
 
     flow: PushFlow
     marker: Datamarker
@@ -119,7 +123,7 @@ class Acked:
 
 @dataclass(slots=True, frozen=True)
 class Released:
-    """No handler runs for the flow any more; all its acks have been reported. ``processed``: see :class:`Acked`."""
+    """No handler runs for the flow any more, and all its acks were reported. ``processed``: see :class:`Acked`."""
 
     flow: PushFlow
     processed: Sequence[push_pb2.Processed] = ()
@@ -127,7 +131,7 @@ class Released:
 
 @dataclass(slots=True, frozen=True)
 class FlowFailed:
-    """The subscriber cannot go on with the flow.
+    """The subscriber cannot continue the flow.
 
     ``held_epoch``, ``held_by``, ``contested``: see ``Failed`` in push.proto.
     """
@@ -143,8 +147,9 @@ class FlowFailed:
 
 @dataclass(slots=True, frozen=True)
 class ParkWanted:
-    """An update is to be stored before it counts as processed. It has to be opened
-    (:func:`wormhole.push.parking.open_letter`): the connection does it, and hands on :class:`LetterArrived`."""
+    """An update has to be stored before it is treated as processed. The connection opens it
+    (:func:`wormhole.push.parking.open_letter`) and passes on :class:`LetterArrived`.
+    """
 
     flow: PushFlow
     arrived: Arrived
@@ -152,8 +157,8 @@ class ParkWanted:
 
 @dataclass(slots=True, frozen=True)
 class LetterArrived:
-    """An update is to be stored; :meth:`PushSession.parked` answers. Its receiver calls ``done`` once, when it was
-    stored or is not wanted any more.
+    """An update has to be stored; :meth:`PushSession.parked` answers. Its receiver calls ``done`` once, when the update
+    was stored or is not needed any more.
     """
 
     flow: PushFlow
@@ -164,7 +169,7 @@ class LetterArrived:
 
 @dataclass(slots=True, frozen=True)
 class Reported:
-    """How the callbacks of a flow do."""
+    """The state of a flow's callbacks."""
 
     flow: PushFlow
     report: push_pb2.HandlerReport
@@ -172,8 +177,9 @@ class Reported:
 
 @dataclass(slots=True, frozen=True)
 class Verified:
-    """What comparing rows of a table found, since the last such event of the flow and table. ``confirm``: the keys of
-    its extra rows are to be read, and those of the events before it.
+    """The results of comparing rows of a table, since the last such event of the flow and table.
+
+    ``confirm``: the keys of its extra rows, in this event and those before it, have to be read.
     """
 
     flow: PushFlow
@@ -199,7 +205,7 @@ class Parted:
 
     @property
     def reason_name(self) -> str:
-        """The reason for people."""
+        """The reason in words."""
         known = push_pb2.Goodbye.Reason.DESCRIPTOR.values_by_number.get(self.reason)
         return known.name.lower() if known is not None else f"reason {self.reason}"
 

@@ -1,6 +1,6 @@
 """Frames of the publisher as bytes.
 
-Small frames go through protobuf. Batches and parts are written by hand around the shared body, because building a
+Small frames are made by protobuf. Batches and parts are written by hand around the shared body, because building a
 message would copy the body once more for each flow.
 """
 
@@ -48,9 +48,9 @@ def _wrap(kind: bytes, head: bytes, tag: bytes, pieces: Sequence[bytes | memoryv
 def batch_frame(
     flow: int, epoch: int, number: int, replayed: bool, body: Sequence[bytes], unfinished: bool = False
 ) -> list[bytes | memoryview]:
-    """A batch as pieces to join; the body, itself in pieces, is not copied.
+    """A batch as pieces to join. The body, itself in pieces, is not copied.
 
-    ``unfinished``: its last transaction goes on in the next one.
+    ``unfinished``: its last transaction continues in the next batch.
     """
     head = push_pb2.Batch(
         flow=flow, epoch=epoch, number=number, replayed=replayed, unfinished=unfinished
@@ -67,7 +67,7 @@ def part_frames(
     part_bytes: int,
     unfinished: bool = False,
 ) -> list[list[bytes | memoryview]]:
-    """A body that is larger than a frame, as parts of ``part_bytes``; each part is a list of pieces to join."""
+    """A body that is larger than a frame, as parts of ``part_bytes``. Each part is a list of pieces to join."""
     size = sum(map(len, body))
     out = []
     for index, start in enumerate(range(0, size, part_bytes)):
@@ -86,7 +86,7 @@ def part_frames(
 
 
 def _between(pieces: Sequence[bytes], begin: int, end: int) -> list[memoryview]:
-    """The bytes from ``begin`` to ``end`` of what the pieces come to, not copied."""
+    """The bytes from ``begin`` to ``end`` of the joined pieces, not copied."""
     found = []
     for piece in pieces:
         if begin < len(piece) and end > 0:

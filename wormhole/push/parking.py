@@ -1,7 +1,7 @@
-"""An update that is to be parked, on its way to who stores it: cut into frames, put together again, and opened. Pure.
+"""The way of an update that has to be parked to its store: cut into frames, put together again, and opened. Pure.
 
-What is put together is held against a share of memory until it was stored or dropped (:mod:`wormhole.push.room`). Its
-pieces are joined when it is opened, in a thread: a large one takes a while.
+While it is put together, and until it was stored or dropped, its bytes are held against a share of memory
+(:mod:`wormhole.push.room`). Its pieces are joined when it is opened, in a thread: a large one takes a while.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wormhole.wire.v1 import push_pb2, update_pb2
 __all__ = ["MOST_BYTES", "Arrived", "Arriving", "open_letter", "park_frames"]
 
 MOST_BYTES = 160 << 20
-"""The body of one parked update takes at most this, which is more than a publisher ever sends."""
+"""Limit in bytes of the body of one parked update. It is more than a publisher ever sends."""
 _LEAST_HELD: Final = 8 << 10  # what keeping one takes, however small it is
 _SMALL_PIECE: Final = 16 << 10  # one below it is joined with the next: of many tiny ones each costs more than its bytes
 _MOST_BESIDE: Final = 64  # fields of a body beside its update: one update in one transaction has one of each
@@ -60,8 +60,9 @@ def park_frames(update_id: str, parcel: Parcel, place: UpdatePlace, error: str, 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A whole update, not opened. ``pieces``: its body. ``size``: bytes that ``room`` holds for it until
-    :meth:`done`.
+    """A complete update, not opened.
+
+    ``pieces``: its body. ``size``: bytes that ``room`` holds for it until :meth:`done`.
     """
 
     update_id: str
@@ -73,13 +74,15 @@ class Arrived:
     size: int
 
     def done(self) -> None:
-        """It was stored, or is not needed any more. Call it once."""
+        """Give back the memory: the update was stored, or is not needed any more. Call it once."""
         self.room.give(self.size)
 
 
 @dataclass(slots=True)
 class Arriving:
-    """What has come of an update so far, one after the other of a flow. ``room``: of the peer that sends it."""
+    """The received part of an update. The updates of a flow arrive one after the other. ``room``: of the peer that
+    sends it.
+    """
 
     room: Share = field(default_factory=lambda: Room(MOST_BYTES).share(lambda error: None))
     _id: str = ""
@@ -87,9 +90,9 @@ class Arriving:
     _held: int = 0
 
     def take(self, frame: push_pb2.Park, flow: str) -> Arrived | None:
-        """The next frame; the update once it is whole. ``flow``: its name, for messages.
+        """Add the next frame. Returns the update once it is complete. ``flow``: its name, for messages.
 
-        Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
+        Raises :class:`~wormhole.model.errors.ProtocolError`, which names the field.
         """
         known = self._id or check_name(frame.update_id, "park.update_id")
         if known != frame.update_id or not known:
@@ -120,15 +123,15 @@ class Arriving:
         return Arrived(known, place, error, schema, pieces, self.room, size)
 
     def drop(self) -> None:
-        """The rest does not come."""
+        """Drop the received part: the rest does not arrive."""
         self.room.give(self._held)
         self._id, self._pieces, self._held = "", [], 0
 
 
 def open_letter(arrived: Arrived, flow: str) -> tuple[DeadLetter, Parcel]:
-    """The update, but for the time, and what delivers it again. Takes a while for a large one.
+    """The update without the time, and the parcel that delivers it again. Takes a while for a large update.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
+    Raises :class:`~wormhole.model.errors.ProtocolError`, which names the field.
     """
     parcel = Parcel(arrived.schema, b"".join(arrived.pieces))
     _check(parcel)
@@ -144,7 +147,7 @@ def open_letter(arrived: Arrived, flow: str) -> tuple[DeadLetter, Parcel]:
 
 
 def _check(parcel: Parcel) -> None:
-    """Two bytes can be an object of fifty once they are parsed: so they are counted before."""
+    """Count the fields of the parcel before it is parsed, because two bytes can become an object of fifty bytes."""
     check_fields(parcel.schema, MOST_PARCEL_FIELDS, "park.schema")
     body, left = memoryview(parcel.body), MOST_PARCEL_FIELDS
     for number, begin, end in fields(body, _MOST_BESIDE, "park.body"):
@@ -155,8 +158,8 @@ def _check(parcel: Parcel) -> None:
 
 
 def _count_values(update: memoryview, left: int) -> int:
-    """What is left of ``left`` fields after those of an update, of its values, and of the entries that a value may
-    have.
+    """The rest of ``left`` fields after subtracting those of an update, of its values, and of the entries that a value
+    may have.
     """
     if len(update) <= _LEAST_FIELD * left:  # counting 60,000 of them takes longer than parsing them
         return left - len(update) // _LEAST_FIELD

@@ -1,8 +1,8 @@
-"""Threads of their own for work that a peer causes: its letters are opened and stored here.
+"""Separate threads for work that a peer causes: its parked updates are opened and stored here.
 
-What the publisher needs itself, such as storing datamarkers, never waits behind such work. One peer has one turn at a
-time, so a peer that causes much of it delays another one by one turn only. The processor time of each turn is reported
-to the allowance of the peer.
+The publisher's own work, such as storing datamarkers, never waits for this work. One peer has one turn at a time, so a
+peer that causes much work delays another peer by one turn only. The processor time of each turn is charged to the
+peer's allowance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Charge = Callable[[float], None]
 
 
 class PeerThreads:
-    """``name``: of the threads; ``threads``: how many peers have their turn at one time."""
+    """``name``: of the threads; ``threads``: how many peers have their turn at the same time."""
 
     def __init__(self, name: str, threads: int = 1, clock: Clock = SYSTEM_CLOCK) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -32,8 +32,8 @@ class PeerThreads:
         self._processor = clock.processor
 
     async def run(self, peer: str, work: Callable[[], _T], charge: Charge) -> _T:
-        """Do ``work`` in a thread when it is the turn of ``peer``. Returns and raises what it does; ``charge`` is
-        called either way.
+        """Do ``work`` in a thread when it is the turn of ``peer``. Returns its result, and raises its errors.
+        ``charge`` is called in both cases.
         """
         turn = self._turns.get(peer)
         if turn is None:
@@ -55,5 +55,5 @@ class PeerThreads:
                 charge(spent)
 
     def close(self) -> None:
-        """Start nothing more. What runs ends by itself."""
+        """Start no further work. Running work ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The reason in a failed gRPC call: why an address cannot be reached, and the next step that a server gave. Pure."""
+"""Reads the reason from a failed gRPC call: why an address cannot be reached, and a server's next step. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["refusal_metadata", "refusal_of", "why_unreachable"]
 
 _HINT: Final = "wormhole-hint-bin"
 _CODE: Final = "wormhole-code"
-"""Trailing metadata of a refused call: the hint and the code of its error.
+"""Names of the trailing metadata of a refused call: for the hint and the code of its error.
 
-Its details are the whole text, for clients of any kind.
+The call's details are the whole text, for clients of any kind.
 """
 
 _WRAPPED: Final = re.compile(
@@ -26,22 +26,25 @@ _WRAPPED: Final = re.compile(
 
 
 def why_unreachable(details: str) -> str:
-    """``Connection refused`` of gRPC's chain of contexts; what has another form stays as it is."""
+    """The cause, such as ``Connection refused``, from gRPC's chain of contexts. Text of another form is returned
+    unchanged.
+    """
     found = _WRAPPED.fullmatch(details.strip())
     return found[1] if found else details.strip()
 
 
 def refusal_metadata(hint: str | None, code: str = "") -> tuple[tuple[str, str | bytes], ...]:
-    """The trailing metadata that carries the hint and the code to :func:`refusal_of`; none without one."""
+    """The trailing metadata that carries the hint and the code to :func:`refusal_of`. A missing one is left out."""
     found: list[tuple[str, str | bytes]] = [] if hint is None else [(_HINT, hint.encode())]
     return (*found, (_CODE, code)) if code else tuple(found)
 
 
 def refusal_of(error: grpc.RpcError) -> tuple[str, Problem]:
-    """The name of the status of a failed call, and what its server reported; each part empty where there is none.
+    """The name of the status of a failed call, and the problem that its server reported. Each part is empty if it is
+    missing.
 
-    A server of an earlier release sends no code, and one before that no hint apart: its message then ends with the next
-    step.
+    A server of an earlier release sends no code. A still earlier one sends no separate hint: its message then ends with
+    the next step.
     """
     call: Any = error  # what a call raises is one, which the stubs do not say
     status = call.code().name if hasattr(call, "code") else ""

@@ -1,8 +1,8 @@
-"""Memory for what peers have sent and is not stored yet, counted against one budget. Pure.
+"""Memory for data that peers sent and that is not stored yet, limited by one budget. Pure.
 
 The budget is shared without being divided: one peer may fill it while no other needs it. When it is full, the peer that
-holds the most loses its stream, not the one that asked: so a peer that holds little is never refused because of another
-one.
+holds the most loses its stream, and not the one that requests more. So a peer that holds little is never refused
+because of another one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HINT: Final = "park fewer and smaller updates at a time; the stream is dialled 
 
 
 class RoomFullError(ProtocolError):
-    """A peer holds ``held`` bytes of ``most``, more than any other, and there is no more room."""
+    """A peer holds ``held`` bytes of ``most``, more than any other, and the memory is full."""
 
     def __init__(self, held: int, most: int) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class Room:
         self._shares: set[Share] = set()
 
     def share(self, evict: Callable[[RoomFullError], None]) -> Share:
-        """A share for one peer. ``evict``: end its stream, because of that error, and give back what is unfinished."""
+        """A share for one peer. ``evict``: ends its stream with that error, and gives its unfinished data back."""
         return Share(self, evict)
 
     def _largest_but(self, passed: set[Share]) -> Share | None:
@@ -47,7 +47,7 @@ class Room:
 
 
 class Share:
-    """What one peer holds."""
+    """The memory that one peer holds."""
 
     __slots__ = ("_evict", "_room", "held")
 
@@ -57,7 +57,7 @@ class Share:
         self._evict = evict
 
     def take(self, size: int) -> None:
-        """Hold ``size`` bytes more. Raises :class:`RoomFullError`, without them, when this peer has to go."""
+        """Hold ``size`` more bytes. Raises :class:`RoomFullError`, and holds no more, when this peer holds the most."""
         room = self._room
         self.held += size
         room.used += size
@@ -73,7 +73,7 @@ class Share:
             largest._evict(RoomFullError(largest.held, room.most))
 
     def give(self, size: int) -> None:
-        """``size`` bytes are held no more."""
+        """Release ``size`` bytes."""
         self.held -= size
         self._room.used -= size
         if not self.held:

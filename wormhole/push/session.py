@@ -1,7 +1,7 @@
-"""The pushing side of one stream, pure: which frame goes next, and what an answer means.
+"""The pushing side of one stream, pure: which frame is sent next, and what an answer means.
 
-Takes frames and time (seconds, monotonic), returns frames and events; carries no I/O. The grammar of a stream, ``P``
-the publisher, ``S`` the subscriber::
+Takes frames and time (seconds, monotonic), and returns frames and events. It has no I/O. The grammar of a stream,
+``P`` the publisher, ``S`` the subscriber::
 
     stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
@@ -14,8 +14,8 @@ the publisher, ``S`` the subscriber::
     ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision | S.Park | S.Report } ending
               | S.Released | S.Failed | end of stream
 
-Progress gives credit back, an ack is the only thing that is stored; an ack counts only for a marker that was offered in
-the same epoch. What arrives for a flow number that is closed belongs to a former epoch and is dropped.
+Progress returns credit. Only an ack is stored, and it is valid only for a marker that was offered in the same epoch. A
+frame for a flow number that is closed belongs to a former epoch and is dropped.
 """
 
 from __future__ import annotations
@@ -108,9 +108,11 @@ _UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park
 
 
 class PushSession:
-    """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's
-    share of the memory for what it wants to be parked; ``None``: it is not shared. ``work``: how much was done for what
-    it sent, in about microseconds.
+    """See the module.
+
+    ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's share of the memory
+    for updates that it wants to be parked; ``None``: it is not shared. ``work``: the work for what the subscriber sent,
+    in about microseconds.
     """
 
     def __init__(self, hello: push_pb2.Hello, room: Share | None = None) -> None:
@@ -121,10 +123,10 @@ class PushSession:
         self.flows: dict[int, PushFlow] = {}
         self.welcomed = False
         self.version = 0
-        """What the subscriber chose; 0 before its welcome."""
+        """The protocol version that the subscriber chose; 0 before its welcome."""
         self.verifies = False
         self.takes_ranges = False
-        """Whether its application can compare rows with what it holds."""
+        """Whether the subscriber's application can compare rows with its own."""
         self.stale = 0
         self._numbers = 0
         self._schemas: set[int] = set()
@@ -138,7 +140,7 @@ class PushSession:
 
     @property
     def parks(self) -> bool:
-        """Whether the subscriber knows how to skip and to park, and reports on its callbacks."""
+        """Whether the subscriber can skip and park updates, and reports on its callbacks."""
         return self.version >= 2
 
     @property
@@ -164,10 +166,11 @@ class PushSession:
         generation: int = 0,
         verify: VerifyMode = VerifyMode.NONE,
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``. The named ones: see push.proto. A subscriber of version 1 is sent
-        none of ``skip``, ``park``, ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one.
-        One without :attr:`backfills` is sent no ``generation``, and must not be sent READ updates. ``verify``: only to
-        one that :attr:`verifies`.
+        """Open a flow that begins after ``marker``. For the keyword arguments see push.proto.
+
+        A subscriber of version 1 is sent none of ``skip``, ``park``, ``parked`` and ``rolled_back``, so a flow with
+        parked rows must not be assigned to it. A subscriber without :attr:`backfills` is sent no ``generation``, and
+        must not be sent READ updates. ``verify``: only for a subscriber that :attr:`verifies`.
         """
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
@@ -196,19 +199,21 @@ class PushSession:
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
 
     def lacking(self, skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> int:
-        """Bytes by which an assignment with these would be too large a message for the subscriber; 0 when it fits."""
+        """The number of bytes by which an assignment with these would exceed the subscriber's largest message; 0 when
+        it fits.
+        """
         return max(0, _set_aside(skip, parked).ByteSize() + _ASSIGN_BYTES - self.max_frame_bytes)
 
     def parked(self, flow: PushFlow, update_id: str, refused: str = "") -> bytes:
-        """The update is stored, or ``refused`` says why not and what to do."""
+        """The answer about an update to be parked: it is stored, or ``refused`` is the reason and the next step."""
         frame = push_pb2.Parked(flow=flow.number, epoch=flow.epoch, update_id=update_id, refused=refused)
         return frame_bytes(push_pb2.PublisherFrame(parked=frame))
 
     def letter(self, flow: PushFlow, schema: Schema, body: bytes, marker: Datamarker, now: float) -> list[bytes]:
-        """A parked update to be tried again, then the datamarker that it goes behind: its ack says that the update was
-        processed.
+        """Frames of a parked update that is tried again, followed by its datamarker. The ack of this marker shows that
+        the update was processed.
 
-        Nothing may be in flight, and ``marker`` not be offered already.
+        Nothing may be in flight, and ``marker`` must not be offered already.
         """
         frames = self._numbered(flow, (body,), replayed=True)
         out = [*self.schemas((schema,)), *map(b"".join, frames)]
@@ -216,7 +221,7 @@ class PushSession:
         return out if offered is None else [*out, offered]
 
     def schemas(self, schemas: Iterable[Schema]) -> list[bytes]:
-        """Frames for those schemas that this stream has not sent yet."""
+        """Frames for the schemas that this stream has not sent yet."""
         out = []
         for schema in schemas:
             if schema.id not in self._schemas:
@@ -228,8 +233,9 @@ class PushSession:
     def batch(
         self, flow: PushFlow, body: Sequence[bytes], begins: LogPosition, *, unfinished: bool = False
     ) -> list[list[bytes | memoryview]]:
-        """A body, in pieces, as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's
-        place before it; ``unfinished``: its last transaction goes on in the next body.
+        """A body, in pieces, as frames. Each frame is a list of pieces to join. The window must admit the body.
+
+        ``begins``: the flow's place before it; ``unfinished``: its last transaction continues in the next body.
         """
         replayed = flow.replay_until is not None and begins < flow.replay_until
         if flow.replay_until is not None and not replayed:
@@ -249,8 +255,8 @@ class PushSession:
         return part_frames(flow.number, flow.epoch, number, replayed, body, room, unfinished)
 
     def marker_due(self, flow: PushFlow, now: float, *, soon: bool = False) -> bool:
-        """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing
-        matched. ``soon``: as soon as there were updates.
+        """Whether a datamarker should be offered: every second or every 4 MiB of updates, and every ten seconds when no
+        update was selected. ``soon``: as soon as there were updates.
         """
         if len(flow.offered) >= MOST_OFFERED:
             return False
@@ -260,7 +266,7 @@ class PushSession:
         return waited >= IDLE_MARKER_EVERY_S
 
     def datamarker(self, flow: PushFlow, marker: Datamarker, now: float) -> bytes | None:
-        """Offer a datamarker; ``None`` when the same one is the last that was offered."""
+        """Offer a datamarker; ``None`` if it equals the last one that was offered."""
         flow.marker_at, flow.bytes_since, flow.dirty = now, 0, False
         data = marker_to_bytes(marker)
         if flow.offered and flow.offered[-1][0] == data:
@@ -289,15 +295,17 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(data_loss=frame))
 
     def notice(self, flow: PushFlow, *, begins: bool) -> bytes:
-        """Report that a mass replay begins or ends here; the application learns it in its turn among the batches."""
+        """Report that a mass replay begins or ends here. The application is notified in order among the batches."""
         kind = push_pb2.ShardNotice.REPLAY_BEGIN if begins else push_pb2.ShardNotice.REPLAY_END
         frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind)
         return frame_bytes(push_pb2.PublisherFrame(notice=frame))
 
     def chunk_end(self, flow: PushFlow, chunk: ChunkRange, *, narrowed: bool, rows: int) -> list[bytes]:
-        """The flow was sent the rows of a chunk, ``rows`` READ updates; after their batch, before the next datamarker.
+        """Frames after the rows of a chunk, ``rows`` READ updates. They follow the rows' batch and precede the next
+        datamarker.
 
-        Only with :attr:`backfills`. ``narrowed``: the backfill has a filter of its own, beside the application's.
+        Only with :attr:`backfills`. ``narrowed``: the backfill has a filter of its own, in addition to the
+        application's.
         """
         flow.dirty = True
         flow.verifying.sent(chunk.table, rows)
@@ -307,9 +315,9 @@ class PushSession:
         return [*self.schemas((key_schema(chunk),)), *ends]
 
     def scan_end(self, flow: PushFlow, table: str, generation: int, rows: int) -> bytes:
-        """The flow was sent every row of the table in this generation, ``rows`` READ updates.
+        """The frame after every row of the table was sent in this generation, ``rows`` READ updates.
 
-        Only with :attr:`backfills`, after the last :meth:`chunk_end` of the table, before the next datamarker.
+        Only with :attr:`backfills`, after the last :meth:`chunk_end` of the table and before the next datamarker.
         """
         flow.dirty = True
         flow.verifying.scanned(table)
@@ -317,7 +325,7 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(scan_end=frame))
 
     def revoke(self, flow: PushFlow, cause: str) -> bytes:
-        """Ask for the flow back; :class:`Released` answers."""
+        """Request the flow back; :class:`Released` answers."""
         flow.phase = FlowPhase.REVOKED
         frame = push_pb2.Revoke(flow=flow.number, epoch=flow.epoch, cause=cause)
         return frame_bytes(push_pb2.PublisherFrame(revoke=frame))
@@ -334,17 +342,17 @@ class PushSession:
     # -- what comes in
 
     def receive(self, data: bytes) -> Iterator[Event | None]:
-        """What each frame of a message of the subscriber means; ``None``: nothing now. Nothing is made of a frame
-        before those before it are done with.
+        """The meaning of each frame of a message of the subscriber; ``None``: nothing to do now. A frame is parsed only
+        after the earlier ones were handled.
 
-        Raises :class:`~wormhole.model.errors.ProtocolError` naming frame and field, in between.
+        Raises :class:`~wormhole.model.errors.ProtocolError`, which names frame and field, between two frames.
         """
         for piece in frames_of(data, "what the subscriber sent"):
             self.work += _FRAME_WORK + len(piece) // _FRAME_BYTES_OF_WORK
             yield self._frame(_parsed(piece))
 
     def close(self) -> None:
-        """The stream is over: what is unfinished is dropped."""
+        """End the stream: unfinished updates are dropped."""
         for flow in self.flows.values():
             flow.parking.drop()
         self.flows.clear()
@@ -525,7 +533,7 @@ def _parsed(piece: memoryview) -> push_pb2.SubscriberFrame:
 
 
 def _report(given: push_pb2.HandlerReport) -> push_pb2.HandlerReport:
-    """A copy, which holds on to nothing else of the message that it came in."""
+    """A copy, which keeps no other part of its message in memory."""
     return push_pb2.HandlerReport(
         updates=given.updates,
         busy_s=check_seconds(given.busy_s, "report.busy_s"),

@@ -1,7 +1,7 @@
-"""What a subscriber reports of one flow's verification: the bounds of it, and what it means. Pure.
+"""A subscriber's reports on the verification of one flow: their bounds and their meaning. Pure.
 
-A subscriber compared no more rows than it was sent, repaired no more than differ, and says that a table is through, or
-that its extra keys are to be read, only after the end of that table's scan.
+A subscriber compares no more rows than it was sent, and repairs no more than differ. Only after the end of a table's
+scan it reports that the table is complete, or that its extra keys have to be read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _MOST_COUNT: Final = 1 << 53
 
 @dataclass(slots=True)
 class _Table:
-    """``sent``: READ updates; ``scans``: how often the end of its scan was sent; ``found``: what was reported of it."""
+    """``sent``: number of READ updates. ``scans``: how often the end of its scan was sent. ``found``: what was reported
+    for it.
+    """
 
     found: TableVerification
     sent: int = 0
@@ -34,7 +36,7 @@ class _Table:
 
 
 class Verifying:
-    """The verification of one flow in one epoch. ``work``: entries of lists that were read."""
+    """The verification of one flow in one epoch. ``work``: number of list entries that were read."""
 
     def __init__(self, mode: VerifyMode = VerifyMode.NONE) -> None:
         self.mode = mode
@@ -50,7 +52,7 @@ class Verifying:
         self._of(table).scans += 1
 
     def take(self, frame: push_pb2.Verified, flow: str) -> tuple[TableVerification, bool]:
-        """What the frame adds, and whether it asks for its extra keys to be read.
+        """The results that the frame adds, and whether it requests that its extra keys are read.
 
         Raises :class:`~wormhole.model.errors.ProtocolError`.
         """

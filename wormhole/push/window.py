@@ -10,16 +10,17 @@ from wormhole.model.errors import ProtocolError
 __all__ = ["MOST_BATCHES", "MOST_CREDIT", "Window"]
 
 MOST_CREDIT: Final = 1 << 30
-"""Bytes; a larger credit counts as this one."""
+"""Limit in bytes; a larger credit is reduced to it."""
 MOST_BATCHES: Final = 16_384
-"""That are in flight at one time, however small they are: each is remembered until it is returned."""
+"""Limit of the batches in flight, however small they are: each is remembered until it is returned."""
 
 
 class Window:
     """Bytes of batch bodies that were sent and whose callbacks have not returned.
 
-    A body is admitted while it fits the credit; one that is larger than the whole credit is admitted when nothing else
-    is in flight, for otherwise it could never be sent. Of :data:`MOST_BATCHES` no further one is.
+    A body is admitted while it fits the credit. A body that is larger than the whole credit is admitted when nothing
+    else is in flight, because otherwise it could never be sent. With :data:`MOST_BATCHES` in flight no further body is
+    admitted.
     """
 
     __slots__ = ("_sent", "credit", "in_flight", "next_number", "returned_to")
@@ -29,7 +30,7 @@ class Window:
         self.in_flight = 0
         self.next_number = 1
         self.returned_to = 0
-        """The last batch whose callbacks have returned, and those of all before it."""
+        """The last batch whose callbacks, and those of all earlier batches, have returned."""
         self._sent: deque[tuple[int, int]] = deque()
 
     def admits(self, size: int) -> bool:
@@ -40,11 +41,11 @@ class Window:
 
     @property
     def half_free(self) -> bool:
-        """Whether at least half of what may be in flight is not."""
+        """Whether at least half of the allowed amount is free."""
         return self.in_flight <= self.credit // 2 and len(self._sent) <= MOST_BATCHES // 2
 
     def sent(self, size: int) -> int:
-        """A body goes out; returns its batch number."""
+        """Record that a body is sent. Returns its batch number."""
         number = self.next_number
         self.next_number += 1
         self._sent.append((number, size))
@@ -52,7 +53,10 @@ class Window:
         return number
 
     def returned(self, number: int) -> None:
-        """Every callback up to batch ``number`` has returned. Raises :class:`~wormhole.model.errors.ProtocolError`."""
+        """Record that every callback up to batch ``number`` has returned.
+
+        Raises :class:`~wormhole.model.errors.ProtocolError`.
+        """
         if number >= self.next_number:
             raise ProtocolError(f"progress: batch {number} was never sent; the last one is {self.next_number - 1}")
         self.returned_to = max(self.returned_to, number)
