@@ -1,9 +1,9 @@
-"""The job from its beginning to its end: plans, holds the flows, has Spark push them, hands over to the live log.
+"""The replay job: it holds the flows, has Spark push them, and hands them over to the live log.
 
-One thread per flow that Spark was given, one per log that keeps the leases. Spark has as many flows at a time as the
-request permits, however many slots there are: it asks the cluster for executors by what waits. If this process dies
-anywhere, what it held is with the publishers: they keep each flow for the length of its lease, and ``--resume`` takes
-it up.
+The driver has one thread per flow that Spark works on, and one per log that keeps the leases. Spark gets as many flows
+at a time as the request permits, however many slots there are, because it requests executors from the cluster by the
+number of waiting tasks. If this process dies at any time, the publishers keep each flow for the length of its lease,
+and ``--resume`` takes the flows up.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LOOK_S: Final = 1.0
 
 
 class Driver:
-    """One replay. ``plans``: its flows, the largest first, with their modes; ``find_publishers``: finds the
-    publishers again.
+    """One replay. ``plans``: its flows with their modes, the largest first. ``find_publishers``: finds publishers that
+    moved.
     """
 
     def __init__(
@@ -55,11 +55,10 @@ class Driver:
         self.runs = [ReplayFlow(plan, request, settings, find_publishers, jobs, observer, shares) for plan in plans]
 
     def run(self) -> list[FlowReport]:
-        """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report
-        says so.
+        """Hold every flow, push it, hand it over. An error of one flow ends only that flow, and is in its report.
 
-        Raises :class:`~wormhole.model.errors.WormholeError` when a flow cannot be held: then none is, but for those
-        that the replay had before.
+        Raises :class:`~wormhole.model.errors.WormholeError` if a flow cannot be held. Then only flows that the replay
+        already had stay held.
         """
         warn_interpreted("spark_replay")
         with self._leases():
@@ -83,9 +82,9 @@ class Driver:
         return [future.result() for future in futures]
 
     def begin(self) -> None:
-        """Take the flows from the live log; all or none.
+        """Take the flows from the live log, all or none.
 
-        Those that are taken up stay the replay's: what they came to is stored with it.
+        After an error, resumed flows stay with the replay: their progress is stored with it.
         """
         begun: list[ReplayFlow] = []
         try:
@@ -99,7 +98,7 @@ class Driver:
             raise
 
     def _look(self) -> None:
-        """Report how far it is, and when the cluster has no executor any more, or has one again."""
+        """Report the progress, and when the cluster loses its last executor or has executors again."""
         executors = self._jobs.executors
         progress = self.progress()
         if executors == 0 and not self._no_executor:
@@ -114,7 +113,7 @@ class Driver:
         self._observer.moves(progress)
 
     def progress(self) -> ReplayProgress:
-        """How far all flows are together."""
+        """The progress of all flows together."""
         runs = self.runs
         return self._pace.look(
             self._clock.monotonic(),
@@ -128,8 +127,9 @@ class Driver:
 
     @contextmanager
     def _leases(self) -> Iterator[None]:
-        """Keep the leases, and look how far the flows are meanwhile, for as long as the block lasts: a thread for each
-        log, so that a publisher which hangs costs no flow of another one its lease.
+        """Within the block, keep the leases and read the progress of the flows.
+
+        Each log has a thread, so that a publisher that hangs does not end the leases of another publisher's flows.
         """
         ended = threading.Event()
         every = min(_LOOK_S, self._request.lease_s / 3)
@@ -145,9 +145,9 @@ class Driver:
                     try:
                         found = run.renew()
                         if found is not None:
-                            for other in runs:  # each would ask in vain first, together for longer than a lease
+                            for other in runs:  # else each would first ask in vain, together for longer than a lease
                                 other.move(found)
-                    except Exception:  # noqa: BLE001 - the other flows' leases go on
+                    except Exception:  # noqa: BLE001 - the leases of the other flows are kept
                         _log.exception("%s: internal error, its lease is not kept", run.plan.flow)
 
         threads = [threading.Thread(target=keep, args=(runs,), name="leases", daemon=True) for runs in logs.values()]

@@ -1,4 +1,4 @@
-"""How much a replay would be: what a dry run shows, and what decides between every change and the last of each key."""
+"""Estimates the extent of a replay, for a dry run and for the choice between every change and the last of each key."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["Estimate", "Sketch", "estimate", "is_small"]
 
 _KEPT: Final = 4096
-"""Hashes that a sketch keeps: of more keys than that their number is known to about one in the root of it, 1.6 percent.
+"""Hashes that a sketch keeps. Of more keys the number is known to about one part in the square root of this: 1.6
+percent.
 """
 _HASHES: Final = 1 << 64
-_HERE_BYTES: Final = 512 << 20  # to replay so many bytes of rows takes the processor as long as to start Spark
+_HERE_BYTES: Final = 512 << 20  # one process reads so many bytes of rows in the time in which Spark starts
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a replay of one shard's range has to send.
+    """The extent of a replay of one shard's range.
 
     ``updates``: the exact number. ``bytes``: compressed bytes of the archive's files, as far as they belong to the
     range. ``keys``: different rows that change, give or take two percent; each change of a table without a key counts
@@ -52,8 +53,9 @@ class Estimate:
 
 
 class Sketch:
-    """How many different things were added, in memory that does not grow with them: the smallest of their hashes lie
-    the closer together the more there are.
+    """Counts distinct values in bounded memory.
+
+    It keeps the smallest of their hashes. The more values there are, the closer together these are.
     """
 
     def __init__(self, hashes: Iterable[int] = ()) -> None:
@@ -61,32 +63,31 @@ class Sketch:
         self.add(hashes)
 
     def add(self, hashes: Iterable[int]) -> None:
-        """Hashes of 64 bits, repeats among them."""
+        """Add hashes of 64 bits, which may repeat."""
         self.hashes = heapq.nsmallest(_KEPT, {*self.hashes, *hashes})
 
     def added(self, hashes: Iterable[int] = ()) -> array[int]:
-        """The hashes that are kept once these are added, in 8 bytes each."""
+        """Add ``hashes``. Returns the hashes that are kept, 8 bytes each."""
         self.add(hashes)
         return array("Q", self.hashes)
 
     @property
     def count(self) -> int:
-        """Exact up to :data:`_KEPT`."""
+        """The number of distinct values, exact up to :data:`_KEPT`."""
         found = len(self.hashes)
         return found if found < _KEPT else round((_KEPT - 1) * _HASHES / self.hashes[-1])
 
 
 def is_small(chosen: Sequence[ShardFiles]) -> bool:
-    """Whether one process looks through them before Spark would have started."""
+    """Whether one process reads these ranges in less time than Spark needs to start."""
     return sum(entry.raw for one in chosen for entry in one.files) <= _HERE_BYTES
 
 
 def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[str, Estimate]:
-    """Look through places, tables and keys of these shards; the updates themselves are not read. By shard, in the order
-    given.
+    """The estimates by shard, in the order of ``chosen``. Reads places, tables and keys, not the updates themselves.
 
-    ``spark`` ``None``: in this process. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that cannot be
-    read.
+    ``spark``: ``None`` reads in this process. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that
+    cannot be read.
     """
     looked = [replace(one, files=files) for one in chosen for files in slices(one.files)]
     look = partial(_look, store)
@@ -96,7 +97,7 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
             found[one.shard] = found[one.shard].plus(one) if one.shard in found else one
     else:
         tasks = spark.sparkContext.parallelize(looked, len(looked)).map(look).keyBy(_shard)
-        # Executors bring together what tasks found: the driver would have a sketch of each 128 MiB of the archive.
+        # Executors combine the tasks' results. Else the driver would get a sketch for each 128 MiB of the archive.
         found = tasks.reduceByKey(_Looked.plus, spark.sparkContext.defaultParallelism).collectAsMap()
     for one in found.values():
         if one.problem:
@@ -106,8 +107,8 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a task found, or several of one shard. ``keyless``: how many of the updates are of tables without a key;
-    ``hashes``: of the keys of the others, as a :class:`Sketch` has them."""
+    """The result of a task, or of several tasks of one shard. ``keyless``: how many of the updates are of tables
+    without a key. ``hashes``: of the keys of the others, as a :class:`Sketch` has them."""
 
     shard: str
     updates: int = 0
@@ -117,7 +118,7 @@ class _Looked:
     hint: str = ""
 
     def plus(self, other: _Looked) -> _Looked:
-        """This and what another task found in the same shard."""
+        """This result combined with that of another task for the same shard."""
         if self.problem or other.problem:
             return self if self.problem else other
         hashes = Sketch(self.hashes).added(other.hashes)

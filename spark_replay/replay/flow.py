@@ -1,4 +1,4 @@
-"""One flow of a replay, as its driver leads it: held, pushed, handed over to the live log or given back."""
+"""One flow of a replay in its driver: held, pushed, and handed over to the live log or given back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 1.0
 _TRIES: Final = 3
-"""In a lease: where a publisher hangs, or its host is gone, its successor is found before the lease there ends."""
+"""Attempts within a lease. If a publisher hangs or its host is gone, its successor is found before its lease ends."""
 _SNAPSHOT: Final = "snapshot"
 _MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
 
@@ -55,8 +55,9 @@ R = TypeVar("R")
 
 
 class ReplayFlow:
-    """See the module. ``shares``: of the replay's rate. ``stopped``: nothing new is to be begun. Used by the flow's own
-    thread and by that of the leases.
+    """See the module. ``shares``: of the replay's rate. ``stopped``: nothing new may begin.
+
+    The flow's own thread and the thread of the leases use it.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class ReplayFlow:
         self._client = self._dial()
         self._leases = self._dial(request.lease_s / _TRIES)
         self._unfound: WormholeError | None = None
-        """Why the publisher was not found when it was looked for last."""
+        """The reason why the last search for the publisher failed."""
         self._away: tuple[float, Retryable] | None = None
-        """Since when the publisher does not answer the driver, and the last error; ``None``: it does."""
+        """The time since which the publisher does not answer the driver, and the last error; ``None``: it answers."""
         self.stopped = threading.Event()
         self.finished = False
         self.rows = plan.snapshot_rows + plan.range.rows
@@ -89,7 +90,7 @@ class ReplayFlow:
         self._place = plan.range.begin.order
         self._state = ""
         self._given: Task | None = None
-        """What Spark has been given; ``None``: nothing."""
+        """The task that Spark runs or is about to run; ``None``: none."""
         self._opener = ""
         self._left_out: FlowReport | None = None
         self._marker = plan.first or plan.range.begin
@@ -98,7 +99,7 @@ class ReplayFlow:
 
     @property
     def log(self) -> tuple[str, str, str]:
-        """The log that the flow is of, whoever serves it."""
+        """The flow's log, whichever publisher serves it."""
         return self._settings.log_of(self.plan.publisher.status)
 
     def _dial(self, timeout_s: float = TIMEOUT_S) -> ReplayClient:
@@ -108,10 +109,10 @@ class ReplayFlow:
     # -- what the driver does
 
     def begin(self) -> None:
-        """Take the flow from the live log, or up where it was left. What cannot be taken up is left as it is, and
-        reported by :meth:`run`.
+        """Take the flow from the live log, or resume it where it ended.
 
-        Raises :class:`~wormhole.model.errors.WormholeError`.
+        A flow that cannot be resumed is left as it is, and reported by :meth:`run`. Raises
+        :class:`~wormhole.model.errors.WormholeError`.
         """
         range_ = self.plan.range
         what = admin_pb2.BeginReplay(
@@ -130,7 +131,7 @@ class ReplayFlow:
             reply = self._again(lambda: self._client.begin(what))
             self._seen(reply)
             if what.resumes not in (0.0, reply.replay.started_s):
-                # A publisher of an earlier release began another one at the flow's own datamarker.
+                # A publisher of an earlier release began another replay at the flow's own datamarker.
                 self._seen(self._again(lambda: self._client.cancel(self._request.who)))
                 raise ReplayError(f"there is no replay {self._request.id!r} of it any more", flow=self.plan.flow)
         except ReplayError as error:
@@ -141,7 +142,7 @@ class ReplayFlow:
         self._leases.ticket = self._client.ticket
 
     def _leave(self, error: ReplayError) -> None:
-        """Leave the flow as it is: it was not taken up."""
+        """Leave the flow as it is: it was not resumed."""
         hint = error.hint or "see what `wormholectl flows` says of it"
         with suppress(WormholeError):
             reply = self._client.begin(admin_pb2.BeginReplay(preview=True))
@@ -164,14 +165,15 @@ class ReplayFlow:
         return f"wormholectl replay --app {request.application} --shards {plan.shard} {begin}{where}"
 
     def give_back(self) -> None:
-        """As if it had not been begun; what cannot be sent to the publisher ends with the lease."""
+        """Undo :meth:`begin`. If the publisher cannot be reached, the replay of the flow ends with the lease."""
         with suppress(WormholeError):
             self._seen(self._client.cancel(self._request.who))
         self.finished = True
 
     def renew(self) -> FoundPublisher | None:
-        """The lease begins anew, if there is one. A publisher that does not answer now is asked again soon: its lease
-        does not run while it is away. Returns where it is if that is found out now.
+        """Renew the lease, if there is one. Returns the publisher if it was found at another address.
+
+        A publisher that does not answer now is asked again soon. Its lease does not run while it is away.
         """
         if not self._leases.ticket:
             return None
@@ -185,15 +187,18 @@ class ReplayFlow:
             self._away = since, error
             found = self._find()
         except UsageError:
-            found = self._find()  # another one may answer where it was
+            found = self._find()  # another publisher may answer at its address
         except WormholeError:
-            pass  # the task hears it too, and says so
+            pass  # the task hears it too, and reports it
         self._withdraw()
         return found
 
     def _withdraw(self) -> None:
-        """End the task that asks for its publisher where that was, since executors cannot look for it; and the one that
-        waits for a slot longer than the publisher may be away, since it would begin to wait for it only then.
+        """End a task that cannot reach its publisher.
+
+        A task that dials the publisher's former address is ended, because executors cannot find the new one. So is a
+        task that still waits for a slot when the publisher was away for too long, because it would only then begin to
+        wait for the publisher.
         """
         task = self._given
         if task is not None and (not self._is_at(task.publisher) or (self._lost is not None and not self.pushing)):
@@ -201,7 +206,7 @@ class ReplayFlow:
 
     @property
     def _lost(self) -> Retryable | None:
-        """With what the publisher has not answered the driver for longer than the patience."""
+        """The error, if the publisher has not answered the driver for longer than the patience."""
         if self._away is None:
             return None
         since, error = self._away
@@ -223,7 +228,7 @@ class ReplayFlow:
 
     @property
     def pushed(self) -> tuple[int, int]:
-        """Updates and bytes that are acknowledged: as the publisher said last, or tasks as they ended."""
+        """Acknowledged updates and bytes: by the publisher's last answer, or by the tasks that ended."""
         return max(self.updates.value, self._pushed_updates), max(self.bytes.value, self._pushed_bytes)
 
     def done_rows(self) -> int:
@@ -268,7 +273,8 @@ class ReplayFlow:
             try:
                 reply = self._finish(outcome.epoch, marker, accept_gap=lost is not None)
             except EpochRefused as error:
-                # A restart of the publisher, a pause, another filter: who opens the flow once more hands it over.
+                # The publisher restarted, or the flow was paused, or its filter changed. Another task opens the flow
+                # once more, and then it is handed over.
                 self._observer.says(f"{self.plan.flow}: {error.message}; it is opened once more to be handed over")
                 outcome = self._job("log", marker, marker)
                 continue
@@ -303,12 +309,14 @@ class ReplayFlow:
         except ReplayError:
             if not self._is_live(marker):
                 raise
-            return admin_pb2.ReplayReply()  # it was finished, and the answer died with the publisher that gave it
+            return admin_pb2.ReplayReply()  # it was finished, and the answer was lost when the publisher died
         self._seen(reply)
         return reply
 
     def _is_live(self, marker: Datamarker) -> bool:
-        """Whether no replay has the flow and everything up to ``marker`` is acknowledged; false if not known."""
+        """Whether no replay has the flow, and everything up to ``marker`` is acknowledged. False if this is not
+        known.
+        """
         with suppress(WormholeError):
             for one in self._find_publishers(self._has_log):
                 for flow in one.status.flows:
@@ -317,7 +325,7 @@ class ReplayFlow:
         return False
 
     def _grown(self, marker: Datamarker) -> Datamarker | None:
-        """The archive's end once it lies behind ``marker``; ``None`` when it does not grow any more."""
+        """Wait until the archive ends after ``marker``. Returns its end, ``None`` if the archive no longer grows."""
         ends = self._settings.clock.monotonic() + self._settings.grow_s
         while True:
             manifest = self._again(lambda: self._settings.store.read(self.plan.shard))
@@ -330,7 +338,7 @@ class ReplayFlow:
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
 
     def _job(self, mode: str, begin: Datamarker, until: Datamarker) -> TaskOutcome:
-        """One task, and another when the publisher came back at another address, or the flow is no longer paused."""
+        """Run a task, and another one if the publisher moved to another address, or after a pause of the flow."""
         while True:
             if self.stopped.is_set():
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
@@ -342,7 +350,7 @@ class ReplayFlow:
                     lost = self._lost
                     raise error if lost is None else self._not_found(lost) from None
                 self._pushed_updates, self._pushed_bytes = self.pushed
-                continue  # it was withdrawn
+                continue  # the task was withdrawn
             self._pushed_updates += outcome.updates
             self._pushed_bytes += outcome.bytes
             self._marker = outcome.marker or self._marker
@@ -353,12 +361,12 @@ class ReplayFlow:
                 continue
             self._find()
             if not self._is_at(task.publisher):
-                continue  # another one may have answered where it was
+                continue  # another publisher may have answered at its address
             failed = ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None, code=outcome.code)
             raise self._not_found(failed) if outcome.ended is Ended.UNREACHABLE else failed
 
     def _outcome_of(self, mode: str, task: Task) -> TaskOutcome:
-        """What became of the task, which Spark is given."""
+        """Have Spark run the task. Returns its outcome."""
         self._given = task
         try:
             if mode == _SNAPSHOT:
@@ -378,8 +386,9 @@ class ReplayFlow:
                 raise ReplayError(f"the driver was stopped, the flow is paused by {paused}", flow=self.plan.flow)
 
     def _latest(self, task: Task) -> TaskOutcome:
-        """By the newest manifest: what was planned on may have been merged into other files since, also while it was
-        read.
+        """Push the last changes of the files in the newest manifest.
+
+        The planned files may have been merged into others since, also while they were read.
         """
 
         def push() -> TaskOutcome:
@@ -426,7 +435,7 @@ class ReplayFlow:
         )
 
     def _again(self, ask: Callable[[], R]) -> R:
-        """Ask the publisher, or the archive, until it answers, for as long as the patience lasts."""
+        """Repeat a call to the publisher or the archive until it answers, or until the patience ends."""
         ends = self._settings.clock.monotonic() + self._request.patience_s
         while True:
             try:
@@ -437,7 +446,7 @@ class ReplayFlow:
                 self._find()
 
     def _find(self) -> FoundPublisher | None:
-        """Find where the flow's publisher is now. Returns it if it is elsewhere."""
+        """Find the flow's publisher. Returns it if it has another address than before."""
         self._unfound = None
         try:
             found = next(iter(self._find_publishers(self._has_log)), None)
@@ -447,7 +456,7 @@ class ReplayFlow:
         return found if found is not None and self.move(found) else None
 
     def move(self, publisher: FoundPublisher) -> bool:
-        """Ask ``publisher`` from now on. Returns whether it is elsewhere."""
+        """Use ``publisher`` from now on. Returns whether it has another address than before."""
         if self._is_at(publisher.reach):
             return False
         for client in (self._client, self._leases):
@@ -458,7 +467,7 @@ class ReplayFlow:
         return self._settings.log_of(status) == self.log
 
     def _not_found(self, error: WormholeError) -> WormholeError:
-        """``error``, with why the publisher was not found and the next step for that."""
+        """``error`` with the reason why the publisher was not found, and the next step for it."""
         why = self._unfound
         if why is None:
             return error
@@ -472,13 +481,13 @@ class ReplayFlow:
         self._opener = reply.replay.opener
         self.updates.seen(reply.replay.updates)
         self.bytes.seen(reply.replay.bytes)
-        if reply.flow.HasField("marker") and reply.replay.attempts:  # it goes back when the first task opens it
+        if reply.flow.HasField("marker") and reply.replay.attempts:  # set back when the first task opens it
             self._place = marker_from_message(reply.flow.marker).order
         if progress := reply.replay.progress:
             self._place = max(self._place, LogPosition.from_bytes(progress[: LogPosition.SIZE]))
 
     def _failed(self, error: WormholeError) -> FlowReport:
-        """Give the flow back, and say what became of it."""
+        """Give the flow back, and report its state."""
         hint, goes_on = error.hint or "", True
         if isinstance(error, TicketLostError):
             became, goes_on = "another driver has taken it up", False
@@ -488,7 +497,7 @@ class ReplayFlow:
             try:
                 reply = self._client.cancel(self._request.who)
                 self._seen(reply)
-                goes_on = reply.flow.state == "needs_replay"  # not what the leases' thread heard meanwhile
+                goes_on = reply.flow.state == "needs_replay"  # from this reply: the other thread may have set another
                 became = (
                     "it needs a replay: the live log does not reach back"
                     if goes_on

@@ -1,4 +1,4 @@
-"""Everything that is looked at before a flow is held: what is asked for is possible, or refused with the next step."""
+"""Checks a request before any flow is held: it is possible, or refused with the next step."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ __all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan
 
 @dataclass(slots=True)
 class FlowPlan:
-    """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are
-    decided later, unless it was ``begun``: as its publisher said it began at ``started_s``, which tells that replay
-    from a later one. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part.
+    """One flow to replay. ``files``: the files of its range. ``mode``, ``by_values`` and ``reason`` are decided later,
+    unless the replay of the flow was already ``begun``. ``started_s``: the publisher's time of that begin, which
+    distinguishes that replay from a later one. ``lacks``: the part that the archive itself lacks, because of which the
+    mode cannot be the last of each key.
 
-    ``first``: a snapshot's rows come before the range, and this is the flow's datamarker until all of them are there;
-    so many there are (``snapshot_rows``) is counted later.
+    ``first``: rows of a snapshot come before the range, and this is the flow's datamarker until all of them are
+    pushed. Their number (``snapshot_rows``) is counted later.
     """
 
     flow: str
@@ -72,8 +73,8 @@ class Filters:
 
 
 def filters(request: ReplayRequest, settings: ReplaySettings, formats: ValueFormats) -> Filters:
-    """Raises :class:`~wormhole.model.errors.FilterError` for a ``where`` that does not parse or cannot be decided
-    here."""
+    """The filters of a request. Raises :class:`~wormhole.model.errors.FilterError` for a ``where`` that does not parse,
+    or that a replay cannot evaluate."""
     application = Filter.parse(settings.application.where or None, settings.application.tables, formats)
     if not request.where:
         return Filters(application, None)
@@ -83,11 +84,11 @@ def filters(request: ReplayRequest, settings: ReplaySettings, formats: ValueForm
 
 
 def plan(request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundPublisher]) -> list[FlowPlan]:
-    """The flows that are meant, the largest first, each with its range.
+    """The requested flows, the largest first, each with its range.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for shards that there are not, and
-    :class:`~wormhole.model.errors.ReplayError` where no publisher has a flow, or the archive does not hold the range;
-    all flows that it does not hold in one error.
+    Raises :class:`~wormhole.model.errors.UsageError` for shards that do not exist, and
+    :class:`~wormhole.model.errors.ReplayError` if no publisher has a flow, or the archive does not hold the range. One
+    error names all flows whose range it does not hold.
     """
     found = _meant(request, seen)
     places = _places(request, settings)
@@ -106,11 +107,10 @@ def plan(request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundP
 def resumed(
     request: ReplayRequest, settings: ReplaySettings, seen: Sequence[FoundPublisher]
 ) -> tuple[list[FlowPlan], list[WormholeError]]:
-    """The flows that a replay still has, as they were begun; and why others of them cannot go on, which is no reason
-    for all to wait.
+    """The flows that a replay still has, as they were begun, and the problems of flows that cannot continue.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when it has none, and what is wrong with each where none can go
-    on.
+    A problem of one flow does not stop the others. Raises :class:`~wormhole.model.errors.UsageError` if the replay has
+    no flow, and an error with all problems if no flow can continue.
     """
     found = [
         (one, flow)
@@ -147,8 +147,9 @@ def where_of(plans: Sequence[FlowPlan]) -> str:
 
 
 def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | None:
-    """Why nobody would take the updates of a flow now; ``None``: each flow's publisher, which has streams of its
-    own, reaches somebody."""
+    """The error if a flow has no connected subscriber now; ``None`` if the publisher of each flow has one.
+
+    Each publisher has its own streams, so each is checked."""
     for one in plans:
         members = [each for each in one.publisher.status.subscribers if each.application == application]
         if not any(each.state == "connected" for each in members):
@@ -163,10 +164,9 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
 
 
 def check_free(request: ReplayRequest, plans: Iterable[FlowPlan]) -> None:
-    """Ask each publisher, without changing anything, whether its flow can be begun.
+    """Ask each publisher, without changing anything, whether the replay of its flow can begin.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for a flow that another replay has, and what the publisher says
-    against it.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a flow that another replay has, and the publisher's refusal.
     """
     for one in plans:
         with ReplayClient(one.publisher.reach, one.flow, request.id, local=one.publisher.local) as client:
@@ -223,7 +223,7 @@ def _check_copy(one: FoundPublisher, settings: ReplaySettings, flow: str) -> Non
 
 
 def wants_of(settings: ReplaySettings) -> Callable[[str], bool]:
-    """Which tables the application wants: all of which its filter may take an update."""
+    """A test whether the application wants a table: whether its filter may select any update of it."""
     application = Filter.parse(settings.application.where or None, settings.application.tables)
     return lambda table: not application.wants_none_of(table)
 
@@ -236,7 +236,10 @@ def _places(request: ReplayRequest, settings: ReplaySettings) -> Mapping[str, Da
 
 
 def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -> Datamarker:
-    """Where the archive goes on behind a snapshot, ``place``, for a flow whose datamarker is ``stored``."""
+    """The place after a snapshot from which the archive continues, checked for a flow.
+
+    ``place``: the end of the snapshot. ``stored``: the flow's datamarker.
+    """
     if place is None:
         raise ReplayError(
             f"the archive does not reach back to {stored.order}, and no snapshot holds what is before: "
@@ -263,9 +266,10 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
 
 
 def _check_same(replay: str, status: admin_pb2.ReplayStatus, place: Datamarker, flow: str) -> None:
-    """How far a first pass came is a place among the rows of its snapshot.
+    """Check that a resumed replay has the snapshot with which it was begun.
 
-    Of another one some would never come, or stay although they are gone."""
+    The progress of its first pass is a place among the rows of that snapshot. With another one some rows would never be
+    pushed, or would stay although they were deleted."""
     if status.HasField("snapshot") and marker_from_message(status.snapshot).order == place.order:
         return
     ends = marker_from_message(status.snapshot).order
@@ -316,7 +320,7 @@ def _taken_up(
     until, first = marker_from_message(status.until), None
     lacking = begin.order < manifest.begin.order and not manifest.whole
     if lacking or (place is not None and begin.order <= manifest.begin.order):
-        # The datamarker leaves the beginning when all of the snapshot is there, and not before.
+        # The datamarker stays at the beginning until the whole snapshot is pushed.
         first, begin = begin, _goes_on(manifest, place, begin)
         _check_same(request.id, status, begin, flow.flow)
     files = files_between(manifest, begin, until)

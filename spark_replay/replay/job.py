@@ -1,4 +1,4 @@
-"""A replay from a program or the command line: what is configured and which publishers answer, handed to Spark.
+"""Runs a replay from a program or the command line: finds configuration and publishers, and starts the Spark job.
 
 from spark_replay import Replay, cancel_replay, run_replay
 
@@ -59,14 +59,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Which updates are pushed again, and how; the options of ``wormholectl replay`` (docs/replay.md).
+    """The options of a replay, as of ``wormholectl replay`` (docs/replay.md).
 
-    ``archives``: archives that may be read though only ZooKeeper names them. ``start`` or ``since`` and ``until``:
-    where the range begins and ends, as the command takes it; empty: from the datamarker to the end of the archive.
-    ``where``: a filter. ``snapshot``: a folder of one to begin with. ``rate``: bytes per second, 0 without a limit.
-    ``at_once``: flows that Spark is given at one time, at most.
-    ``master``: Spark's; empty: its own choice. ``patience_s``: how long a subscriber is waited for. ``lease_s``: how
-    long flows are held when this process is gone. ``resume``: the id of a replay that ended early.
+    ``archives``: archives that may be read although only ZooKeeper names them. ``start`` or ``since``, and ``until``:
+    the ends of the range, in the command's syntax; empty: from the datamarker to the end of the archive. ``where``: a
+    filter. ``snapshot``: the folder of a snapshot whose rows come first. ``rate``: bytes per second; 0: no limit.
+    ``at_once``: the most flows that Spark gets at one time. ``master``: Spark's master; empty: Spark's own choice.
+    ``patience_s``: how long to wait for a subscriber. ``lease_s``: how long flows are held after this process died.
+    ``resume``: the id of a replay that ended early.
     """
 
     application: str = ""
@@ -88,7 +88,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReplay:
-    """What a replay would do. ``nobody``: why no subscriber would take it; ``slots``: tasks that run at one time."""
+    """The plan of a replay. ``nobody``: the error if no subscriber is connected. ``slots``: tasks at one time."""
 
     plans: Sequence[FlowPlan]
     estimates: Mapping[str, Estimate]
@@ -98,7 +98,7 @@ class PlannedReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did. ``left_out``: flows of a resumed replay that could not be taken up, with the reason."""
+    """The result of a replay. ``left_out``: flows of a resumed replay that could not be resumed, with the reason."""
 
     id: str
     reports: Sequence[FlowReport]
@@ -106,16 +106,16 @@ class Replayed:
 
     @property
     def handed_over(self) -> bool:
-        """Whether every flow is with the live log again, behind the replayed range."""
+        """Whether every flow continues from the live log after the replayed range."""
         return all(one.handed_over for one in self.reports) and not self.left_out
 
 
 def run_replay(where: Where | str, replay: Replay, observer: Callable[[str], ReplayObserver] | None = None) -> Replayed:
-    """Push the updates again by a Spark job, and hand each flow over to the live log; blocks until that is done.
+    """Push the updates again by a Spark job, and hand each flow over to the live log. Blocks until it is done.
 
-    ``where``: the coordinator, or as in :class:`wormhole.admin.Admin`. ``observer``: made with the replay's id, is
-    called with progress; without one the log has it. Raises :class:`~wormhole.model.errors.WormholeError`; until a flow
-    is held nothing is changed.
+    ``where``: the coordinator, or as in :class:`wormhole.admin.Admin`. ``observer``: makes an observer of progress for
+    the replay's id; ``None``: progress is logged. Raises :class:`~wormhole.model.errors.WormholeError`. Nothing is
+    changed until a flow is held.
     """
     found = _prepared(where, replay)
     if found.nobody is not None:
@@ -137,7 +137,7 @@ def run_replay(where: Where | str, replay: Replay, observer: Callable[[str], Rep
 def plan_replay(
     where: Where | str, replay: Replay, observer: Callable[[str], ReplayObserver] | None = None
 ) -> PlannedReplay:
-    """What :func:`run_replay` would do; nothing is held or changed. Raises as it does."""
+    """The plan of :func:`run_replay`. Holds and changes nothing. Raises as :func:`run_replay`."""
     found = _prepared(where, replay)
     watching = (observer or _Logged)(found.request.id)
     for problem in found.left_out:
@@ -155,7 +155,7 @@ def plan_replay(
 
 
 def cancel_replay(where: Where | str, replay_id: str) -> list[tuple[str, str]]:
-    """Give every flow of a replay back: live, or in need of a replay. Returns each flow with its state then.
+    """Give back every flow of a replay. Returns each flow with its new state: live, or in need of a replay.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -240,13 +240,13 @@ def _where(where: Where | str) -> Where:
 
 
 class _Look:
-    """Publishers, with what permits changes there."""
+    """Finds publishers, with the permission for changes."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
 
     def all(self) -> list[FoundPublisher]:
-        """Every publisher. Raises :class:`~wormhole.model.errors.StreamBroken` when one does not answer."""
+        """Every publisher. Raises :class:`~wormhole.model.errors.StreamBroken` if one does not answer."""
         answers = admin_service.ask(self._where)
         _check_silent(answers)
         return [_proven(one, one.status) for one in answers if one.status is not None]
@@ -271,7 +271,7 @@ def _proven(answer: admin_service.Answer, status: admin_pb2.PublisherStatus) -> 
 
 
 def _from_anywhere(tls: TlsFiles | None) -> TlsFiles | None:
-    """With absolute paths: executors have another working directory."""
+    """The files with absolute paths, because executors have another working directory."""
     if tls is None:
         return None
     return TlsFiles(
@@ -321,9 +321,10 @@ def _request(replay: Replay, seen: Sequence[FoundPublisher]) -> ReplayRequest:
 
 
 def _as_said_here(config: Config | None, stored: DatasetConfig, archives: Sequence[str]) -> DatasetConfig:
-    """``stored`` with the archive and the descriptor sets that the file names, where it has the dataset: they are
-    folders, files and addresses, and who can write to ZooKeeper shall not choose them. Raises
-    :class:`~wormhole.model.errors.UsageError` for others.
+    """``stored`` with the archive and the descriptor sets of the file ``config``, if the file has the dataset.
+
+    These are folders, files and addresses, which a process that can write to ZooKeeper must not choose. If the file
+    does not have the dataset, raises :class:`~wormhole.model.errors.UsageError` for settings that only ZooKeeper names.
     """
     own = None if config is None else config.datasets.get(stored.name)
     if own is None:
@@ -335,8 +336,9 @@ def _as_said_here(config: Config | None, stored: DatasetConfig, archives: Sequen
 
 
 def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> ReplaySettings:
-    """What is configured of an application and its archive; ``archives``: those that it may be if only ZooKeeper names
-    it. Raises :class:`~wormhole.model.errors.UsageError` where there is none.
+    """The settings of an application and its archive. ``archives``: the permitted archives if only ZooKeeper names it.
+
+    Raises :class:`~wormhole.model.errors.UsageError` if the application or its archive is not configured.
     """
 
     async def configuration(coordinator: Coordinator) -> StoredConfig:

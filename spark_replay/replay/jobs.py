@@ -1,4 +1,4 @@
-"""Tasks of a replay on Spark: one job per flow, so that what one flow dies of does not end the others."""
+"""The tasks of a replay on Spark: one job per flow, so that a failure of one flow does not end the others."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ _LONGEST: Final = 400
 
 
 class Jobs:
-    """The jobs of one driver. Methods block, each in a thread of its own, and raise
-    :class:`~wormhole.model.errors.ReplayError` when Spark gave a task up, and
+    """The jobs of one driver. Methods block; each flow calls them in a thread of its own.
+
+    They raise :class:`~wormhole.model.errors.ReplayError` when Spark gives a task up, and
     :class:`~wormhole.model.errors.ArchiveError` for a file that the driver, or Spark's own reader, cannot read.
     """
 
@@ -42,23 +43,24 @@ class Jobs:
         self._numbers = count()
 
     def warm(self) -> None:
-        """Have Spark start what will run the tasks, executors and Python's workers, with everything imported that they
-        need: this takes seconds, on a cluster the better part of a minute, and nothing is held yet.
+        """Start Spark's executors and Python workers, with all imports of the tasks.
+
+        This takes seconds, and on a cluster most of a minute, so it is done before any flow is held.
         """
         slots, before = self.slots, 0
-        while slots > before:  # there are more as executors come
+        while slots > before:  # their number rises as executors start
             with _giving_up():
                 self._spark.sparkContext.parallelize(range(slots), slots).map(checked(_ready)).collect()
             slots, before = self.slots, slots
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at one time now. More or fewer can as executors come and go."""
+        """How many tasks can run at one time now. It changes as executors start and end."""
         return max(1, int(self._spark.sparkContext.defaultParallelism))
 
     @property
     def executors(self) -> int | None:
-        """How many there are now; ``None``: the driver runs the tasks, or Spark has ended."""
+        """The present number of executors; ``None``: the driver runs the tasks, or Spark has ended."""
         from py4j.protocol import Py4JError
 
         with suppress(Py4JError):
@@ -74,11 +76,12 @@ class Jobs:
             return self._one(task, push_log)
 
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> TaskOutcome:
-        """Push the last change of each key of the range: where it was left when it is taken up again. Raises
-        :class:`~wormhole.model.errors.ArchiveUnavailable` where a file is gone that may have been merged meanwhile.
+        """Push the last change of each key of the range. A resumed task continues where it ended.
+
+        Raises :class:`~wormhole.model.errors.ArchiveUnavailable` if a file is gone that may have been merged meanwhile.
         """
         count = parts(chosen.files)
-        schemas = schemas_of(task.store, [chosen])  # now: its files may be gone when Spark tries the push again
+        schemas = schemas_of(task.store, [chosen])  # now: the files may be gone when Spark runs the push again
         task = replace(task, schemas=schemas, by_values=by_values)
         self._describe(task)
         with _giving_up(task.flow):
@@ -90,7 +93,7 @@ class Jobs:
             return outcome
 
     def snapshot(self, task: Task) -> TaskOutcome:
-        """Push the shard's rows of the snapshot: where it was left when it is taken up again."""
+        """Push the shard's rows of the snapshot. A resumed task continues where it ended."""
         start = self._start
         assert start is not None
         task = replace(task, schemas=dict(start.schemas))
@@ -114,8 +117,7 @@ class Jobs:
         with _giving_up(task.flow), reading():
             ordered = rows().repartition(1).sortWithinPartitions("place")
             collected: Any = ordered.mapInArrow(checked(push), "outcome binary").collect()
-            # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all
-            # the same
+            # Spark runs nothing if it knows that there are no rows. The end of the range has to be acknowledged anyway.
             if not collected:
                 return self._one(task, partial(push_latest, batches=()))
         outcome: TaskOutcome = pickle.loads(bytes(collected[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
@@ -127,17 +129,17 @@ class Jobs:
         return outcome
 
     def stop(self) -> None:
-        """End everything that runs."""
+        """End all jobs."""
         self._spark.sparkContext.cancelAllJobs()
 
     def withdraw(self, task: Task) -> None:
-        """End the task's job, and no later one of its flow, in a thread other than its own."""
+        """End the task's job, from another thread. Later jobs of its flow are not affected."""
         self._spark.sparkContext.cancelJobGroup(task.name)
 
     def _describe(self, task: Task) -> None:
         """Give the task's job a name and its flow's pool.
 
-        Spark serves idle pools in the order of their names. The flow that came first has the first name.
+        Spark serves idle pools in the order of their names. The first flow gets the first name.
         """
         context = self._spark.sparkContext
         context.setJobGroup(task.name, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)

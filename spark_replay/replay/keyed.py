@@ -1,8 +1,8 @@
-"""The last changes of a range, of as many rows as one task has room for: read as for a replay of every change, brought
-together by key in memory, folded, and handed on in the order of their places.
+"""The last changes of a range whose rows fit into the memory of one task.
 
-The manifest says how many parts a range makes. Those of one are folded by the task that pushes them; of more, each part
-has a task of its own (:mod:`spark_replay.replay.shuffled`).
+The rows are read as for a replay of every change, grouped by key in memory, folded, and returned in the order of their
+places. The number of parts of a range is computed from the manifest. A range of one part is folded by the task that
+pushes it. In a larger range each part has its own task (:mod:`spark_replay.replay.shuffled`).
 """
 
 from __future__ import annotations
@@ -38,27 +38,26 @@ __all__ = [
 ]
 
 PART_BYTES: Final = 128 << 20
-"""Bytes of rows that are brought together by key at once.
+"""Bytes of rows that are grouped by key at once.
 
-A task needs twice as much: the rows as they were read, then in one piece.
+A task needs twice as much memory: for the rows as they were read, and for the rows in one piece.
 """
 
 MOST_PARTS: Final = 256
-"""Parts that Spark brings together: its shuffle has a block for each part of each slice. A larger part is divided again
-by the task that folds it."""
+"""The most parts of a range, because Spark's shuffle has a block for each part of each slice. A part that is larger
+than :data:`PART_BYTES` is divided again by the task that folds it."""
 _BATCH_BYTES: Final = 4 << 20
 COLUMNS: Final = tuple(name for name in SCHEMA.names if name != "old_key")
-"""What is read of the files."""
+"""The columns that are read."""
 
 
 def parts(files: Sequence[FileEntry]) -> int:
-    """In how many parts, by key, the rows of these files are folded. 1: by the task that pushes them."""
+    """The number of parts, by key, in which the rows of these files are folded. 1: the task that pushes folds them."""
     return min(MOST_PARTS, max(1, -(-sum(entry.raw for entry in files) // PART_BYTES)))
 
 
 def slices(files: Sequence[FileEntry]) -> list[tuple[FileEntry, ...]]:
-    """The same files in groups that adjoin, none of more than one part's bytes unless it is one file: what one task
-    reads."""
+    """The files in groups of adjacent ones, one for each task. A group has at most one part's bytes, or one file."""
     found: list[tuple[FileEntry, ...]] = []
     size = PART_BYTES
     for entry in files:
@@ -72,7 +71,7 @@ def slices(files: Sequence[FileEntry]) -> list[tuple[FileEntry, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class LastChanges:
-    """:func:`last_changes` of a range of the archive, computed when it is iterated over, as often as that is."""
+    """:func:`last_changes` of a range of the archive, computed anew at each iteration."""
 
     store: ArchiveStore
     chosen: ShardFiles
@@ -117,9 +116,9 @@ def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = CO
 def last_changes(
     rows: list[pa.RecordBatch], schemas: Mapping[int, Schema], by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """One row per key out of the rows of one shard, and every row without one, both ascending by place, in batches of a
-    few MiB. ``rows``
-    is emptied.
+    """One row per key of the rows of one shard, and every row without a key, ascending by place.
+
+    The batches have a few MiB. ``rows`` is emptied, to free its memory.
 
     Raises as :func:`~spark_replay.replay.latest.folded`.
     """
@@ -132,12 +131,12 @@ def last_changes(
 
 
 def by_place(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows ascending by place, a few MiB at a time."""
+    """The rows sorted by place, a few MiB at a time."""
     return _taken(rows, pc.array_sort_indices(rows.column("place")))
 
 
 def _taken(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:
-    """The rows in this order, with plain text for what is compared."""
+    """The rows in this order, with plain text in the columns that are compared."""
     size = max(1, rows.num_rows * _BATCH_BYTES // max(1, rows.nbytes))
     for first in range(0, rows.num_rows, size):
         batch = rows.take(order.slice(first, size))

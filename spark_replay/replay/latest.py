@@ -1,20 +1,20 @@
-"""One row per key instead of every change: what the changes of a range come to.
+"""Folds the changes of a range to one row per key, the net change.
 
-The changes of each key, which :mod:`spark_replay.combine` has made few, are folded to one row::
+:mod:`spark_replay.combine` has already reduced the changes of each key. They are folded to one row::
 
-    last change      first change     the row says
+    last change      first change     the row is
     DELETE           any              DELETE
-    UPSERT, READ     any              UPSERT    (it does not say what was there)
-    INSERT, UPDATE   INSERT           INSERT    there was no such row as the range began
-                     UPDATE, DELETE   UPDATE    there was one
+    UPSERT, READ     any              UPSERT    (whether the key existed is not known)
+    INSERT, UPDATE   INSERT           INSERT    the key did not exist at the begin of the range
+                     UPDATE, DELETE   UPDATE    the key existed
                      UPSERT, READ     UPSERT
 
-with the values after the last change, and as ``before`` the values before the first one: the net change of the range.
-Where the log holds parts of rows, the values are laid over each other column by column; what is absent erases nothing.
-A partial INSERT after a DELETE stays beside it, because an UPDATE would leave in place what the DELETE removed. A key
-that changed once keeps its bytes.
+It has the values after the last change, and as ``before`` the values before the first one. If the log has parts of
+rows, values are combined column by column: a column that a change lacks keeps its earlier value. A partial INSERT after
+a DELETE stays beside it, because an UPDATE would keep the values that the DELETE removed. A key that changed once keeps
+its bytes.
 
-Rows of a table without a key cannot be identified: each of its changes stays as it is.
+Rows of a table without a key cannot be identified, so each of their changes stays as it is.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from wormhole.wire.rows import Row, number_of_op
 __all__ = ["FOLDABLE", "folded", "net_op", "refuse_others"]
 
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ)
-"""The operations that say what becomes of one row.
+"""The operations that contain the result for one row.
 
-The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came.
+The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they are.
 """
 
 _INSERT: Final[str] = Op.INSERT.value
@@ -49,14 +49,14 @@ _READ: Final[str] = Op.READ.value
 
 
 def net_op(first: str, last: str) -> str:
-    """What the changes of one key come to: the table at the top of the module."""
+    """The operation of the net change, by the operations of the first and the last change (see the module)."""
     if last in (_DELETE, _UPSERT, _READ):
         return _UPSERT if last == _READ else last
     return {_INSERT: _INSERT, _UPSERT: _UPSERT, _READ: _UPSERT}.get(first, _UPDATE)
 
 
 def refuse_others(batch: pa.RecordBatch) -> None:
-    """Raises :class:`~wormhole.model.errors.ReplayError` for an operation that cannot be folded."""
+    """Raise :class:`~wormhole.model.errors.ReplayError` for an operation that cannot be folded."""
     known = pa.array([op.value for op in FOLDABLE])
     if not pc.all(pc.is_in(batch.column("op"), known)).as_py():
         others = sorted(set(batch.column("op").to_pylist()) - set(known.to_pylist()))
@@ -70,12 +70,14 @@ def refuse_others(batch: pa.RecordBatch) -> None:
 
 
 def folded(rows: pa.RecordBatch, schemas: Mapping[int, Schema], *, by_values: bool = False) -> Iterator[pa.RecordBatch]:
-    """Rows of one shard ascending by place, in one piece, to rows per key in no order. Places are those of the last
-    changes, so they differ. Rows without a key come back as they are.
+    """Fold rows of one shard, ascending by place and in one piece, to one row per key, in no order.
 
-    ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the
-    middle of the range and does not at its end; so rows of several changes come as UPSERT without ``before``, which to
-    a filter means that they may have passed.
+    Each row has the place of its key's last change, so no two have the same. Rows without a key are returned as they
+    are.
+
+    ``by_values``: the flow's filter tests values. The subscriber may already have, beyond its datamarker, a row that
+    passed the filter in the middle of the range and does not pass at its end. So the row of several changes is an
+    UPSERT without ``before``, for which a filter assumes that the row may have passed.
 
     Raises :class:`~wormhole.model.errors.ReplayError` for an operation that cannot be folded.
     """
@@ -83,7 +85,7 @@ def folded(rows: pa.RecordBatch, schemas: Mapping[int, Schema], *, by_values: bo
     rows = combined(rows, schemas)
     order, begins, ends = groups(rows)
     lasts = order.take(pc.subtract(ends, 1))
-    # Most keys need their last change only: it is the only one, or it has the whole row.
+    # Most keys need only their last change, because it is the only one or has the whole row.
     plain = pc.or_(
         pc.equal(pc.subtract(ends, begins), 1), pc.equal(rows.column("op").cast(pa.string()).take(lasts), _UPSERT)
     )
@@ -99,7 +101,7 @@ def folded(rows: pa.RecordBatch, schemas: Mapping[int, Schema], *, by_values: bo
 
 
 class _Net:
-    """What the changes of one key come to, of which there are several."""
+    """Computes the net change of a key with several changes."""
 
     def __init__(self, rows: pa.RecordBatch, schemas: Mapping[int, Schema], by_values: bool) -> None:
         self._ops = rows.column("op").cast(pa.string()).to_pylist()
@@ -109,11 +111,12 @@ class _Net:
         self._by_values = by_values
 
     def of(self, changes: list[int]) -> Iterator[tuple[int, Written]]:
-        """The rows that are left of these, which ascend by place. They are two where a partial INSERT came after a
-        DELETE, and the row is not whole again at the end."""
+        """The net change of ``changes``, which ascend by place.
+
+        It has two rows if a partial INSERT came after a DELETE, and the row is not whole again at the end."""
         removed: tuple[int, int, RowImage | None] | None = None
         first = last = changes[0]
-        image = self._image(None, first) if self._partial[first] else None  # None: the last change says the row
+        image = self._image(None, first) if self._partial[first] else None  # None: the last change has the whole row
         for at in changes[1:]:
             if self._partial[at] and self._ops[at] == _INSERT and self._ops[last] == _DELETE:
                 removed, first = (first, last, image), at

@@ -1,7 +1,7 @@
-"""Every change, or the last of each key: which of the two a shard's range is replayed by, and why. Pure.
+"""Chooses the mode of a shard's replay: every change, or the last change of each key. Pure.
 
-The last of each key is less to push when keys repeat, and more to compute. It is only another way to the same state
-where every change is of one row and says what becomes of it, and where nobody asks for the changes themselves.
+The last change of each key pushes less when keys repeat, and computes more. Both modes lead to the same state if every
+change is of one row and contains its result, and if no filter depends on the changes themselves.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ Mode = Literal["log", "latest"]
 Wanted = Literal["log", "latest", "auto"]
 
 BREAK_EVEN: Final = 0.7
-"""Keys per update below which the last of each key are there sooner, also for a handler that does nothing
-(docs/performance.md has the measurement); the more a handler does, the higher this would be. The paper on Databus found
-0.5 (figure 16).
+"""Keys per update below which the last change of each key takes less time, even with a handler that does nothing.
+
+docs/performance.md has the measurement. With a slower handler the limit would be higher. The paper on Databus found 0.5
+(figure 16).
 """
 
 _LARGE_EVEN: Final = 0.5
-"""The same of a range that goes through Spark's shuffle, which takes as long again as reading it."""
+"""The same limit for a range that needs Spark's shuffle, which takes as long again as reading the range."""
 _OF_PARTS: Final = 0.5
-"""What parts of rows leave of both: to lay one over another takes longer than to push it."""
+"""The factor for both limits if all updates are parts of rows: to combine two parts takes longer than to push one."""
 
 _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How one shard is replayed. ``reason``: a sentence for people. ``by_values``: a filter of the flow asks for values
+    """The mode of one shard. ``reason``: a sentence for people. ``by_values``: a filter of the flow tests values
     (:func:`~spark_replay.replay.latest.folded`)."""
 
     shard: str
@@ -59,11 +60,11 @@ def choose(
     schemas: Mapping[int, Schema],
     estimates: Mapping[str, Estimate] | None = None,
 ) -> dict[str, Choice]:
-    """The way of each shard. ``filters``: those of the application; ``where``: of this replay alone. ``schemas``: those
-    that the rows refer to. ``estimates``: needed for ``auto``.
+    """The choice for each shard. ``filters``: the application's. ``where``: the filter of this replay alone.
+    ``schemas``: the schemas of the rows. ``estimates``: needed for ``auto``.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` when ``latest`` was asked for and some shard cannot go that way;
-    names each and why.
+    Raises :class:`~wormhole.model.errors.ReplayError` if ``latest`` was requested and is not possible for some shards,
+    with each of them and the reason.
     """
     if wanted == "log":
         return {one.shard: Choice(one.shard, "log", "every change, as asked for") for one in chosen}
@@ -94,8 +95,10 @@ def _auto(one: ShardFiles, why: str | None, counted: Estimate | None, valued: bo
 
 
 def break_even(files: Sequence[FileEntry]) -> float:
-    """Keys per update below which ``auto`` takes the last of each key of these files. Any range can be folded; this is
-    whether it pays, by what the manifest says: how large it is, and how many of its rows are parts of rows.
+    """Keys per update below which ``auto`` chooses the last change of each key for these files.
+
+    A range of any size can be folded. Whether this takes less time depends on its size and on its share of parts of
+    rows, both from the manifest.
     """
     limit = BREAK_EVEN if parts(files) == 1 else _LARGE_EVEN
     return limit * (1 - (1 - _OF_PARTS) * _share_of_parts(files))
@@ -108,9 +111,9 @@ def _share_of_parts(files: Sequence[FileEntry]) -> float:
 def obstacle(
     files: Sequence[FileEntry], filters: Sequence[Filter], where: Filter | None, schemas: Mapping[int, Schema]
 ) -> str | None:
-    """Why the last change of each key cannot stand for all changes in these files; ``None``: it can.
+    """The reason why the last change of each key cannot replace all changes in these files; ``None`` if it can.
 
-    Manifests count by files: what lies in the first or last one outside the range counts too.
+    Manifests count rows by file, so rows of the first and the last file outside the range are included.
     """
     for entry in files:
         others = [f"{count:,} {op.upper()}" for op, count in sorted(entry.ops.items()) if count and op not in _FOLDABLE]
@@ -133,8 +136,9 @@ def obstacle(
 
 
 def unfit(asked: Filter, schemas: Mapping[int, Schema], *, by_values: bool) -> str | None:
-    """Why rows that were brought together already, ``by_values`` or not, are not for this filter of the application;
-    ``None``: they are.
+    """The reason why folded rows cannot be used with this filter of the application; ``None`` if they can.
+
+    ``by_values``: whether they were folded for a filter that tests values.
     """
     if why := _asks_kind(asked):
         return why
@@ -150,7 +154,7 @@ def _asks_kind(asked: Filter) -> str | None:
 
 
 def _relaid(files: Sequence[FileEntry], schemas: Mapping[int, Schema]) -> str | None:
-    """A table of which the range has two layouts of the key."""
+    """A table whose key has two layouts in the range; ``None`` if there is none."""
     keys: dict[str, object] = {}
     for entry in files:
         for name, table in entry.schemas.items():
@@ -168,7 +172,7 @@ def _of_value(leaf: Leaf, asked: Filter, schemas: Mapping[int, Schema]) -> bool:
     subject = getattr(leaf, "subject", None)
     if not isinstance(subject, Field):
         return False
-    # Where values have a format, names are those of its fields; else a name may be a column of the key.
+    # If values have a format, a name is one of its fields. Else it may be a column of the key.
     if asked.formats or subject.path:
         return True
     return any(all(column.name != subject.name for column in schema.key) for schema in schemas.values())

@@ -1,4 +1,4 @@
-"""Decides for each flow of a plan between every change and the last of each key, and counts what that needs."""
+"""Decides for each flow of a plan between every change and the last of each key, and makes the necessary counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["count_snapshot", "decide", "needs_no_spark"]
 
 
 def count_snapshot(jobs: Jobs, plans: Sequence[FlowPlan]) -> None:
-    """Fill in how many rows of a snapshot come first."""
+    """Fill in the number of snapshot rows that come first."""
     if any(plan.first is not None for plan in plans):
         rows = jobs.snapshot_rows()
         for plan in plans:
@@ -28,7 +28,7 @@ def count_snapshot(jobs: Jobs, plans: Sequence[FlowPlan]) -> None:
 
 
 def needs_no_spark(plans: Sequence[FlowPlan]) -> bool:
-    """Whether their updates and keys are counted sooner than Spark starts."""
+    """Whether one process counts the updates and keys of the plans in less time than Spark needs to start."""
     return is_small([plan.chosen for plan in plans])
 
 
@@ -41,10 +41,10 @@ def decide(
     *,
     counts: bool,
 ) -> dict[str, Estimate]:
-    """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs
-    them; ``spark`` ``None``: counted in this process.
+    """Fill in the mode of each plan with its reason. Returns the counts by shard.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` where the last of each key was asked for and cannot do.
+    ``counts``: count always, else only if the choice needs it. ``spark``: ``None`` counts in this process. Raises
+    :class:`~wormhole.model.errors.ReplayError` if the last of each key was requested and is not possible.
     """
     chosen = [plan.chosen for plan in plans]
     schemas = schemas_of(settings.store, chosen)

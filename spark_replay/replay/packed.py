@@ -1,7 +1,8 @@
-"""Rows between the tasks of a large range: the columns that are needed there, as one message of Arrow without a schema.
+"""Rows between the tasks of a large range: only the necessary columns, as one Arrow message without a schema.
 
-A stream of Arrow has its schema and dictionaries in each piece: at three hundred parts these were thirty times the
-rows. Here both ends know the columns; operation and table are numbers, and the sources of ids stand beside the message.
+A stream of Arrow has its schema and dictionaries in each piece. With three hundred parts these were thirty times as
+large as the rows. Here both ends know the columns. Operation and table are numbers, and the sources of ids are sent
+beside the message.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _OPS: Final = pa.array([op.value for op in FOLDABLE])
 
 
 class Pushing:
-    """What a push needs of rows."""
+    """Packs the columns of rows that a push needs."""
 
     columns: tuple[str, ...] = _PUSHED
 
@@ -49,7 +50,7 @@ class Pushing:
         self._names: dict[str, pa.Array] = {}
 
     def pack(self, rows: pa.RecordBatch) -> Packed:
-        """Rows, with texts as such or in dictionaries."""
+        """Pack rows. Texts may be plain or in dictionaries."""
         sources = _encoded(rows.column("tx_source"))
         found = []
         for name in self.columns:
@@ -64,7 +65,7 @@ class Pushing:
         return tuple(sources.dictionary.to_pylist()), packed.serialize().to_pybytes()
 
     def unpack(self, sources: tuple[str, ...], message: pa.Buffer) -> pa.RecordBatch:
-        """The same rows, which share the message's memory."""
+        """Unpack a message. The rows share its memory."""
         rows = pa.ipc.read_record_batch(message, self._schema)
         names = {"tx_source": pa.array(sources, pa.string()), **self._names}
         columns = [
@@ -75,7 +76,7 @@ class Pushing:
 
 
 class Folding(Pushing):
-    """What a fold needs of rows. ``schemas``: of all of them, by id."""
+    """Packs the columns of rows that a fold needs. ``schemas``: the schemas of all rows, by id."""
 
     columns = tuple(_TYPES)
 

@@ -1,6 +1,6 @@
-"""What a task pushes, made of archive rows: bodies of the wire, and what may be acknowledged behind them.
+"""The pieces that a task pushes, made from archive rows: bodies for the wire, and the offers after them.
 
-Everything here works on runs of a few hundred KiB, never on one update; it is called in a thread beside the stream.
+All code here works on runs of a few hundred KiB, never on single updates. It runs in a thread beside the stream.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Formats", "Pass", "Selector", "is_read", "log_pieces"]
 
 _BODY_BYTES: Final = 256 << 10
 _DUE_BYTES: Final = 64 << 20
-"""Rows of a pass that may be kept without an offer being due: where filters drop nearly all of them, nothing else makes
-one due for long.
+"""Bytes of rows of a pass after which an offer is due. If filters drop nearly all rows, nothing else makes one due for
+a long time, and the rows stay in memory.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """What the values of a dataset hold, as it travels to the executors; descriptor sets must stand at the same paths
+    """The value formats of a dataset, as they are sent to the executors. Descriptor sets must have the same paths
     there.
     """
 
@@ -48,16 +48,15 @@ class Formats:
     tables: Mapping[str, FormatSpec] | None = None
 
     def open(self) -> ValueFormats:
-        """Raises :class:`~wormhole.model.errors.ConfigError`."""
+        """Open the formats. Raises :class:`~wormhole.model.errors.ConfigError`."""
         return open_formats(self.default, self.tables or {})
 
 
 class Selector:
-    """The application's filter and ``projection``, and beside them what this replay is limited to (``where``, text;
-    empty: nothing).
+    """The application's filter and ``projection``, and the filter of this replay (``where``, as text; empty: none).
 
-    ``where`` leaves updates out and changes nothing of those that stay: what an update means to the application (that
-    its row entered or left) is its own filter's business. Raises :class:`~wormhole.model.errors.FilterError`.
+    ``where`` leaves updates out, and does not change the others. Only the application's own filter decides whether a
+    row entered or left. Raises :class:`~wormhole.model.errors.FilterError`.
     """
 
     def __init__(
@@ -80,9 +79,9 @@ class Selector:
         return self._application
 
     def body(self, run: Run, incarnation: int) -> Body | None:
-        """The run's updates that both select; ``None``: nothing to send.
+        """The run's updates that both filters select; ``None`` if there are none.
 
-        Raises :class:`~wormhole.model.errors.DecodeError` where they cannot be projected.
+        Raises :class:`~wormhole.model.errors.DecodeError` for updates that cannot be projected.
         """
         projection = self._application.projection
         counted = not is_read(run)
@@ -116,13 +115,13 @@ def log_pieces(
 ) -> Generator[SentPiece, None, None]:
     """Every update between two datamarkers, in order, as the log had them.
 
-    A replay may take longer than files stay that were merged into others, or that retention let go: when one is not
-    there, the newest manifest says what is there now, and it goes on where it was.
+    During a long replay files may be deleted after they were merged into others, or dropped by retention. If a file is
+    missing, delivery continues at the same place with the files of the newest manifest.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` when the archive does not hold, or no longer, what lies behind
-    the place that it has come to; :class:`~wormhole.model.errors.ArchiveError` with the range for a file that is
-    damaged, or not there although the newest manifest names it; and :class:`~wormhole.model.errors.ArchiveUnavailable`
-    when it went while it was read.
+    Raises :class:`~wormhole.model.errors.ReplayError` if the archive does not, or no longer, hold the updates after the
+    place that was reached; :class:`~wormhole.model.errors.ArchiveError`, with the range, for a file that is damaged, or
+    missing although the newest manifest names it; and :class:`~wormhole.model.errors.ArchiveUnavailable` for a file
+    that was deleted while it was read.
     """
     at, missing = start, ""
     while at.order < until.order:
@@ -159,11 +158,11 @@ def log_pieces(
 
 @contextmanager
 def _about(shard: str, entry: FileEntry) -> Iterator[None]:
-    """Report a problem of a file with the range that the file covers."""
+    """Add the range that a file covers to errors of the file."""
     try:
         yield
     except ArchiveError as error:
-        if _is_missing(error):  # a service that reads a piece at a time
+        if _is_missing(error):  # on a service that reads a file piece by piece
             raise ArchiveUnavailable(
                 f"{entry.name} went while it was read",
                 shard=shard,
@@ -184,7 +183,7 @@ def _lacks(store: ArchiveStore, shard: str, entry: FileEntry) -> ArchiveError:
 
 
 def _given(marker: Datamarker | None) -> Offer | None:
-    """What may be offered at a datamarker of the archive, whose own backfill says nothing about another flow's."""
+    """The offer at a datamarker of the archive. The archiver's own backfill has no meaning for another flow."""
     if marker is None:
         return None
     marker = replace(marker, backfill=b"")
@@ -192,10 +191,10 @@ def _given(marker: Datamarker | None) -> Offer | None:
 
 
 def _gaps(manifest: Manifest, start: Datamarker) -> deque[tuple[LogGap, Datamarker]]:
-    """What the archive itself went without, behind ``start``; each with the datamarker where it goes on."""
+    """The losses of the archive itself after ``start``, each with the datamarker at which the archive continues."""
     return deque(
         (
-            # Some logs number their places. A set of ids would name all that was delivered before, too.
+            # Only of logs that number their places. A set of ids would also name everything that was delivered before.
             LogGap(
                 LossKind.PURGED,
                 "",
@@ -219,18 +218,20 @@ def _piece(
 
 
 def is_read(run: Run) -> bool:
-    """Whether a run of the archive holds rows that a backfill read; it holds nothing else then."""
+    """Whether a run of the archive has rows that a backfill read. Such a run has no other rows."""
     return is_read_source(run.sources[run.tx_source[0] if run.tx_source else 0])
 
 
 class Pass:
-    """One row per key, ascending by place, of batches that are dear to compute: what is not stored yet is kept, so that
-    another connection can have it again. They are computed anew only when that failed, or when the application has less
-    than before; an iterator cannot be, and ends the pass then.
+    """One row per key, ascending by place, from batches that are expensive to compute.
 
-    The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is
-    the flow's own, its time counted up so that acknowledgements differ; ``progress`` is the place that was
-    come to.
+    Batches that are not stored yet are kept, so that the next connection can send them again. They are computed anew
+    only if their computation failed, or if the application has less than before. An iterator cannot be computed anew,
+    and ends the pass then.
+
+    The flow's datamarker must not move within the pass, because the rows are not a prefix of the log. So the offers
+    have the flow's own datamarker, with a time that is counted up so that acknowledgements differ. ``progress`` is the
+    place that was reached.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class Pass:
         self._coming: Iterator[pa.RecordBatch] | None = None
         self._kept: deque[tuple[bytes, pa.RecordBatch]] = deque()
         self._failed = False
-        self._passed_over = b""  # up to here what the application had already is not kept
+        self._passed_over = b""  # rows up to here were not kept, because the application already had them
         self._shard = shard
         self._schema_of = schema_of
         self._marker = marker
@@ -252,13 +253,13 @@ class Pass:
         self._unasked = 0  # bytes of rows since the last offer that was due
 
     def stored(self, progress: bytes) -> None:
-        """Everything up to this place is acknowledged and stored: it is not asked for again."""
+        """Drop everything up to this place: it is acknowledged and stored, and not needed again."""
         while self._kept and self._kept[0][0] <= progress:
             self._kept.popleft()
 
     def pieces(self, progress: bytes, selector: Selector) -> Generator[SentPiece, None, None]:
-        """What lies behind ``progress``, as far as ``selector`` wants it: the application's filter may be another one
-        at each connection.
+        """The pieces after ``progress`` that ``selector`` selects. The application's filter may differ between
+        connections.
         """
         for last, batch in self._all(progress):
             left = (
@@ -279,7 +280,7 @@ class Pass:
     def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
         if self._failed or progress < self._passed_over:
             self._anew()
-        kept = tuple(self._kept)  # at once: another thread may still receive what the previous connection stored
+        kept = tuple(self._kept)  # a copy: another thread may call `stored` for the previous connection
         yield from (one for one in kept if one[0] > progress)
         while (batch := self._next()) is not None:
             if not batch.num_rows:
@@ -297,11 +298,11 @@ class Pass:
         try:
             return next(self._coming, None)
         except Exception:
-            self._failed = True  # it has ended, and would pass for having come to its end
+            self._failed = True  # the iterator has ended, as if there were no more rows
             raise
 
     def _anew(self) -> None:
-        """Raises :class:`~wormhole.model.errors.ReplayError` where that cannot be."""
+        """Prepare to compute the batches anew. Raises :class:`~wormhole.model.errors.ReplayError` for an iterator."""
         if isinstance(self._batches, Iterator):
             raise ReplayError(
                 "the rows of this pass cannot be had again, and some are needed",

@@ -1,4 +1,4 @@
-"""How far a replay is, how fast, and for how long still. Pure, the time is an argument."""
+"""The progress of a replay: its share, its rates and the time left. Pure; the time is an argument."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SPAN_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """``done`` and ``all`` in rows of the archive; ``updates`` and ``bytes``: acknowledged so far; the rates per
-    second, of the last seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all; ``pushing``: of the
-    others those that a task has open.
+    """``done`` and ``all``: rows of the archive. ``updates`` and ``bytes``: acknowledged so far. Rates are per second,
+    over the last seconds. ``left_s``: the time left; ``None``: not known yet. ``flows``: the finished ones, and all.
+    ``pushing``: unfinished flows that a task has open.
     """
 
     done: int
@@ -30,7 +30,7 @@ class ReplayProgress:
 
     @property
     def waiting(self) -> int:
-        """Flows that wait for a slot, or are paused."""
+        """The number of flows that wait for a slot, or are paused."""
         finished, flows = self.flows
         return flows - finished - self.pushing
 
@@ -41,7 +41,7 @@ class ReplayProgress:
 
 
 class Counter:
-    """A count that begins at 0 again when its publisher is started again, as one that only grows."""
+    """Turns a publisher's count, which begins at 0 when the publisher restarts, into one that only grows."""
 
     __slots__ = ("_before", "_last")
 
@@ -57,7 +57,7 @@ class Counter:
 
     @property
     def value(self) -> int:
-        """All of it, as last seen."""
+        """The whole count, as last seen."""
         return self._before + self._last
 
 
@@ -72,7 +72,7 @@ class Pace:
     def look(
         self, now: float, done: int, all_: int, updates: int, size: int, flows: tuple[int, int], pushing: int = 0
     ) -> ReplayProgress:
-        """What to report at ``now`` (seconds, monotonic)."""
+        """The progress at ``now`` (seconds, monotonic)."""
         seen = self._seen
         seen.append((now, done, updates, size))
         while len(seen) > 2 and seen[0][0] < now - _SPAN_S:

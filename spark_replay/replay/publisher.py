@@ -1,6 +1,6 @@
-"""The publisher's side of a replay, as driver and tasks ask for it (``Admin.Replay``, see admin.proto).
+"""The client of driver and tasks for a replay's calls to the publisher (``Admin.Replay``, see admin.proto).
 
-The publisher alone raises epochs and writes datamarkers. All calls block; a task makes them in a thread beside its
+Only the publisher raises epochs and writes datamarkers. All calls block. A task makes them in a thread beside its
 stream.
 """
 
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT_S", "Reach", "ReplayClient", "TicketLostError"]
 
 _METHOD: Final = "/wormhole.wire.v1.Admin/Replay"
-# A piece of a parked update's body: a publisher takes requests of 512 KiB, and the last piece has the schema too.
+# Bytes of a piece of a parked update's body. A publisher accepts requests of 512 KiB, and the last piece has the
+# schema too.
 _PIECE: Final = 128 << 10
-_OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # all parked rows come in one reply
+_OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # one reply contains all parked rows
 TIMEOUT_S: Final = 60.0
-"""Beginning and finishing may open a log, and every change waits for the store."""
+"""Seconds for an answer. ``begin`` and ``finish`` may open a log, and every change waits for the marker store."""
 
 
 class TicketLostError(ReplayError):
-    """The publisher does not take the ticket any more: another driver took the replay up."""
+    """The publisher no longer accepts the ticket, because another driver took the replay up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How to reach one publisher; travels to the executors, where the certificates must stand at the same paths."""
+    """How to reach one publisher. It is sent to the executors, where the certificates must have the same paths."""
 
     address: str
     tls: TlsFiles | None = None
@@ -55,11 +56,11 @@ class Reach:
 class ReplayClient(AbstractContextManager["ReplayClient"]):
     """One flow's replay at its publisher.
 
-    ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is
-    enough. ``timeout_s``: how long an answer may take. Every call raises :class:`~wormhole.model.errors.StreamBroken`
-    when the publisher does not answer, :class:`~wormhole.model.errors.EpochRefused` when a newer epoch exists,
-    :class:`TicketLostError`, :class:`~wormhole.model.errors.UsageError` for a wrong request and
-    :class:`~wormhole.model.errors.ReplayError` for what the flow's state does not permit.
+    ``local``: permits ``begin`` and ``cancel`` if no certificate does. A task has none, because its ticket is enough.
+    ``timeout_s``: how long an answer may take. Every call raises :class:`~wormhole.model.errors.StreamBroken` if the
+    publisher does not answer, :class:`~wormhole.model.errors.EpochRefused` if a newer epoch exists,
+    :class:`TicketLostError`, :class:`~wormhole.model.errors.UsageError` for a wrong request, and
+    :class:`~wormhole.model.errors.ReplayError` for a call that the flow's state does not permit.
     """
 
     def __init__(
@@ -86,26 +87,27 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
         self.close()
 
     def close(self) -> None:
-        """Idempotent; the next call dials again."""
+        """Close the connection. Idempotent. The next call dials again."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
 
     def move(self, reach: Reach, local: LocalAdmin | None) -> None:
-        """The publisher is elsewhere now."""
+        """Use another address of the publisher from now on."""
         self.close()
         self.reach, self._local = reach, local
 
     def begin(self, what: admin_pb2.BeginReplay) -> admin_pb2.ReplayReply:
-        """Take the flow from the live log; the ticket is kept here. With ``what.preview`` nothing is changed."""
+        """Take the flow from the live log, and keep its ticket in this object. ``what.preview``: change nothing."""
         reply = self._ask(begin=what)
         if not what.preview:
             self.ticket = reply.ticket
         return reply
 
     def open(self, opener: str = "", above: int = 0) -> admin_pb2.ReplayReply:
-        """A new epoch, above ``above``, and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks,
-        so that :meth:`renew` finds the last one.
+        """Open a new epoch above ``above``. The reply has the subscriber to dial; without a subscriber only ``cause``.
+
+        ``opener``: the name of the caller. :meth:`renew` returns the name of the last one.
         """
         return self._ask(open=admin_pb2.OpenReplay(parks=True, projects=True, opener=opener, above=above))
 
@@ -118,7 +120,7 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
         size: int = 0,
         settled: Settled | None = None,
     ) -> admin_pb2.ReplayReply:
-        """Store what is acknowledged. With nothing to store it only asks whether the epoch still holds."""
+        """Store acknowledged progress. Without arguments it only asks whether the epoch is still valid."""
         what = admin_pb2.AdvanceReplay(epoch=epoch, progress=progress, updates=updates, bytes=size)
         if marker is not None:
             what.marker.CopyFrom(marker_to_message(marker))
@@ -127,21 +129,22 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
         return self._ask(advance=what)
 
     def park(self, epoch: int, letter: DeadLetter, parcel: Parcel) -> str:
-        """Store an update whose handler failed finally. Returns why that is refused; empty: it is durable."""
+        """Store an update whose retries are exhausted. Returns why it is refused, empty if it is durable."""
         refused = ""
         for frame in park_frames(letter.id, parcel, letter.place, letter.error, _PIECE):
             refused = self._ask(park=admin_pb2.ParkReplay(epoch=epoch, park=frame)).refused
         return refused
 
     def renew(self, rate: float | None = None) -> admin_pb2.ReplayReply:
-        """Renew the lease; the reply contains the flow's place. ``rate``: bytes per second that the flow's task may
-        push; ``None``: as before.
+        """Renew the lease. The reply contains the flow's place. ``rate``: bytes per second that the flow's task may
+        push; ``None``: unchanged.
         """
         return self._ask(renew=admin_pb2.RenewReplay(rate=rate))
 
     def finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
-        """Hand over to the live log at ``marker``; ``purged`` in the reply: it does not reach back, and the flow is
-        still the replay's.
+        """Hand the flow over to the live log at ``marker``.
+
+        If the reply has ``purged``, the log does not reach back to it, and the flow stays with the replay.
         """
         what = admin_pb2.FinishReplay(epoch=epoch, marker=marker_to_message(marker), accept_gap=accept_gap)
         return self._ask(finish=what)
@@ -151,12 +154,12 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
         return self._ask(cancel=admin_pb2.CancelReplay(who=who))
 
     def _dialled(self) -> grpc.Channel:
-        """A channel that was made with the files of now."""
+        """A channel that was made with the present certificate files."""
         reach, channel = self.reach, self._channel
         if reach.tls is None:
             self._channel = channel or grpc.insecure_channel(reach.address, _OPTIONS)
             return self._channel
-        from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
+        from wormhole.host.peer_check import checked_credentials  # imported here, because its library takes 13 MB
         from wormhole.host.trust import Trust
 
         trust = self._trust = self._trust or Trust(reach.tls)
@@ -169,7 +172,7 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
         return channel
 
     def _certificates(self, error: grpc.RpcError) -> str:
-        """Why TLS kept the call from being made; empty: something else did."""
+        """The TLS error that prevented the call; empty if the cause is another one."""
         call: Any = error
         if self._trust is None or not hasattr(call, "code") or call.code() is not grpc.StatusCode.UNAVAILABLE:
             return ""
@@ -206,7 +209,7 @@ def _call(
 
 
 def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> WormholeError:
-    """What the publisher said, as an error that says whose move it is."""
+    """The publisher's answer as an error that shows who has to act."""
     name, problem = refusal_of(error)
     message, hint, code = problem.text, problem.hint or None, problem.code or None
     match name:

@@ -1,10 +1,12 @@
-"""One rate for all tasks of a replay, divided among those that push. Pure, the time is an argument.
+"""One rate for all tasks of a replay, divided among the tasks that push. Pure; the time is an argument.
 
-The driver grants each flow a share and says so to the flow's publisher with each renewal; the publisher tells the
-flow's task with each of its requests, and reports to the driver what the task heard last. What a task may use is the
-most of what it heard and what it may still hear: the sum of that never exceeds the rate, so a task that comes gets its
-share once the others know of their smaller ones. A share lapses when the task does not hear of it any more, so that of
-a task that died is free again.
+The driver grants each flow a share, and sends it to the flow's publisher with each renewal of the lease. The publisher
+sends it to the flow's task in the answer to each of the task's requests, and reports to the driver which share the task
+received last.
+
+The driver reserves for each task the largest share that the task has received or may still receive. The sum of these
+never exceeds the rate. So a new task gets its share after the other tasks have received their smaller ones. A share
+expires if the task no longer receives it, so the share of a task that died becomes free.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from typing import Final
 __all__ = ["HEARD_S", "RateShare", "Shares"]
 
 HEARD_S: Final = 1.0
-"""A task asks for its share so often, in seconds, however slowly it pushes."""
-_VALID_S: Final = 5.0  # from the request on whose answer told it; the publisher counts it for twice as long
-_BURST_S: Final = 0.25  # a burst takes at most the share of this time
-_LONGEST_S: Final = 0.5  # the share may be another one meanwhile
+"""Seconds between a task's requests for its share, however slowly it pushes."""
+_VALID_S: Final = 5.0  # since the request whose answer had the share; for the publisher it is valid for twice as long
+_BURST_S: Final = 0.25  # the share of this time is the largest burst
+_LONGEST_S: Final = 0.5  # the longest wait, because the share may change meanwhile
 
 
 class Shares:
-    """The driver's side. ``rate``: bytes per second of all tasks together, 0: no limit. ``least``: of a task whose
-    publisher is of an earlier release, which tells no shares. Used by the threads of the leases.
+    """The driver's side. ``rate``: bytes per second of all tasks together; 0: no limit. ``least``: the share of a task
+    whose publisher is of an earlier release, which sends no shares. The threads of the leases use it.
     """
 
     def __init__(self, rate: float, least: float) -> None:
@@ -31,12 +33,12 @@ class Shares:
         self._rate = rate
         self._lock = threading.Lock()
         self._most: dict[str, float] = {}
-        """What a flow's task may use; without those that may use nothing."""
+        """The share that is reserved for each flow's task; flows without a share are left out."""
         self._pushing: set[str] = set()
         self._done: set[str] = set()
 
     def grant(self, flow: str) -> float | None:
-        """What the flow's task may push from now on, to be told to its publisher; ``None``: all it can."""
+        """The share of the flow's task from now on, for its publisher; ``None``: no limit."""
         if not self._rate:
             return None
         with self._lock:
@@ -48,8 +50,9 @@ class Shares:
             return granted
 
     def told(self, flow: str, granted: float | None, heard: float | None, *, pushing: bool) -> bool:
-        """The publisher knows what was ``granted``; its task heard of ``heard`` last, ``None``: the publisher tells
-        nothing. ``pushing``: a task has the flow open. Returns whether it has it only now, and so gets a share.
+        """The publisher has received the share ``granted``. ``heard``: the share that its task received last; ``None``:
+        the publisher sends no shares. ``pushing``: whether a task has the flow open. Returns whether it has opened the
+        flow since the last call, and so needs a share.
         """
         if granted is None:
             return False
@@ -64,7 +67,7 @@ class Shares:
             return came
 
     def done(self, flow: str) -> None:
-        """Nothing of the flow is pushed any more."""
+        """Free the flow's share: it has ended."""
         with self._lock:
             self._done.add(flow)
             self._pushing.discard(flow)
@@ -72,9 +75,10 @@ class Shares:
 
 
 class RateShare:
-    """A task's side, used by its loop and by the threads of its requests: bytes come in at its share, and what takes
-    more of them than there are has to wait. ``limited``: whether there is a limit; then nothing is pushed until a share
-    is known.
+    """The task's side: a token bucket that fills with bytes at the task's share. It may be overdrawn; then the task
+    waits. Its loop and the threads of its requests use it.
+
+    ``limited``: whether there is a limit. If there is, nothing is pushed until a share is known.
     """
 
     __slots__ = ("_at", "_ends", "_left", "_lock", "_rate", "limited")
@@ -86,19 +90,19 @@ class RateShare:
         self._at = self._ends = now
 
     def heard(self, rate: float, asked: float, now: float) -> None:
-        """It is ``rate`` bytes per second from now on, as the answer to what was asked at ``asked`` says."""
+        """Use ``rate`` bytes per second from now on. ``asked``: when the request was sent whose answer had it."""
         with self._lock:
             self._come_in(now)
             self._rate, self._ends = rate, asked + _VALID_S
             self._left = min(self._left, rate * _BURST_S)
 
     def take(self, size: int) -> None:
-        """So many bytes are to be sent once :meth:`wait_s` is 0."""
+        """Take ``size`` bytes from the bucket. They may be sent once :meth:`wait_s` is 0."""
         with self._lock:
             self._left -= size
 
     def wait_s(self, now: float) -> float:
-        """For how long to wait before the next look whether all that was taken has come in; 0: it has."""
+        """Seconds to wait before the next call; 0 if all taken bytes may be sent."""
         if not self.limited:
             return 0.0
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a replay is asked for, and what it finds: the edge between the command line and the job."""
+"""The request for a replay, the publishers it finds and its reports: the interface between command line and job."""
 
 from __future__ import annotations
 
@@ -29,17 +29,15 @@ __all__ = [
 ]
 
 AT_ONCE: Final = 256
-"""Flows that Spark is given at one time, unless somebody says otherwise: each takes a thread of the driver and one of
-its JVM.
-"""
+"""The default for the most flows that Spark gets at one time. Each takes a thread of the driver and one of its JVM."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no
-    limit. ``at_once``: flows that Spark is given at one time, at most. ``snapshot``: the folder of one whose rows come
-    first, empty: none. ``patience_s``: how long a subscriber or a publisher may be away; ``lease_s``: how long a flow
-    stays with the replay when this driver is gone. ``id``: of this replay; ``who``: ``user@host``.
+    """``shards``: patterns as in a shell; empty: all. ``rate``: bytes per second of all tasks together; 0: no limit.
+    ``at_once``: the most flows that Spark gets at one time. ``snapshot``: the folder of a snapshot whose rows come
+    first; empty: none. ``patience_s``: how long a subscriber or a publisher may be away. ``lease_s``: how long a flow
+    stays with the replay after this driver died. ``id``: of this replay. ``who``: ``user@host``.
     """
 
     id: str
@@ -58,14 +56,14 @@ class ReplayRequest:
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with it."""
+        """The command that resumes the replay."""
         return f"wormholectl replay --resume {self.id}" + (f" --snapshot {self.snapshot}" if self.snapshot else "")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works;
-    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them;
+    """The configuration of a replay. ``grow_s``: how long a running archiver may take for the archive's next file.
+    ``tls``: to dial subscribers with. ``heartbeat_s``, ``max_frame``: of streams, as publishers have them.
     ``mask_key_file``: of hashes, as publishers have it.
     """
 
@@ -81,7 +79,7 @@ class ReplaySettings:
 
     @property
     def formats(self) -> Formats:
-        """What the values hold."""
+        """The value formats of the dataset."""
         return Formats(self.dataset.value_format, dict(self.dataset.values))
 
     @property
@@ -90,18 +88,18 @@ class ReplaySettings:
         return next(log.kind for copy in self.dataset.copies.values() for log in copy.logs.values())
 
     def archives(self, copy: str) -> bool:
-        """Whether the archive is of what publishers of this copy serve."""
+        """Whether the archive is of the log that publishers of this copy serve."""
         group, archived = self.dataset.group, self.store.copy
         return not archived or group(copy) == group(archived)
 
     def log_of(self, status: admin_pb2.PublisherStatus) -> tuple[str, str, str]:
-        """Dataset, group of copies and log: what stays when another publisher serves the log."""
+        """Dataset, group of copies and log, which stay the same when another publisher serves the log."""
         return status.dataset, self.dataset.group(status.copy), status.log
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPublisher:
-    """A publisher that answered. ``local``: the way to it that permits changes; ``None``: a certificate does."""
+    """A publisher that answered. ``local``: permits changes there; ``None``: a certificate permits them."""
 
     status: admin_pb2.PublisherStatus
     reach: Reach
@@ -109,10 +107,10 @@ class FoundPublisher:
 
 
 class FindPublishers(Protocol):
-    """Asks every publisher that can be found, and returns those that are ``wanted``.
+    """Asks every publisher that can be found, and returns those for which ``wanted`` is true.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when none that is wanted answers and one is silent, or when
-    nothing shows that one that is wanted is a publisher.
+    Raises :class:`~wormhole.model.errors.WormholeError` if no wanted publisher answers and another one is silent, or if
+    a wanted one cannot prove that it is a publisher.
     """
 
     def __call__(self, wanted: Callable[[admin_pb2.PublisherStatus], bool]) -> list[FoundPublisher]: ...
@@ -120,8 +118,8 @@ class FindPublishers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """What became of a flow. ``state``: of the flow now, as `wormholectl flows` says; ``handed_over``: the live log
-    goes on behind all that was asked for; ``code``: of the problem, where it was not.
+    """The result for a flow. ``state``: its state now, as in `wormholectl flows`. ``handed_over``: the live log
+    continues after the whole requested range. ``code``: the problem, if the flow was not handed over.
     """
 
     flow: str
@@ -137,12 +135,12 @@ class FlowReport:
 
 
 class ReplayObserver(Protocol):
-    """Whoever looks on."""
+    """Receives the progress of a replay."""
 
     def says(self, text: str) -> None:
         """A line for people."""
         ...
 
     def moves(self, progress: ReplayProgress) -> None:
-        """How far it is; about once a second."""
+        """The progress, about once a second."""
         ...

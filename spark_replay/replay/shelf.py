@@ -1,4 +1,4 @@
-"""Bytes that come in any order and are taken by their numbers: in memory up to a bound, beyond it in a file."""
+"""Stores bytes that arrive in any order and are read by number: in memory up to a bound, beyond it in a file."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ About = tuple[str, ...]
 
 SHELF_BYTES: Final = 64 << 20
 """Bytes that a shelf keeps in memory."""
-_ALIGNED: Final = 64  # as Arrow has its buffers
+_ALIGNED: Final = 64  # the alignment of Arrow's buffers
 
 
 class Shelf:
-    """What Spark's shuffle delivers to one task. The file has no name, so it ends with the process however that ends;
-    it is in a folder of ``spark.local.dir``, where Spark has its own.
+    """Stores what Spark's shuffle delivers to one task.
+
+    The file has no name, so it is deleted with the process, however that ends. It is in a folder of
+    ``spark.local.dir``, as Spark's own files.
     """
 
     def __init__(self, most: int | None = None) -> None:
         """``most``: bytes in memory."""
         self._most = SHELF_BYTES if most is None else most
         self.bytes = 0
-        """All that was put."""
+        """All bytes that were put."""
         self._memory: list[tuple[int, About, bytes]] = []
         self._held = 0
         self._file: IO[bytes] | None = None
         self._places: list[tuple[int, About, int, int]] = []  # offset and size in the file
 
     def put(self, number: int, about: About, data: bytes) -> None:
-        """Keep some bytes, with something small about them. Raises ``OSError`` where the disk does not take them."""
+        """Store bytes with a small object ``about`` them. Raises ``OSError`` if the disk does not accept them."""
         self._memory.append((number, about, data))
         self._held += len(data)
         self.bytes += len(data)
@@ -44,13 +46,13 @@ class Shelf:
             self._spill()
 
     def __iter__(self) -> Iterator[tuple[int, About, pa.Buffer]]:
-        """All of it by number; of one number as it came. Nothing may be put any more."""
+        """All bytes by number; those of one number in the order of arrival. :meth:`put` must not be called any more."""
         if self._file is None:
             for number, about, data in sorted(self._memory, key=itemgetter(0)):
                 yield number, about, pa.py_buffer(data)
             return
         self._spill()
-        with self._file as file:  # what is mapped stays until nobody has it
+        with self._file as file:  # the mapping stays as long as it is referenced
             file.flush()
             whole = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         for number, about, offset, size in sorted(self._places, key=itemgetter(0)):
@@ -68,6 +70,6 @@ class Shelf:
 
 
 def _folder() -> str | None:
-    """One of Spark's folders, another for each process; ``None``: the system's, where Spark does not run."""
+    """One of Spark's folders, chosen by the process; ``None``: without Spark the system's."""
     folders = [one for one in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if one]
     return folders[os.getpid() % len(folders)] if folders else None

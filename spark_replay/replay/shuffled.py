@@ -2,16 +2,18 @@
 
 ::
 
-    split   a task for each slice of the range: its changes brought together by key, a piece for each part of the keys
-    fold    a task for each part: its pieces in the order of the slices, to one row per key, in pieces by place
-    push    one task: the pieces of one slice's places after those of the one before
+    split   a task for each slice of the range: combines changes by key, and makes a piece for each part of the keys
+    fold    a task for each part: folds its pieces, in the order of the slices, to one row per key, in pieces by place
+    push    one task: pushes the pieces of one slice's places after those of the previous slice
 
-A slice is what lies between two places, about 128 MiB of rows, so a row's last change says to which piece it belongs.
-What travels between tasks are a few large pieces of bytes, not rows: Spark's own sorts and shuffles of rows take four
-times as long. Spark's shuffle has all of it on disk, and hands the push one piece after the other. No task holds more
-than a slice, a part or a piece, each some 128 MiB: of one key's changes there are four rows at the most wherever rows
-are held. Beyond 256 parts they become larger instead of more, since the shuffles have as many blocks as slices times
-parts; the task that folds such a part divides it again, on its own disk.
+A slice is the rows between two places, about 128 MiB. So the place of a row's last change determines its piece.
+
+Tasks exchange a few large pieces of bytes, not rows, because Spark's own sorts and shuffles of rows take four times as
+long. Spark's shuffle keeps all pieces on disk, and delivers them to the push one after the other.
+
+No task has more than a slice, a part or a piece in memory, each about 128 MiB, because at most four rows of one key are
+kept. Above 256 parts the parts become larger, not more, because the shuffles have a block for each part of each slice.
+The task that folds such a part divides it again, on its own disk.
 """
 
 from __future__ import annotations
@@ -52,17 +54,17 @@ __all__ = ["Piece", "Slice", "fold", "in_order", "shuffled", "slices", "split"]
 _WINDOW_BYTES: Final = 64 << 20
 """Bytes of rows that a push sorts at once."""
 _ROUNDS: Final = 1 << 32
-_MOST_SHARES: Final = 256  # each is a file while a part is divided into them
+_MOST_SHARES: Final = 256  # each share is a file while a part is divided
 
 _PIECE: Final = "piece"
 
 Piece = tuple[int, Packed]
-"""What travels, under a number that says its place among others."""
+"""The unit that tasks exchange: packed rows, with a number that orders them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task reads: of ``files`` the rows with ``after < place <= until``. ``number``: of the slice in the
+    """The rows that one task reads: those of ``files`` with ``after < place <= until``. ``number``: of the slice in the
     range, by place."""
 
     shard: str
@@ -83,20 +85,20 @@ def shuffled(
 ) -> RDD[Piece]:
     """The range's last changes as pieces in order, all in one partition, for :func:`in_order`.
 
-    ``schemas``: that the rows refer to. Raises :class:`~wormhole.model.errors.ArchiveError` for a large file that is
+    ``schemas``: the schemas of the rows. Raises :class:`~wormhole.model.errors.ArchiveError` for a large file that is
     missing or damaged.
     """
     cut = [pickle.dumps(one) for one in slices(store, chosen)]
     read: Any = context.parallelize(cut, len(cut)).flatMap(checked(partial(_split, store, schemas, parts)))
     folding = checked(partial(fold, schemas, by_values, parts=parts))
     pieces: Any = read.partitionBy(parts, int).mapPartitions(folding).partitionBy(len(cut), int)
-    # One task reads all partitions, one after the other and in their order, each from where the shuffle has it.
+    # One task reads all partitions in order, one after the other, each from the shuffle's own storage.
     in_one: RDD[Piece] = pieces.coalesce(1)
     return in_one
 
 
 def slices(store: ArchiveStore, chosen: ShardFiles) -> list[Slice]:
-    """The range in pieces of about one part's bytes: some files together, or some row groups of a large file."""
+    """The range in slices of about one part's bytes: several files, or some row groups of a large file."""
     first, last = chosen.bounds
     found: list[Slice] = []
     for files in keyed.slices(chosen.files):
@@ -108,7 +110,7 @@ def slices(store: ArchiveStore, chosen: ShardFiles) -> list[Slice]:
 
 
 def _cuts(store: ArchiveStore, shard: str, entry: FileEntry, files: int) -> list[bytes]:
-    """Places at which a large file, which is alone, is divided: where row groups end."""
+    """The places at which a large file is divided, at ends of row groups; none if it shares a slice with others."""
     shares = -(-entry.raw // keyed.PART_BYTES)
     if files > 1 or shares < 2:
         return []
@@ -141,7 +143,7 @@ def _split(
 def split(
     store: ArchiveStore, schemas: Mapping[int, Schema], parts: int, one: Slice
 ) -> Iterator[tuple[int, tuple[int, Packed]]]:
-    """The rows of a slice: the part, what orders its pieces, and the piece."""
+    """The rows of a slice, as tuples: the part, the number that orders its pieces, and the piece."""
     form, held = Folding(schemas), _Held(schemas)
     number = one.number * _ROUNDS
     for batch in _rows(store, one):
@@ -155,18 +157,18 @@ def split(
 
 
 class _Held:
-    """Rows ascending by place, brought together by key whenever they have become twice as many as they came to."""
+    """Rows ascending by place. They are combined by key whenever they have twice the size of the last result."""
 
     def __init__(self, schemas: Mapping[int, Schema]) -> None:
         self._schemas = schemas
         self._batches: list[pa.RecordBatch] = []
         self.least = 0
-        """Bytes that the rows came to when they were brought together last."""
+        """Bytes of the rows when they were combined last."""
         self.size = 0
-        """Bytes of the rows, some of which may have come since."""
+        """Bytes of the rows, including those that came since."""
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """The next rows."""
+        """Add the next rows."""
         self._batches.append(rows)
         self.size += rows.nbytes
         if self.size > max(keyed.PART_BYTES // 2, 2 * self.least):
@@ -175,22 +177,22 @@ class _Held:
             self.least = self.size = rows.nbytes
 
     def take(self) -> list[pa.RecordBatch]:
-        """All of them; none are left here."""
+        """Remove and return all rows."""
         rows, self._batches = self._batches, []
         self.least = self.size = 0
         return rows
 
     def come_to(self) -> pa.RecordBatch:
-        """What they come to; none are left here."""
+        """Remove all rows and return them combined."""
         return combined(joined(self.take()), self._schemas)
 
 
 def _divided(
     form: Folding, rows: pa.RecordBatch, parts: int, number: int, before: int = 1
 ) -> Iterator[tuple[int, Piece]]:
-    """``before``: into how many parts the rows were divided already, these being of one."""
+    """Divide rows into parts. ``before``: the number of parts of an earlier division, of which these rows are one."""
     of = _parts(rows, parts, before)
-    rows = rows.take(pc.array_sort_indices(of))  # those of one part stay in the order of their places
+    rows = rows.take(pc.array_sort_indices(of))  # rows of one part stay in the order of their places
     begin = 0
     for one_part in sorted(pc.value_counts(of).to_pylist(), key=itemgetter("values")):
         yield one_part["values"], (number, form.pack(rows.slice(begin, one_part["counts"])))
@@ -198,7 +200,7 @@ def _divided(
 
 
 def _parts(rows: pa.RecordBatch, parts: int, before: int = 1) -> pa.Array:
-    """The number of each row's part: its key alone decides, or its place where it has no key."""
+    """The number of each row's part, by its key alone, or by its place if it has no key."""
     alone = keyless(rows.column("key"))
     deciding = rows.column("key")
     if pc.any(alone).as_py():
@@ -211,7 +213,7 @@ def _parts(rows: pa.RecordBatch, parts: int, before: int = 1) -> pa.Array:
 def fold(
     schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[int, Piece]], parts: int = 1
 ) -> Iterator[Piece]:
-    """The rows of one of ``parts``, in no order, to one row per key, in pieces with the number of theirs."""
+    """Fold the rows of one of ``parts``, which come in no order, to one row per key. Returns numbered pieces."""
     shelf = Shelf()
     for _, (number, (sources, message)) in given:
         shelf.put(number, sources, message)
@@ -230,7 +232,7 @@ def fold(
 
 
 def _shared(schemas: Mapping[int, Schema], shelf: Shelf, shares: int, parts: int) -> list[Shelf]:
-    """The rows of a part that is too large to be folded at once, by key, a piece at a time."""
+    """Divide a part that is too large to be folded at once into ``shares`` by key, one piece at a time."""
     form = Folding(schemas)
     found = [Shelf(SHELF_BYTES // shares) for _ in range(shares)]
     for number, sources, message in shelf:
@@ -256,8 +258,8 @@ def _folded(schemas: Mapping[int, Schema], by_values: bool, shelf: Shelf) -> Ite
 
 
 def in_order(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """The rows of pieces that come in order, ascending by place. What one slice came to is in memory, or on the disk
-    where it is more than that."""
+    """The rows of pieces that come in order, ascending by place. The rows of one slice are in memory, or on disk if
+    they are too many."""
     form = Pushing()
     before = -1
     for number, same in groupby(pieces, key=itemgetter(0)):
@@ -271,7 +273,7 @@ def in_order(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
 
 
 def _windows(runs: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows by place, of runs that are so each, about as many at once as are sorted in memory."""
+    """Merge sorted runs to rows sorted by place, in windows that are sorted in memory."""
     size = sum(run.nbytes for run in runs)
     if size <= _WINDOW_BYTES:
         yield from by_place(joined(runs))
@@ -299,5 +301,5 @@ def _bounds(runs: list[pa.RecordBatch], count: int) -> list[bytes]:
     total = reached[-1].as_py()
     wanted = (total * one // count for one in range(1, count))
     ends = [bisect_left(range(len(reached)), one, key=lambda at: reached[at].as_py()) for one in wanted]
-    # The last one is the end of all rows: some behind the last byte of the updates would be left out otherwise.
+    # The last bound is the last row. Otherwise rows after the last byte of the updates would be left out.
     return [places[order[end].as_py()].as_py() for end in (*ends, len(order) - 1)]

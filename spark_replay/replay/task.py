@@ -1,8 +1,8 @@
-"""What one Spark task does: pushes one flow, attempt after attempt, until it is done or cannot go on.
+"""One Spark task: it pushes one flow, connection after connection, until it is done or an error does not pass.
 
-What passes (a subscriber that died, a publisher that is started again) is waited out here; what does not comes back as
-a :class:`TaskOutcome`, never as an exception: Spark would try the task again, and in the end report a Java stack trace.
-Only what an executor dies of is Spark's business; its next attempt opens the flow in a higher epoch and goes on at the
+The task waits for faults that pass, such as a subscriber that died or a publisher that restarts. Other errors are
+returned in a :class:`TaskOutcome`, never raised: Spark would run the task again, and at last report a Java stack trace.
+Only the death of an executor is left to Spark. The next attempt opens the flow in a higher epoch and continues at the
 stored datamarker.
 """
 
@@ -52,22 +52,21 @@ __all__ = ["Ended", "Task", "TaskOutcome", "push_latest", "push_log"]
 
 _ASK_S: Final = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
-# connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
+# The most connections in a row without progress in what is stored, so that a task does not retry for ever.
 _FRUITLESS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """All that a task needs; travels to the executors.
+    """Everything that a task needs. It is sent to the executors.
 
-    ``ticket``: of the replay of this flow; ``name``: of this task and its attempts alone. ``begin``: where the range
-    of what is pushed begins. ``rate``: bytes per second of this task unless the publisher tells another share, 0: no
-    limit. ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to
-    dial subscribers with; the files must stand at the same paths on the executors. ``heartbeat_s``, ``max_frame``: as
-    publishers do. ``halts_on_bad_value``: as the application says. ``mask_key_file``: the key of hashes; it too must
-    stand at the same path. ``schemas``: by id, of the rows of a pass.
-    ``by_values``: whether its rows, the last changes of their keys, were brought together for a filter that asks for
-    values; ``None``: they are no such rows.
+    ``ticket``: of the replay of this flow. ``name``: of this task and its attempts alone. ``begin``: where the pushed
+    range begins. ``rate``: bytes per second of this task unless the publisher sends another share; 0: no limit.
+    ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers with; the files
+    must have the same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers have them.
+    ``halts_on_bad_value``: of the application. ``mask_key_file``: the key of hashes; it must have the same path on the
+    executors too. ``schemas``: by id, of the rows of a pass. ``by_values``: whether its rows were folded to the last
+    changes of their keys for a filter that tests values; ``None``: the rows are not folded.
     """
 
     flow: str
@@ -96,22 +95,22 @@ class Ended(Enum):
     """How a task ended."""
 
     DONE = "done"
-    """Everything is acknowledged and stored, the subscriber has let go."""
+    """Everything is acknowledged and stored, and the subscriber has released the flow."""
     SUPERSEDED = "superseded"
     """Another attempt has the flow."""
     TICKET_LOST = "ticket lost"
-    """The publisher does not take this task's ticket any more."""
+    """The publisher no longer accepts this task's ticket."""
     PAUSED = "paused"
-    """Somebody paused the flow: its slot is free for another one meanwhile."""
+    """An operator paused the flow. Its slot is free for another flow meanwhile."""
     UNREACHABLE = "unreachable"
-    """Publisher, subscriber or archive stayed away longer than the patience."""
+    """Publisher, subscriber or archive was away for longer than the patience."""
     FAILED = "failed"
-    """Somebody has to act."""
+    """An operator has to act."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """How a flow fared. ``marker``: the last one that was stored, ``None``: none; ``epoch``: the last that was opened,
+    """The result of a task. ``marker``: the last stored datamarker; ``None``: none. ``epoch``: the last opened epoch;
     0: none.
     """
 
@@ -138,7 +137,7 @@ def push_log(task: Task, clock: Clock = SYSTEM_CLOCK) -> TaskOutcome:
 
 
 def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SYSTEM_CLOCK) -> TaskOutcome:
-    """Push rows that are the last change of their key, ascending by place. Blocks."""
+    """Push rows that are the last changes of their keys and ascend by place. Blocks."""
     held: list[Pass] = []
 
     def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
@@ -162,7 +161,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SY
                     flow=task.flow,
                     hint=f"replay it from there: --from {start.order}",
                 )
-            # What an application has that is further than the pass would be set back by what the pass knows.
+            # If the application is past these rows, older rows of the pass would set its rows back.
             has = upto(start) if start.order > marker.order else b""
             return held[0].pieces(max(opened.progress, has), selector)
 
@@ -173,7 +172,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SY
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is pushed on one connection, and what is reported as stored.
+    """The source of one connection: ``pieces`` to push, and ``stored``, which is called with each stored offer.
 
     ``partial``: see :class:`~spark_replay.replay.delivery.Delivery`.
     """
@@ -188,8 +187,9 @@ _Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """The one event loop of a worker's process, for all its tasks: gRPC goes on telling a loop of what it knows, and
-    must not find it closed.
+    """The one event loop of a worker's process, for all its tasks.
+
+    gRPC keeps a reference to the loop and continues to call it, so it must not be closed.
     """
     import uvloop
 
@@ -222,7 +222,7 @@ def _ended_by(error: WormholeError) -> Ended:
 
 
 class _Attempts:
-    """Connection after connection."""
+    """The connections of one task, one after the other."""
 
     def __init__(self, task: Task, source: _Sources, clock: Clock) -> None:
         self._task = task
@@ -242,11 +242,11 @@ class _Attempts:
         self._updates = self._bytes = 0
 
     def outcome(self, ended: Ended, message: str = "", hint: str = "", code: str = "") -> TaskOutcome:
-        """What became of the flow so far."""
+        """The outcome with the present epoch, marker and counts."""
         return TaskOutcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint, code)
 
     async def run(self) -> TaskOutcome:
-        """Until it is done. Raises what does not pass, and what has not passed for longer than the patience."""
+        """Connect and push until the task is done. Raises errors that do not pass, or not within the patience."""
         self._trust = await asyncio.to_thread(open_trust, self._task.tls)
         self._moved()
         wait, fruitless = _FIRST_WAIT_S, 0
@@ -278,21 +278,23 @@ class _Attempts:
 
     @property
     def _come_to(self) -> object:
-        """What is stored: a place moves without updates where nearly none is wanted."""
+        """The stored progress. Marker and place are part of it, because they move without updates if few are wanted."""
         return self._updates, self._marker, self._progress
 
     def _moved(self) -> None:
         self._waits_until = self._clock.monotonic() + self._task.patience_s
 
     def _is_newest(self) -> bool:
-        """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next
-        one. Asked by name, for the publisher may have counted an attempt of ours whose answer did not come; one of an
-        earlier release sends none.
+        """Whether this attempt was the last to open the flow.
+
+        An attempt that Spark has given up must not take the flow from the next one. Openers are compared by name, not
+        by number, because the publisher may have counted an attempt of ours whose answer was lost. A publisher of an
+        earlier release sends no name.
         """
         return self._client.renew().replay.opener in ("", self._opener)
 
     async def _open(self) -> admin_pb2.OpenedReplay | None:
-        """``None``: it is paused."""
+        """Open the flow in a new epoch. Returns ``None`` if it is paused."""
         while True:
             asked = self._clock.monotonic()
             reply = await asyncio.to_thread(self._client.open, self._opener, self._above)
@@ -317,7 +319,7 @@ class _Attempts:
             await self._clock.sleep(_ASK_S)
 
     def _hear(self, reply: admin_pb2.ReplayReply, asked: float) -> None:
-        """The share of the rate."""
+        """Use the share of the rate in ``reply``. ``asked``: when the request was sent."""
         told = reply.replay.rate if reply.replay.HasField("rate") else self._task.rate
         self._share.heard(told, asked, self._clock.monotonic())
 
