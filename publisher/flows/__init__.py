@@ -1,4 +1,6 @@
-"""Flows: which there are, who receives each, what is stored of each, and what becomes of one that cannot go on.
+"""Flows: which flows exist, which subscriber receives each, what is stored about each, and how a flow that cannot
+continue is treated.
 
-It has more than twenty modules: each is one rule or one store of a flow, and most of them use the same flow.
+The package has more than twenty modules. Each is one rule or one store, and most of them use the same
+``PublisherFlow``.
 """

@@ -1,4 +1,5 @@
-"""The applications that a publisher serves: which are configured, and that each has a flow of every shard of the log.
+"""The applications that a publisher serves. It follows which are configured, and gives each a flow for every shard of
+the log.
 
 A problem of one application is reported and tried again; it never affects the others.
 """
@@ -47,7 +48,8 @@ _RETRY_S = 2.0
 
 
 class Unserved(NamedTuple):
-    """What an application should be served with, and why it is not. ``retry``: that may pass by itself."""
+    """An application that should be served with ``config`` and is not, and the reason. ``retry``: whether the reason
+    may disappear by itself."""
 
     config: ApplicationConfig
     why: Problem
@@ -56,7 +58,7 @@ class Unserved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Which log is served and with what settings.
+    """The log that is served, and its settings.
 
     ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: of the dataset's values."""
 
@@ -72,11 +74,12 @@ class Served:
 class Applications:
     """See the module.
 
-    ``known``: set once the configuration was seen. ``unserved``: what is configured and cannot be served.
+    ``known``: set once the configuration was read. ``unserved``: the applications that are configured and cannot be
+    served.
 
-    ``behind`` is kept up to date with the applications that have shards without a flow: nothing stored may pass the
-    birth of such a shard, or a restart would begin it behind its first updates. ``registering`` is held while flows get
-    their beginning: log must not be given up meanwhile.
+    ``behind`` always contains the applications that have shards without a flow. No stored datamarker of theirs may pass
+    the first update of such a shard, because a restart would then begin the shard after its first updates.
+    ``registering`` is held while new flows get their beginning: no log may be released meanwhile.
     """
 
     def __init__(
@@ -99,11 +102,11 @@ class Applications:
         self._coordinator = coordinator
         self._assigner = assigner
         self._behind = behind
-        self._mask_key: MaskKey | None = None  # as it was read first: another one is another value for everything
+        self._mask_key: MaskKey | None = None  # as it was first read: another key would change every masked value
         self._shards: set[str] = set()
         self._applications: dict[str, tuple[ApplicationConfig, Filter]] = {}
-        self._configured: frozenset[str] = frozenset()  # every application that is, also of other logs
-        self._absent: dict[str, LogPosition] | None = None  # what those need that are not; None: to be asked
+        self._configured: frozenset[str] = frozenset()  # all configured applications, also of other logs
+        self._absent: dict[str, LogPosition] | None = None  # of applications that are not configured; None: not read
         self._configuring = asyncio.Lock()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
@@ -115,11 +118,11 @@ class Applications:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing but watching is under way."""
+        """Whether no work is under way except for watching."""
         return len(self._background) <= len(self._watches)
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """End all work that is under way."""
         self._said.flush()
         await self._background.stop()
 
@@ -143,7 +146,8 @@ class Applications:
             self.known.set()
 
     def _refuse(self, name: str, config: ApplicationConfig) -> None:
-        """An application that no publisher serves; it was written past the checks of `config apply`."""
+        """Report an application that no publisher serves: its configuration was written without the checks of `config
+        apply`."""
         why = Problem(
             f"it names the copy {config.from_copy}, which serves the dataset in turn with others",
             "take `copy` out of it: whichever copy serves the log serves the application",
@@ -155,7 +159,7 @@ class Applications:
         self.unserved[name] = refused
 
     async def try_again(self) -> None:
-        """Serve what could not be served before."""
+        """Try again to serve the applications that could not be served."""
         for name in tuple(self.unserved):
             async with self._configuring:
                 unserved = self.unserved.get(name)
@@ -209,7 +213,7 @@ class Applications:
                 self._assigner.recall(flow, cause)
 
     def _forget(self, name: str) -> None:
-        """The application is configured no longer: its subscribers are let go; its markers stay stored."""
+        """The application is no longer configured: its subscribers are disconnected, and its markers stay stored."""
         del self._applications[name]
         self.unserved.pop(name, None)
         self._behind.discard(name)
@@ -232,8 +236,8 @@ class Applications:
                 await self._clock.sleep(_RETRY_S)
 
     def see(self, shards: Collection[str], but_for: str = "") -> None:
-        """The log shows these shards: every application, ``but_for`` one that is being registered anyway, gets those
-        that are new."""
+        """The log contains these shards. Every application gets flows for the new ones, except for ``but_for``, which
+        is being registered anyway."""
         born = set(shards) - self._shards
         if born:
             self._shards |= born
@@ -248,7 +252,7 @@ class Applications:
         try:
             await self._register(name, config, wanted)
         except WormholeError as error:
-            if name in self._applications:  # registers what is missing when it is tried again
+            if name in self._applications:  # the next try registers the missing flows
                 self.unserved[name] = Unserved(self._applications[name][0], error.problem)
             raise
 
@@ -259,7 +263,7 @@ class Applications:
             missing = {shard for shard in shards if (name, shard) not in flows}
             found = await self._registrar.register(name, config.start, missing, shards, wanted.hash)
             if name not in self._applications:
-                return  # configured no longer
+                return  # no longer configured
             for begin in found:
                 flow = PublisherFlow(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
                 halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
@@ -273,9 +277,10 @@ class Applications:
         self._assigner.changed()
 
     def _wait_for(self, flow: PublisherFlow, holder: FormerHolder) -> None:
-        """A handler may run where the last owner of the log had the flow: one that was called before its lease ended.
+        """Wait for a handler that the last owner of the log may have called, before its lease ended, at its subscriber.
 
-        Where no other publisher can come to own the log nothing is waited for: that one was this one, and ended.
+        If no other publisher can own the log, there is no wait: the last owner was an earlier process of this
+        publisher, which has ended.
         """
         settings, lease_s = self._served.settings, self._coordinator.lease_s()
         if settings.markers == "zookeeper" and lease_s != math.inf:
@@ -285,7 +290,7 @@ class Applications:
         """See :class:`~publisher.flows.described.Described`. The log is described before."""
         unreadable = problem_from(message.unreadable)
         for name, unserved in sorted(self.unserved.items()):
-            if unserved.why != unreadable:  # else it is one cause, which is reported already
+            if unserved.why != unreadable:  # otherwise the common cause is reported already
                 text = f"application {name} is not served as configured: {unserved.why.text}"
                 warn(message, replace(unserved.why, text=text))
 
@@ -298,32 +303,32 @@ class Applications:
         return start_key(name, self._served.log)
 
     async def beginning(self, name: str) -> tuple[str, Datamarker]:
-        """Where the application's configuration says that it starts, and which place that is now.
+        """The application's start as configured, and the present place of that start in the log.
 
-        Raises ``KeyError`` for one that is not configured, and what the source raises."""
+        Raises ``KeyError`` for an application that is not configured, and what the source raises."""
         start = self._applications[name][0].start
         return start, await located(self._source, by_start(self._source, start, self._clock.wall()))
 
     def forgotten(self) -> None:
-        """A record of an application that is not configured was deleted: what log such ones need has to be asked
-        anew."""
+        """A record of an application that is not configured was deleted: the log that such applications need has to be
+        determined again."""
         self._absent = None
 
     def unused_starts(self) -> list[Datamarker]:
-        """Where applications start that have no flow yet."""
+        """The starts of the applications that have no flow yet."""
         unused = self._applications.keys() - {application for application, _ in self._assigner.flows}
         return [start for name, start in self._registrar.starts.items() if name in unused]
 
     async def needed(self) -> list[LogPosition]:
-        """Places in the log that are needed by flows that are not served (yet). Call it with ``registering`` held."""
+        """The places in the log that flows need which are not served, or not yet. Called with ``registering`` held."""
         places = [start.read_from for start in self.unused_starts()]
         for name in tuple(self.unserved):
             places += await self._registrar.needed(name)
         return [*places, *await self._needed_by_absent()]
 
     async def _needed_by_absent(self) -> Iterable[LogPosition]:
-        """An application that is gone from the configuration may be back in a moment; the disk budget bounds what is
-        kept for it."""
+        """The places that applications outside the configuration need: such an application may soon be configured
+        again. The disk budget bounds the log that is kept for it."""
         if self._absent is None:
             configured = self._configured
             absent = await self._registrar.needed_without(configured)

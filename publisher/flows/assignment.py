@@ -1,7 +1,7 @@
 """Which subscriber gets which shard: weighted rendezvous hashing with bounded load.
 
-Pure and decentralised: every publisher computes the same from the same live subscribers. When a subscriber comes or
-goes, few shards move beyond those that have to. The score is the logarithmic method for weighted rendezvous hashing
+Pure and decentralised: every publisher computes the same from the same live subscribers. When a subscriber joins or
+leaves, few shards move beyond those that have to. The score is the logarithmic method for weighted rendezvous hashing
 (Schindelhauer and Schomaker, 2005): ``-weight / ln(u)`` with ``u`` in (0, 1) from a keyed 64-bit BLAKE2b of shard and
 subscriber.
 """
@@ -27,8 +27,9 @@ def _uniform(shard: str, subscriber: str) -> float:
 def assign(
     shards: Iterable[str], subscribers: Mapping[str, float], pinned: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Shard to subscriber id. ``subscribers``: id to weight (more than 0). A pin to a live subscriber is obeyed; a pin
-    to an absent one leaves the shard without an owner, because who pins means just that one. Empty without subscribers.
+    """Shard to subscriber id. ``subscribers``: id to weight (more than 0). A shard that is pinned to a live subscriber
+    is assigned to it. A shard that is pinned to an absent subscriber has no owner, because a pin permits no other
+    subscriber. Empty without subscribers.
     """
     pinned = pinned or {}
     wanted = sorted(set(shards))
@@ -40,8 +41,8 @@ def assign(
     room = {name: math.ceil(SLACK * len(wanted) * weight / total) for name, weight in subscribers.items()}
     for name in result.values():
         room[name] -= 1
-    # The order decides who finds a full subscriber; a hash keeps it the same for every publisher and unrelated to
-    # names.
+    # Shards later in the order find full subscribers. Ordering by a hash makes the order equal for every publisher and
+    # independent of names.
     for shard in sorted(free, key=lambda name: (_uniform(name, ""), name)):
         ranked = sorted(subscribers, key=lambda name: (subscribers[name] / math.log(_uniform(shard, name)), name))
         result[shard] = next((name for name in ranked if room[name] > 0), ranked[0])

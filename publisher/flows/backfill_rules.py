@@ -1,7 +1,7 @@
-"""What becomes of a flow's backfill request, as changes of its control. Pure.
+"""The changes of a flow's backfill request, as changes of its control. Pure.
 
-A generation is one beginning of a backfill. It rises with each request, and with everything after which the rows that
-were sent so far prove nothing: another filter, a datamarker that was set, a mass replay.
+A generation is one run of a backfill from its beginning. It rises with each request. It also rises with each event
+after which the rows that were sent so far prove nothing: another filter, a datamarker that was set, a mass replay.
 """
 
 from __future__ import annotations
@@ -56,21 +56,22 @@ DONE: Final = "done"
 CANCELLED: Final = "cancelled"
 
 _MOST_TABLES: Final = 1_000
-_LONGEST: Final = 64 << 10  # characters of all tables and the filter: kept with the flow's record
+_LONGEST: Final = 64 << 10  # characters of all tables and the filter, which are stored with the flow's record
 
 
 def first_backfill(epoch: int, filter_hash: str, now_s: float) -> BackfillControl:
     """The backfill of a flow that is being registered.
 
     ``epoch``: the last one in which the flow was served before its record was lost; 0 for a new flow. The generations
-    were lost with the record, and each one that delivered anything had an epoch.
+    were lost with the record, but each generation that delivered rows had an epoch of its own, so the new generation
+    exceeds ``epoch``.
     """
     return BackfillControl(epoch + 1, START, now_s, filter_hash=filter_hash)
 
 
 def begun_anew(control: FlowControl, start: str, filter_hash: str, now_s: float) -> FlowControl:
-    """What is asked of a flow whose record is made as if it were new, when its application starts with ``start``. Its
-    generations go on: the application may hold rows of the former ones.
+    """The control of a flow whose record is made as if the flow were new, when its application starts with ``start``.
+    Its generations continue to rise, because the application may hold rows of former generations.
     """
     former = control.backfill
     if start == EXISTING:
@@ -90,13 +91,14 @@ def is_unfinished(control: FlowControl) -> bool:
 
 
 def noun_of(backfill: BackfillControl) -> str:
-    """What people call it."""
+    """The noun for it in messages."""
     return "backfill" if backfill.verify is VerifyMode.NONE else "verification"
 
 
 def renewed(control: FlowControl, filter_hash: str, of: int | None = None, *, whole: bool = False) -> FlowControl:
-    """``control`` with an unfinished backfill that begins anew, in the next generation; ``of``: only if it is still in
-    that one. ``whole``: of whole tables, also if it was one of rows that changed in lost log.
+    """``control`` with its unfinished backfill begun anew, in the next generation. ``of``: only if it is still in that
+    generation. ``whole``: the new one reads whole tables, also if the former one read only rows that changed in lost
+    log.
     """
     if control.backfill is None or control.backfill.ended or of not in (None, control.backfill.generation):
         return control
@@ -105,7 +107,7 @@ def renewed(control: FlowControl, filter_hash: str, of: int | None = None, *, wh
 
 
 def with_lost(ranges: Sequence[Range], begin: LogPosition, end: LogPosition) -> tuple[Range, ...]:
-    """These ranges of lost log and one more. What adjoins is one range."""
+    """These ranges of lost log and one more. Adjacent ranges are joined."""
     found: list[Range] = []
     for low, high in sorted((*ranges, (begin, end))):
         if found and low <= found[-1][1]:
@@ -116,8 +118,8 @@ def with_lost(ranges: Sequence[Range], begin: LogPosition, end: LogPosition) -> 
 
 
 def extended(control: FlowControl, lost: tuple[Range, ...], of: int, *, anew: bool) -> FlowControl:
-    """``control`` whose backfill of that generation is of the rows that changed in ``lost``; ``anew``: in the next one,
-    since some of them were sent.
+    """``control`` whose backfill of that generation reads the rows that changed in ``lost``. ``anew``: in the next
+    generation, because some of the rows were sent already.
     """
     backfill = control.backfill
     if backfill is None or backfill.ended or backfill.generation != of:
@@ -143,9 +145,9 @@ def ended(control: FlowControl, how: str, generation: int, rows: int) -> FlowCon
 
 
 def tables_of_shard(shard: str, log: str, sharding: Sharding) -> tuple[str, ...]:
-    """Patterns of the tables whose rows are in a shard; empty: any table may have some there.
+    """Patterns of the tables whose rows are in a shard; empty: any table may have rows in it.
 
-    Beside the shards of hashes there is one for each table without a key.
+    With shards by hash, each table without a key has a shard of its own in addition.
     """
     if sharding.by == "log":
         return ()
@@ -156,9 +158,10 @@ def tables_of_shard(shard: str, log: str, sharding: Sharding) -> tuple[str, ...]
 
 
 def compiled(where: str, formats: ValueFormats, source: Capabilities) -> Filter | None:
-    """The filter that a backfill was given; ``None`` for none.
+    """The filter of a backfill, compiled; ``None`` if it has none.
 
-    Raises :class:`~wormhole.model.errors.FilterError` for one that cannot be read, or decided for a row that is there.
+    Raises :class:`~wormhole.model.errors.FilterError` for a filter that cannot be parsed, or that cannot be decided for
+    an existing row.
     """
     if not where:
         return None
@@ -174,7 +177,7 @@ def compiled(where: str, formats: ValueFormats, source: Capabilities) -> Filter 
 
 
 def check_size(tables: Sequence[str], where: str, rate: float | None) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for a request that is too large or whose rate is none."""
+    """Raises :class:`~wormhole.model.errors.UsageError` for a request that is too large or whose rate is not valid."""
     if rate is not None and not (math.isfinite(rate) and rate > 0):
         raise UsageError(
             f"rate {rate:g}: no row would ever be sent",

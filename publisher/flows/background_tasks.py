@@ -20,12 +20,12 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """How many are under way."""
+        """How many tasks are under way."""
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> asyncio.Task[None]:
-        """Begin. An exception that it raises is logged: of anything but a :class:`~wormhole.model.errors.WormholeError`
-        with its traceback.
+        """Start a task. An exception that it raises is logged, with its traceback unless it is a
+        :class:`~wormhole.model.errors.WormholeError`.
         """
         task = asyncio.create_task(_guarded(work), name=name)
         self._tasks.add(task)
@@ -33,7 +33,7 @@ class BackgroundTasks:
         return task
 
     async def stop(self) -> None:
-        """Cancel what is under way and wait for its end."""
+        """Cancel the tasks that are under way and wait for their ends."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

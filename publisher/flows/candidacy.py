@@ -1,8 +1,8 @@
-"""The wait of one process for a log that others may own: a standby.
+"""The candidacy of one process for a log that others may own: a standby.
 
-A candidate is announced with what its datastore can do for the log and watches who owns it. It begins a takeover when
-the log has no owner (:mod:`publisher.flows.takeover_attempt`). Before that it reads nothing of the log and writes
-nothing to the datastore.
+A candidate is announced together with what its datastore has of the log, and watches which process owns the log. It
+begins a takeover when the log has no owner (:mod:`publisher.flows.takeover_attempt`). Before that it reads nothing of
+the log and writes nothing to the datastore.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = ["Candidacy", "Candidate"]
 _log = logging.getLogger(__name__)
 
 _WAITING_S: Final = 2.0
-"""Between two looks at the datastore while the log has no owner, or this process could not take it over."""
+"""Seconds between two checks of the datastore while the log has no owner, or this process could not take it over."""
 _RESTING_S: Final = 30.0
-"""The same otherwise."""
+"""Seconds between two checks otherwise."""
 
 
 async def _no_groups() -> tuple[LogGroup, ...]:
@@ -51,11 +51,13 @@ async def _no_groups() -> tuple[LogGroup, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a process may own a log as. ``rank``: 0 is the preferred one. ``host``: as the configuration names it.
+    """The candidate that a process is for a log. ``rank``: 0 is the preferred candidate. ``host``: as the configuration
+    names it.
 
-    ``patience_s``: how long it leaves the log to a copy that has more of what was delivered. ``look``: asks its
+    ``patience_s``: how long it leaves the log to a copy that has more of the delivered updates. ``look``: queries its
     datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: groups in which publishers of another
-    configuration may serve the same flows: none of them may have an owner. It raises what coordination raises.
+    configuration may serve the same flows. None of these groups may have an owner. ``former`` raises what coordination
+    raises.
     """
 
     group: LogGroup
@@ -68,7 +70,7 @@ class Candidate:
 
 
 class Candidacy:
-    """``waits``: why the log is not owned here, and the next step; empty once it is."""
+    """``waits``: why this process does not own the log, and the next step; empty once it does."""
 
     def __init__(self, coordinator: Coordinator, candidate: Candidate, clock: Clock = SYSTEM_CLOCK) -> None:
         self.candidate = candidate
@@ -86,9 +88,9 @@ class Candidacy:
         return f"{self.candidate.copy}@{self.candidate.host}"
 
     async def win(self, info: PublisherInfo) -> LogClaim:
-        """Return once this process owns the log, however long another one does. ``info``: this process.
+        """Return once this process owns the log, however long another process owns it before. ``info``: this process.
 
-        Raises what the coordinator raises and is not retryable.
+        Raises those errors of the coordinator that are not retryable.
         """
         candidate, now = self.candidate, self._clock.wall()
         self._seen = False
@@ -107,7 +109,7 @@ class Candidacy:
             return await self._win(me, info, entry)
 
     def watch(self, claim: LogClaim) -> OwnerWatch:
-        """What an owner by ``claim`` has to notice."""
+        """The watch of the owner whose claim is ``claim``."""
         return OwnerWatch(self._coordinator, self.candidate.group, self.name, self.candidate.look, claim, self._clock)
 
     @asynccontextmanager
@@ -129,7 +131,7 @@ class Candidacy:
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
-        """Follow who owns the log while the block lasts."""
+        """Follow which process owns the log while the block runs."""
 
         async def follow() -> None:
             async for owners in self._coordinator.watch_log(self.candidate.group):
@@ -159,8 +161,9 @@ class Candidacy:
             if not vacant:
                 vacant_since = None
             elif vacant_since is None:
-                # What the datastore has of the log counts as of now. Where an operator decided it decides nothing: the
-                # candidate that gets the log saves the time of a look, and the others do not look while it begins.
+                # The attempt needs the datastore's present state. If an operator moved the log, that state decides
+                # nothing. Then the chosen candidate saves the time of the query, and the others do not query while it
+                # begins.
                 decided = me.server if moved_to(self.owners) == self.name else moved_to(self.owners)
                 vacant_since, looked_at = now, now if decided else -math.inf
             wait = _RESTING_S if me.ready and not me.lacking and not vacant else _WAITING_S
@@ -186,7 +189,7 @@ class Candidacy:
                     await self._changed.wait(seen)
 
     async def _try(self, me: CandidateInfo, info: PublisherInfo, *, served: bool) -> LogClaim | None:
-        """Own the log; ``None``: another one was faster, or contact is lost."""
+        """Try to own the log; ``None``: another process was faster, or contact is lost."""
         group, move = self.candidate.group, self.owners.move
         why = "the last owner is gone" if served or self.owners.terms else "nobody owned it"
         if move is not None and move.to == me.name:
@@ -205,8 +208,8 @@ class Candidacy:
         return claim
 
     async def _is_served_beside(self, claim: LogClaim) -> bool:
-        """Whether a publisher of another configuration owned its log between our look and ``claim``, which is given up
-        then.
+        """Whether a publisher of another configuration became the owner of its log between our check and ``claim``.
+        Then ``claim`` is given up.
         """
         beside = True
         try:
@@ -228,7 +231,7 @@ class Candidacy:
         return False
 
     async def _looked(self, me: CandidateInfo, entry: CandidateEntry) -> CandidateInfo:
-        """``me`` with what its datastore says now, announced."""
+        """``me`` with the present state of its datastore, after announcing it."""
         found = await self._looks.ask()
         after = replace(
             me,

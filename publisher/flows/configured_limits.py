@@ -1,4 +1,4 @@
-"""The caps on reading, as they are configured now: a change holds at once, without a restart."""
+"""The configured caps on reading. A change takes effect at once, without a restart."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _RETRY_S = 2.0
 
 
 def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
-    """What the fleet keeps to; ``buffer_bytes`` is the change buffers' memory."""
+    """The fleet's limits; ``buffer_bytes`` is the memory of the change buffers."""
     return Limits(caps.max, caps.max_read_rate or 0, caps.max_total_read_rate or 0, buffer_bytes)
 
 
 class ConfiguredLimits:
     """Gives ``fleet`` the caps of its dataset, and ``scans`` the limits on existing rows.
 
-    ``caps`` are those that hold: at first those that it was started with.
+    ``caps`` are the present caps, at first those of the start.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ConfiguredLimits:
     async def run(self) -> None:
         """Follow the configuration until the coordinator stops.
 
-        A dataset that is configured no longer keeps its caps.
+        A dataset that is no longer configured keeps its caps.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a datastore says of a log, asked so that one that does not answer holds nothing up."""
+"""Queries of a datastore about a log, made so that a datastore that does not answer delays nothing else."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from wormhole.ports.datastore import Standing
 __all__ = ["Looks"]
 
 _ANSWERS_S: Final = 5.0
-"""A connection over which nothing comes is waited for longer elsewhere."""
+"""Other code waits longer for a connection over which nothing arrives."""
 
 
 class Looks:
-    """One question at a time: one that is not answered keeps a thread. A context manager; its end drops the question.
+    """One query at a time, because a query without an answer occupies a thread. A context manager; its end abandons the
+    query.
 
-    ``look``: asks the datastore; raises :class:`~wormhole.model.errors.WormholeError`.
+    ``look``: queries the datastore; raises :class:`~wormhole.model.errors.WormholeError`.
     """
 
     def __init__(self, look: Callable[[], Awaitable[Standing]], clock: Clock) -> None:
@@ -41,7 +42,8 @@ class Looks:
             await asyncio.gather(asked, return_exceptions=True)
 
     async def ask(self) -> Standing:
-        """What the datastore answers, to the last question where it has not answered that; or that it does not."""
+        """The datastore's answer. If an earlier query has no answer yet, its answer is awaited instead of a new one.
+        Without an answer in time it returns that as the problem."""
         if self._asked is None:
             self._asked = asyncio.ensure_future(self._look())
         asked, patience = self._asked, asyncio.ensure_future(self._clock.sleep(_ANSWERS_S))

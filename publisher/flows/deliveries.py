@@ -65,9 +65,9 @@ class Deliveries:
             self._background.spawn(self._records.rewind(stream, flow, have))
             return
         if have is not None and have.order == delivery.marker.order and have.backfill != delivery.marker.backfill:
-            self.acked(flow, flow.holding.epoch, have)  # it has the same changes, and other rows
+            self.acked(flow, flow.holding.epoch, have)  # the same changes, but other existing rows
         if have is not None and have.order > delivery.marker.order:
-            if delivery.rewound:  # a subscriber of an earlier release does not know that it was
+            if delivery.rewound:  # a subscriber of an earlier release is not informed of it
                 _log.warning(
                     "%s was set back to %s: delivery begins there, not at %s, which the application has",
                     flow.name,
@@ -85,7 +85,8 @@ class Deliveries:
             self._begin(stream, flow)
 
     async def _redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        """Nothing of the log is sent before what was parked is done with, or it would overtake that."""
+        """Send the parked updates first. No update of the log is sent before they are finished, because it would
+        overtake them."""
         epoch = flow.holding.epoch
         redelivered = await self._dead_letters.redeliver(stream, flow)
         if redelivered and flow.holding.epoch == epoch and flow.stage is Stage.REDELIVERING:
@@ -105,8 +106,8 @@ class Deliveries:
         self._assigner.released(stream, flow)
 
     def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
-        """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before
-        counts."""
+        """The application begins again at its datamarker and receives the reason. The epoch is new, so that answers to
+        earlier updates are refused."""
         flow.delivery.undone(transaction)
         cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
         _log.warning("%s begins again at %s: %s", flow.name, flow.delivery.marker, cause, extra=flow.about)

@@ -1,9 +1,9 @@
-"""Counts what the flows of one log deliver: what is sent counts as delivered when it is acknowledged.
+"""Counts the deliveries of the flows of one log. An update counts as delivered when it is acknowledged.
 
 Nothing is done per update: a batch body has the counts of its updates, shared by every flow that sends it. If the
-process dies, what was acknowledged since the last stored datamarker is not counted; it is sent again and counted then.
-That its callbacks ran before is known because subscribers report everything that they processed, not only what is new,
-and in which epochs.
+process dies, updates that were acknowledged after the last stored datamarker are not counted. They are sent again and
+counted then. That their callbacks ran before is known because subscribers report all updates that they processed, not
+only new ones, with the epochs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ class DeliveryCounter:
     def __init__(self, store: MarkerStore, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self.mismatches: dict[str, int] = {}
-        """By application: how often what was sent and what was processed differed."""
+        """By application: how often the sent and the processed updates differed."""
         self._store = store
-        self._loaded: dict[FlowKey, tuple[int, DeliveryCounts]] = {}  # with the epoch that they are of
-        # The last epoch and its filter: its pages may not be stored when the counts are read again.
+        self._loaded: dict[FlowKey, tuple[int, DeliveryCounts]] = {}  # with their epoch
+        # The last epoch and its filter. Its pages may not be stored yet when the counts are read again.
         self._ended: dict[FlowKey, tuple[str, EndedEpoch]] = {}
         self._moved_past: set[FlowKey] = set()
 
     async def load(self, flows: Collection[PublisherFlow]) -> None:
-        """The flows are assigned in new epochs.
+        """Read the counts of flows that are about to be assigned in new epochs.
 
-        No other publisher can have written since the one before if that was ours as well.
+        If the epoch before was assigned by this publisher too, no other publisher can have written since, and the
+        counts in memory are used.
         """
         unknown = [flow.key for flow in flows if not self._is_next(flow)]
         pages = await asyncio.to_thread(self._store.delivery_counts, unknown) if unknown else {}
@@ -58,7 +59,7 @@ class DeliveryCounter:
         return flow.key in self._loaded and self._loaded[flow.key][0] + 1 == flow.holding.epoch
 
     def _load(self, flow: PublisherFlow, pages: Mapping[str, bytes] | None) -> None:
-        """``pages``: what is stored; ``None``: what is in memory is all there is."""
+        """``pages``: the stored counts; ``None``: the counts in memory are complete."""
         counts = self._loaded.get(flow.key, _NOT_LOADED)[1]
         ended = self._ended.pop(flow.key, None)
         if pages is not None:
@@ -82,10 +83,10 @@ class DeliveryCounter:
         flow.delivery.count_sent(SentCounts(flow.delivery.marker.order, counts.counted_to(flow.filter.hash)))
 
     def moved_past(self, flow: PublisherFlow) -> Mapping[str, bytes]:
-        """The flow was moved forwards, in an epoch in which nothing is sent: the updates between are not delivered.
+        """The flow was moved forwards, in an epoch in which nothing is sent: the updates in between are not delivered.
         Returns the pages to store.
         """
-        self._moved_past.add(flow.key)  # that page may not be stored when the counts are read
+        self._moved_past.add(flow.key)  # that page may not be stored yet when the counts are read
         return moved_page(flow.holding.epoch + 1)
 
     def acknowledged(self, flow: PublisherFlow, marker: Datamarker) -> Mapping[str, bytes]:
@@ -94,14 +95,14 @@ class DeliveryCounter:
         return {} if settled is None else self.count(flow, settled, marker.order)
 
     async def open_replay(self, flow: PublisherFlow) -> LogPosition | None:
-        """A task of a replay pushes the flow in a new epoch. Returns up to where deliveries are counted already. It
-        reads the store: a marker that was moved may have removed what was acknowledged.
+        """A task of a replay pushes the flow in a new epoch. Returns the place up to which deliveries are counted
+        already. It reads the store, because moving a marker may have removed counts of acknowledged updates.
         """
         self.forget(flow)
         await self.load((flow,))
         counts, replay = self._loaded[flow.key][1], flow.control.replay
         if replay is not None and (replay.mode != "log" or replay.where):
-            counts.moved_past(flow.holding.epoch + 1)  # later reports may be of updates that are not counted
+            counts.moved_past(flow.holding.epoch + 1)  # later reports may include updates that are not counted
         return counts.counted_to(flow.filter.hash)
 
     def forget(self, flow: PublisherFlow) -> None:
@@ -109,8 +110,8 @@ class DeliveryCounter:
         self._loaded.pop(flow.key, None)
 
     def count(self, flow: PublisherFlow, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
-        """What was sent and acknowledged up to ``end``, by us or by a replay. Returns the pages to store with the
-        datamarker.
+        """Count the updates that were sent and acknowledged up to ``end``, by this publisher or by a replay. Returns
+        the pages to store with the datamarker.
         """
         if flow.key not in self._loaded:
             return {}
@@ -129,7 +130,7 @@ class DeliveryCounter:
             counts.redelivered(filter_hash, settled.begin, end, mismatches)
         counts.acknowledged(filter_hash, settled.begin, end, settled.counted, now, _sent_until(flow))
         for window, updates in new.items():
-            rolled_back = updates - settled.passed.get(window, 0)  # those passes may have gone beyond this one
+            rolled_back = updates - settled.passed.get(window, 0)  # the earlier passes may have ended after this one
             if rolled_back > 0 and flow.delivery.caravan_flow is not None:
                 flow.delivery.reached(flow.delivery.caravan_flow.place)
             delivered = settled.counted[window].updates if window in settled.counted else 0
@@ -142,8 +143,8 @@ class DeliveryCounter:
         return counts.changed(now)
 
     def closed(self, flow: PublisherFlow) -> Mapping[str, bytes]:
-        """The epoch is over: what was processed and not acknowledged is delivered again, and counts again. Returns the
-        pages to store.
+        """The epoch is over: updates that were processed and not acknowledged are delivered again, and counted again.
+        Returns the pages to store.
         """
         sent = flow.delivery.close_sent_counts()
         if not sent.life:
@@ -151,7 +152,8 @@ class DeliveryCounter:
         ended = self._ended[flow.key] = (flow.filter.hash, sent.ended())
         epoch, counts = self._loaded.get(flow.key, _NOT_LOADED)
         if epoch != flow.holding.epoch:
-            # After a rewind, what was acknowledged before may be gone from the store: the next epoch reads it again.
+            # After a rewind, the store may no longer have the earlier acknowledged counts: the next epoch reads it
+            # again.
             return {}
         self._count_ended(counts, *ended)
         return counts.changed(self._clock.wall())
@@ -169,7 +171,7 @@ class DeliveryCounter:
     # -- inside
 
     def _count_earlier(self, counts: DeliveryCounts, filter_hash: str, life: int, earlier: EarlierCounts) -> None:
-        """A subscriber reports what it counted before it took the flow."""
+        """Count the updates that a subscriber reports from before it took the flow."""
         now = self._clock.wall()
         note = counts.processed_further
         if any(epoch < counts.moved_in for epoch in earlier.epochs):
@@ -183,7 +185,7 @@ class DeliveryCounter:
             note(filter_hash, window, updates, now)
 
     def _count_ended(self, counts: DeliveryCounts, filter_hash: str, ended: EndedEpoch, *, stored: bool = True) -> None:
-        """``stored``: whether the counts have everything that was acknowledged."""
+        """``stored``: whether the counts include every acknowledged update."""
         now = self._clock.wall()
         if ended.before is not None:
             self._count_earlier(counts, filter_hash, ended.life, ended.before)
@@ -193,7 +195,7 @@ class DeliveryCounter:
             counts.processed_unacknowledged(filter_hash, window, min(updates, sent) if stored else updates, now)
 
     def _mismatches(self, settled: Settled, end: LogPosition) -> dict[int, Mismatch]:
-        """By window, where fewer updates were processed or set aside than were sent."""
+        """The windows in which fewer updates were processed or set aside than were sent."""
         sent = {window: tally.updates for window, tally in settled.sent.items()}
         for window, _ in settled.letters:
             sent[window] = sent.get(window, 0) + 1
@@ -220,7 +222,7 @@ class DeliveryCounter:
 
 
 def _sent_until(flow: PublisherFlow) -> LogPosition:
-    """Behind it nothing was sent in an earlier epoch."""
+    """The place after which no earlier epoch sent anything."""
     replay = flow.control.replay
     if replay is None or replay.until is None:
         return flow.delivery.sent_until

@@ -1,4 +1,4 @@
-"""What a part of the publisher reports of itself."""
+"""What a part of the publisher reports about itself."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Row = (
     | tuple[Histogram]
     | tuple[Histogram, str]
 )
-"""A metric, its value (``None``: not known now), and the values of its labels behind those of the log."""
+"""A metric, its value (``None``: not known now), and the values of its labels after those of the log."""
 
 
 class Described(Protocol):
-    """A part of which operators see the state. Called on the event loop."""
+    """A part whose state operators see. Called on the event loop."""
 
     def describe(self, message: admin_pb2.PublisherStatus) -> None:
-        """Add what the part is like now."""
+        """Add the part's present state."""
 
 
 class Measured(Protocol):
     """A part that has metrics. Called on the event loop."""
 
     def samples(self) -> Iterator[Row]:
-        """What they are now."""
+        """The present values."""
 
 
 def warn(message: admin_pb2.PublisherStatus, problem: Problem) -> None:

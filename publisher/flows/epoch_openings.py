@@ -1,4 +1,4 @@
-"""What a new epoch of a flow begins with, before a subscriber or a task of a replay gets the flow."""
+"""The preparation of a new epoch of a flow, before a subscriber or a task of a replay gets the flow."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["EpochOpenings"]
 
 
 class EpochOpenings:
-    """The steps in their order: settle, then the epoch is raised, then note, read and prepare. Each raises what the
-    store and the coordination service raise.
+    """The steps in order: ``settle``; then the epoch is raised; then ``note``, ``read`` and ``prepare``. Each raises
+    what the store and the coordination service raise.
     """
 
     def __init__(
@@ -28,26 +28,25 @@ class EpochOpenings:
         self._backfills = backfills
 
     async def settle(self) -> None:
-        """Store what was acknowledged: in the new epoch the store would refuse it."""
+        """Store acknowledged datamarkers: after the epoch is raised the store would refuse them."""
         await self._records.settle()
 
     async def note(self, flows: Collection[PublisherFlow]) -> None:
-        """Make the epochs known where subscribers look, and the subscribers where the next publisher of the log
-        does."""
+        """Record the epochs for the subscribers, and the subscribers for the next publisher of the log."""
         await self._states.note(flows)
 
     async def read(self, flows: Collection[PublisherFlow]) -> None:
-        """Read what the epochs of many flows begin with."""
+        """Read the stored data with which the epochs of many flows begin."""
         await self._records.counter.load(flows)
         await self._dead_letters.ask(flows)
 
     async def prepare(self, flow: PublisherFlow) -> None:
-        """Do the rest for one flow, just before it is given away."""
+        """Prepare one flow, just before it is assigned."""
         await self._backfills.prepare(flow)
         await self._dead_letters.load(flow)
 
     async def prepare_replay(self, flow: PublisherFlow) -> LogPosition | None:
-        """The same for a task of a replay. Returns up to where deliveries are counted already."""
+        """Prepare one flow for a task of a replay. Returns the place up to which deliveries are counted already."""
         counted_to = await self._records.counter.open_replay(flow)
-        await self._dead_letters.load(flow)  # after the epoch was raised: a former one parks nothing any more
+        await self._dead_letters.load(flow)  # after the epoch was raised: a former epoch can no longer park anything
         return counted_to

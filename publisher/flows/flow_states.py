@@ -42,13 +42,13 @@ class FlowStates:
         return frozenset() if lead is None else frozenset(flow.name for flow in lead.flows)
 
     def state(self, flow: PublisherFlow, lead_flows: frozenset[str]) -> PublisherFlowState:
-        """What an operator sees of the flow: one that is open is held while nothing may be sent."""
+        """The state that an operator sees. An open flow is shown as held while nothing may be sent."""
         if flow.delivery.caravan_flow is not None and not self._ownership.may_send():
             return PublisherFlowState.HELD
         return flow.state(lead_flows)
 
     def why_silent(self, flow: PublisherFlow) -> Problem:
-        """Why this publisher may send nothing of the flow; empty where it may."""
+        """Why this publisher may not send anything of the flow; empty if it may."""
         sends = flow.delivery.caravan_flow is None or self._ownership.may_send()
         return NO_PROBLEM if self._ownership.ours() and sends else self._ownership.why_silent()
 

@@ -1,4 +1,4 @@
-"""What a publisher does by time: looks at the log and the lead, gives disk space back, and tries again what failed."""
+"""The periodic work of a publisher: it checks the log and the lead, frees disk space, and retries what failed."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Housekeeping:
         self._shown = shown
 
     async def run(self) -> None:
-        """Until it is cancelled, from the time on that the applications are known."""
+        """Work until cancelled, beginning once the applications are known."""
         released = tried = self._clock.monotonic()
         trouble = ""
         await self._applications.known.wait()
-        with contextlib.suppress(WormholeError):  # it is looked at again below, where that is logged
+        with contextlib.suppress(WormholeError):  # the check is repeated below, where its failure is logged
             await self._tailed.look()  # at once: `up` waits for what the source reports
         while True:
             await self._clock.sleep(_EVERY_S)
@@ -80,7 +80,7 @@ class Housekeeping:
                     await part.look()
             except CoordinationLost:
                 trouble = ""
-            except WormholeError as error:  # what only operators look at must not end what subscribers depend on
+            except WormholeError as error:  # only operators see it: it must not end what subscribers depend on
                 if trouble != str(error):
                     _log.warning("the state of the flows is not reported: %s", error)
                 trouble = str(error)
@@ -88,9 +88,9 @@ class Housekeeping:
                 trouble = ""
 
     async def release(self) -> None:
-        """Give up log that is not needed any more: that a flow has come further counts when it is durable."""
+        """Release log that is no longer needed. A flow's progress permits that only once it is durable."""
         try:
-            async with self._applications.registering:  # where a flow is about to begin must not go meanwhile
+            async with self._applications.registering:  # a place where a flow is about to begin must stay
                 oldest = self._tailed.fleet.oldest_place()
                 if oldest is None:
                     return

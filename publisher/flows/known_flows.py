@@ -1,8 +1,8 @@
 """Which flows were served before, and at which subscribers, known apart from the marker store: a store that lost a
 record must not make a flow look new.
 
-A new flow begins where its application's ``start`` says. A flow that was served before and has no record begins nowhere
-by itself: what it has received is not known. It is held until an operator says where it goes on.
+A new flow begins at its application's ``start``. If a flow was served before and has no record, what it has received is
+not known. Such a flow is held until an operator decides where it continues.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["FormerHolder", "KnownFlows", "missing_datamarker"]
 _log = logging.getLogger(__name__)
 
 _UNSEEN: Final = 100
-"""So many epochs may have been raised since the last note, which is taken once a second."""
+"""How many epochs may have been raised since the last note, which is written once a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormerHolder:
-    """The subscriber at which an earlier publisher had a flow. ``seen_at``: when that was read, by this publisher that
-    owned the log then (seconds of the monotonic clock).
+    """The subscriber at which an earlier publisher had a flow. ``seen_at``: when this publisher, as the owner of the
+    log, read that (seconds of the monotonic clock).
     """
 
     subscriber: str
@@ -42,7 +42,7 @@ class FormerHolder:
 def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
     """Why ``flow`` is held, for the operator.
 
-    ``witness``: who knows that it was served; ``begin``: where its record says to begin.
+    ``witness``: what shows that it was served; ``begin``: where its record begins.
     """
     return Problem(
         f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged",
@@ -56,7 +56,7 @@ class KnownFlows:
     """The witness of one log: coordination's flow records, and ``path``, a file of the publisher's own beside its
     marker store. ``includes``: whether a shard is of the log; no other record is read.
 
-    Without ``path`` nothing is known and only coordination is written to: for a store that is not meant to last.
+    Without ``path`` nothing is known, and only coordination is written to. That is for stores that are not durable.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class KnownFlows:
         return await self.epoch_after(flow) if await self._seen(flow) > stored else None
 
     async def former_holder(self, flow: FlowKey) -> FormerHolder | None:
-        """Where an earlier publisher had the flow when it reported last; ``None``: nowhere, or nothing is known of it.
+        """The subscriber that had the flow in the last report of an earlier publisher; ``None``: no subscriber had it,
+        or that is not known.
 
         Raises :class:`~wormhole.model.errors.CoordinationLost`.
         """
@@ -102,8 +103,8 @@ class KnownFlows:
         return self._holders[flow[0]].get(flow)
 
     async def _recorded(self, application: str) -> Mapping[FlowKey, FlowRecord]:
-        """What coordination has of the application's flows, asked once: what is served from now on is served by this
-        publisher.
+        """The flow records of the application in coordination. They are read once, because from then on this publisher
+        serves the flows.
         """
         asked = self._asked.get(application)
         if asked is None:
@@ -115,7 +116,7 @@ class KnownFlows:
         return asked
 
     async def _seen(self, flow: FlowKey) -> int:
-        """The highest epoch that a witness knows; 0 for a flow that none of them knows."""
+        """The highest epoch that a witness has of the flow; 0 if none has any."""
         if self._path is None:
             return 0
         noted = self._noted
@@ -131,14 +132,14 @@ class KnownFlows:
         await self._coordinator.write_flows(records)
 
     async def follow(self, applications: Collection[str]) -> None:
-        """Note what the owner of the log reports of the flows of ``applications``, while this process stands by:
+        """While this process stands by, note what the log's owner reports about the flows of ``applications``, because
         coordination may lose it. Raises what coordination raises.
         """
         records = await self._coordinator.flows(applications, self._includes)
         await asyncio.to_thread(self._add, {flow_name(*flow): record.epoch for flow, record in records.items()})
 
     async def forget(self, flow: FlowKey) -> None:
-        """The flow was forgotten on purpose: it is new when it comes again."""
+        """The flow was deleted on purpose: if it is served again it is new."""
         await asyncio.to_thread(self._add, {flow_name(*flow): 0})
         await self._coordinator.write_flows({flow: FlowRecord("", "", 0, "forgotten")})
         self._asked.pop(flow[0], None)

@@ -1,5 +1,5 @@
-"""What the publisher knows of the log as a whole: how far each flow is behind, how fast the log grows, and until when
-it holds a marker.
+"""What the publisher knows about the log as a whole: the lag of each flow, the growth of the log, and how long the log
+will hold a marker.
 
 Pure: segments, source status and time (seconds) are arguments.
 """
@@ -19,7 +19,7 @@ from wormhole.ports.log_source import RelayStatus, SourceStatus
 __all__ = ["FlowLag", "Headroom", "LogWatch"]
 
 _STRETCHES: Final = 512
-_COUNTS: Final = 20_000  # per-shard numbers kept in all stretches together: bounds a log of thousands of shards
+_COUNTS: Final = 20_000  # per-shard numbers in all stretches together, which bounds the memory with thousands of shards
 _GROWTH_S: Final = 60.0
 _LEAST_GROWTH_S: Final = 2.0
 
@@ -28,7 +28,7 @@ _LEAST_GROWTH_S: Final = 2.0
 class FlowLag:
     """How far a flow is behind the end of the log; ``None`` = unknown.
 
-    ``seconds``: age of the oldest transaction that is not acknowledged; 0 where none of the flow's shard follows.
+    ``seconds``: age of the oldest unacknowledged transaction; 0 if no transaction of the flow's shard follows.
     ``bytes``: of log, all shards. ``transactions``: of the flow's shard.
     """
 
@@ -39,8 +39,8 @@ class FlowLag:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """``seconds`` until the log no longer holds what follows a datamarker; ``None``: not known, ``unknown`` has the
-    reason.
+    """``seconds`` until the log no longer holds the updates after a datamarker; ``None``: not known, for the reason in
+    ``unknown``.
     """
 
     seconds: float | None
@@ -49,7 +49,8 @@ class Headroom:
 
 @dataclass(slots=True)
 class _Stretch:
-    """A piece of log that was read: when its first transaction was committed, and how many of each shard end in it."""
+    """A piece of log that was read: when its first transaction was committed, and how many transactions of each shard
+    end in it."""
 
     begin: LogPosition
     end: LogPosition
@@ -60,8 +61,8 @@ class _Stretch:
 class LogWatch:
     """Fed with every segment that the lead reads, and once a second with the source's status.
 
-    ``transactions`` and ``updates`` count what was read for the first time; a transaction once for each shard that it
-    touches.
+    ``transactions`` and ``updates`` count what was read for the first time. A transaction is counted once for each
+    shard that it touches.
     """
 
     def __init__(self) -> None:
@@ -75,12 +76,12 @@ class LogWatch:
         self._ends: deque[tuple[float, LogPosition]] = deque()
 
     def read(self, segment: Segment) -> None:
-        """A caravan read the segment; one that was read before is not looked at again."""
+        """A caravan read the segment. A segment that was read before is ignored."""
         last = self._stretches[-1].end if self._stretches else None
         if last is not None and segment.end <= last:
             return
         if last is not None and (segment.begin > last or segment.begin.incarnation != last.incarnation):
-            self._stretches.clear()  # the lead went on further ahead: what lies between was not counted
+            self._stretches.clear()  # the lead continued further ahead: the log in between was not counted
             self._counts = 0
             last = None
         runs = segment.runs
@@ -94,7 +95,7 @@ class LogWatch:
             self._thin()
 
     def _thin(self) -> None:
-        """Join the older half in pairs: the further back, the coarser."""
+        """Join the older half in pairs, so that stretches further back are coarser."""
         stretches = list(self._stretches)
         half = max(2, len(stretches) // 2)
         old, new = stretches[:half], stretches[half:]
@@ -120,31 +121,32 @@ class LogWatch:
             self._ends.popleft()
 
     def failed(self, problem: Problem) -> None:
-        """The source's status cannot be had, and why."""
+        """The source's status could not be read, for this reason."""
         self._failure = problem
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the log just now, for the operator."""
+        """The present problems of the log, for the operator."""
         if self._failure:
             return (self._failure,)
         return () if self._status is None else self._status.problems
 
     @property
     def end_unknown(self) -> str:
-        """Why the log may have grown unseen, so that a lag is a lower bound only; empty while its end is known."""
+        """Why the log may have grown unnoticed, so that a lag is only a lower bound; empty while the log's end is
+        known."""
         if self._failure:
             return str(self._failure)
         return "" if self._status is None else self._status.end_unknown
 
     @property
     def unreachable(self) -> Problem:
-        """The problem that ``end_unknown`` is about; empty while the end is known."""
+        """The problem that is the cause of ``end_unknown``; empty while the end is known."""
         return next((one for one in self.problems if str(one) == self.end_unknown), Problem.parsed(self.end_unknown))
 
     @staticmethod
     def _written(status: SourceStatus) -> LogPosition:
-        """The end of the newest file: also what no caravan has read yet."""
+        """The end of the newest file, including log that no caravan has read yet."""
         if not status.files:
             return status.end
         return max(status.end, LogPosition(status.end.incarnation, *status.files[-1]))
@@ -165,7 +167,7 @@ class LogWatch:
         return self._status
 
     def end(self) -> LogPosition | None:
-        """The end of the log, as far as it is known to be whole."""
+        """The end of the part of the log that is known to be complete."""
         ends = [self._stretches[-1].end] if self._stretches else []
         if self._status is not None:
             ends.append(self._status.end)
@@ -186,7 +188,8 @@ class LogWatch:
         """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
         end, place = self.end(), marker.order
         if end is None:
-            # Before the first status it is not known whether anything follows. What cannot be asked may well go on.
+            # Before the first status it is not known whether anything follows. A log that cannot be reached may have
+            # grown.
             return FlowLag(_age(marker.committed_at_us, now) if self._failure else 0.0, None, None)
         if end <= place:
             return FlowLag(0.0, 0, 0)
@@ -201,13 +204,13 @@ class LogWatch:
         if stretches[-1].end < end:
             return FlowLag(_age(oldest or marker.committed_at_us, now), behind, None)
         if all(shard not in stretch.transactions for stretch in after):
-            return FlowLag(0.0, behind, 0)  # the log grew, by nothing of the shard: by checkpoints, by other tables
+            return FlowLag(0.0, behind, 0)  # the log grew without updates of the shard: by checkpoints or other tables
         number = sum(stretch.transactions.get(shard, 0) for stretch in after[1:]) + self._part(first, shard, place)
         return FlowLag(_age(oldest or marker.committed_at_us, now), behind, number)
 
     def _part(self, stretch: _Stretch, shard: str, place: LogPosition) -> int:
-        """Transactions of a stretch after ``place``: all of them from its beginning on, else in proportion to its
-        bytes.
+        """The transactions of a stretch after ``place``: all if ``place`` is at or before its beginning, otherwise a
+        part in proportion to the bytes.
         """
         number = stretch.transactions.get(shard, 0)
         if place <= stretch.begin:
@@ -219,16 +222,16 @@ class LogWatch:
 
     @property
     def relay(self) -> RelayStatus | None:
-        """What the log's relay held last; ``None``: it has none."""
+        """What the log's relay held at the last status; ``None``: the log has no relay."""
         return None if self._status is None else self._status.relay
 
     def reads_relay(self, place: LogPosition) -> bool:
-        """Whether a reader at ``place`` reads the relay next, and not the datastore."""
+        """Whether a reader at ``place`` reads next from the relay, and not from the datastore."""
         relay = self.relay
         return relay is not None and any(begin <= place < end for begin, end in relay.stretches)
 
     def headroom(self, marker: Datamarker) -> Headroom:
-        """For how long the log, or its relay, holds what follows the datamarker, if its growth stays the same."""
+        """For how long the log, or its relay, holds the updates after the datamarker, if the growth stays the same."""
         status, place = self._status, marker.order
         if status is None:
             return Headroom(None, "the log was not measured yet")
@@ -239,15 +242,15 @@ class LogWatch:
         until = tip if place >= tip else next((end for begin, end in relay.stretches if begin <= place < end), None)
         if until is None:
             return self._in_log(place, status)
-        # What follows the end of its stretch, or is not being recorded, only the log has. Of that a relay which gives
-        # up flows for the datastore's disk leaves one budget more than it leaves in any case.
+        # Only the log has what follows the end of the relay's last stretch, or is not being recorded. A relay that
+        # gives up flows to protect the datastore's disk leaves one budget more of it than it leaves in any case.
         if until != tip or relay.problem:
             bound = 2 * relay.slot_budget_bytes if relay.mode == "hold" and not relay.keeps_slot else 0
             return self._in_log(max(place, until), status, bound)
         return self._in_relay(place, relay, status)
 
     def _in_relay(self, place: LogPosition, relay: RelayStatus, status: SourceStatus) -> Headroom:
-        """For a place in the last stretch of a relay that records. Its oldest records go when it is full."""
+        """For a place in the last stretch of a relay that records. Its oldest records are deleted when it is full."""
         assert relay.tip is not None
         growth = self.growth()
         if unknown := _no_growth(growth):
@@ -255,7 +258,7 @@ class LogWatch:
         log_bytes = 0 if place >= relay.tip.order else self._map.between(place, relay.tip.order)
         if log_bytes is None:
             return Headroom(None, "how much of the log follows the datamarker is not known")
-        # As well as what is recorded so far could be compressed.
+        # New log is assumed to compress as well as the log recorded so far.
         room = relay.budget_bytes * relay.log_bytes / relay.bytes if relay.bytes else relay.budget_bytes
         assert growth is not None
         seconds = max(0.0, (room - log_bytes) / growth)
@@ -270,8 +273,8 @@ class LogWatch:
         return Headroom(None, f"the relay holds it for about {about} as the log grows now; then {log.unknown}")
 
     def _in_log(self, place: LogPosition, status: SourceStatus, bound: int = 0) -> Headroom:
-        """The log is kept up to the source's budget, the oldest file goes first; with it goes every place in it.
-        ``bound``: bytes after which the source gives it up earlier; 0 for none.
+        """The log is kept up to the source's budget. The oldest file is deleted first, with every place in it.
+        ``bound``: bytes after which the source deletes it earlier; 0 for none.
         """
         budget = min(status.budget_bytes or bound, bound or status.budget_bytes)
         if not budget and status.slots:
@@ -281,7 +284,7 @@ class LogWatch:
         growth = self.growth()
         if unknown := _no_growth(growth):
             return Headroom(None, unknown)
-        # What a slot keeps is counted from its place on.
+        # The log that a slot keeps is measured from the slot's place on.
         begin = place if status.slots else LogPosition(place.incarnation, place.file, 0)
         kept = self._map.between(begin, self._written(status))
         if kept is None:

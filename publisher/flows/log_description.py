@@ -1,4 +1,4 @@
-"""What the log reports of itself: caravans, relay, end and growth."""
+"""The description of the log: caravans, relay, end and growth."""
 
 from __future__ import annotations
 

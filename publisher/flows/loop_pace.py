@@ -1,4 +1,4 @@
-"""How late the event loop is, what a round costs it, and how often streams are written to because of that."""
+"""How late the event loop is, what a round costs it, and the resulting interval between writes to streams."""
 
 from __future__ import annotations
 

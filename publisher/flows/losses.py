@@ -1,4 +1,4 @@
-"""Flows that cannot be read on from where they are: the application receives the missing range and decides, or an
+"""Flows whose log cannot be read on from their places: the application receives the missing range and decides, or an
 operator does.
 """
 
@@ -31,15 +31,15 @@ _RETRY_S = 2.0
 
 
 class LossRepairs(Protocol):
-    """What is known of the rows that a loss is of. Methods are called on the event loop."""
+    """What is known about the rows of a loss. Methods are called on the event loop."""
 
     async def rows_lost(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> LostKeys | str:
-        """The rows that the flow lacks of this range of the log; or why they are not known."""
+        """The rows that the flow lacks from this range of the log, or why they are not known."""
         ...
 
     async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
-        """A repair of the flow that is under way is of the rows of this range, too. False: the flow is assigned anew
-        for that. Raises :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
+        """Extend a repair of the flow that is under way to the rows of this range. Returns false if the flow is
+        assigned anew for that. Raises :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
         """
         ...
 
@@ -76,10 +76,10 @@ class Losses:
             self._background.spawn(self._tell(flow, caravan_flow, error))
 
     async def _tell(self, flow: PublisherFlow, caravan_flow: CaravanFlow, error: PositionPurged | Diverged) -> None:
-        """What cannot be read from the marker on is for the application to decide about."""
+        """Ask the application to decide about the log that cannot be read from the marker on."""
         kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
         gap = LogGap(kind, error.first_missing, error.last_missing, error.text)
-        if kind is LossKind.PURGED:  # what a log that diverged lacks was delivered
+        if kind is LossKind.PURGED:  # what a diverged log lacks was delivered
             gap = gap.without(caravan_flow.marker.delivered)
         reported = ""
         while True:
@@ -87,7 +87,7 @@ class Losses:
                 resume = await asyncio.to_thread(_resume, self._source, error)
                 break
             except WormholeError as trouble:
-                # Whatever the reason: a loss that is never reported could not be accepted.
+                # After any failure the loss is reported, because a loss that is never reported could not be accepted.
                 if str(trouble) != reported:
                     reported = str(trouble)
                     _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)
@@ -106,7 +106,7 @@ class Losses:
             stream.tell_loss(flow, gap, resume)
 
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
-        """The application's answer; or an operator's, who lets go on a flow whose application halts."""
+        """The application's answer, or that of an operator who continues a flow whose application halts."""
         stream = self._assigner.stream_of(flow)
         if stream is None or flow.loss.open is None or flow.delivery.caravan_flow is None or flow.releasing:
             return
@@ -135,7 +135,7 @@ class Losses:
 
 
 def _next_step(name: str, reads: str) -> str:
-    """For a flow whose application halts. ``reads``: what a repair would."""
+    """The next step for a flow whose application halts. ``reads``: what a repair would read."""
     return (
         f"`wormholectl repair {name}` sends the rows that it lacks{f' ({reads})' if reads else ''}; "
         f"an archive that holds the range can replay it; `wormholectl flows accept-loss {name}` goes on without it"
@@ -143,12 +143,12 @@ def _next_step(name: str, reads: str) -> str:
 
 
 def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:
-    """Where the log goes on after what is missing. Raises :class:`Retryable`."""
+    """Where the log continues after the missing range. Raises :class:`Retryable`."""
     if isinstance(error, PurgedInside):
         return error.resume
     if isinstance(error, Diverged) and error.resume:
         try:
             return source.locate(error.resume)
         except (Fatal, UsageError):
-            pass  # the log changed once more since
+            pass  # the log changed again since
     return source.earliest()

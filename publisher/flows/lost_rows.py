@@ -1,4 +1,4 @@
-"""Which rows a flow lacks after a loss of log, as far as its relay knows: what a repair has to read again."""
+"""The rows that a flow lacks after a loss of log, as far as its relay knows them. A repair reads these rows again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LostRows:
         self._relay = relay
 
     async def known(self, shard: str, ranges: Sequence[tuple[LogPosition, LogPosition]]) -> LostKeys | str:
-        """The rows of ``shard`` that changed in these ranges of the log; or why it is not known which did."""
+        """The rows of ``shard`` that changed in these ranges of the log, or why they are not known."""
         if self._relay is None:
             return "no relay holds the log, and nothing else says which rows changed"
         parts = []
@@ -35,6 +35,6 @@ class LostRows:
         return LostKeys.joined(parts)
 
     async def keep(self, oldest: LogPosition) -> None:
-        """No range before ``oldest`` is asked for any more."""
+        """No range before ``oldest`` will be requested any more."""
         if self._relay is not None:
             await asyncio.to_thread(self._relay.keep_lost_keys, oldest)

@@ -1,5 +1,5 @@
-"""Where a flow's marker is to be set: found in the log, refused when the log does not hold it, and how far it is from
-where it was.
+"""The place at which a flow's marker is set on request. It is found in the log and refused if the log does not hold it,
+and its distance from the former place is reported.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _REPLAY = "what the log no longer holds comes back only by a mass replay from an
 
 
 def by_text(source: LogSource, text: str) -> Callable[[], Datamarker]:
-    """What finds a place that is written as an application's ``start`` is."""
+    """Returns a function that finds a place written like an application's ``start``."""
     return lambda: source.locate(text)
 
 
 def by_time(source: LogSource, at_s: float, now: float) -> Callable[[], Datamarker]:
-    """What finds the last place at which all was committed by ``at_s``. Raises
-    :class:`~wormhole.model.errors.PositionError` when that is no time that was (both in seconds since 1970).
+    """Returns a function that finds the last place before which everything was committed by ``at_s``. Raises
+    :class:`~wormhole.model.errors.PositionError` if that is no time in the past (both in seconds since 1970).
     """
     if not math.isfinite(at_s) or not 0 < at_s <= now:
         raise PositionError(
@@ -37,7 +37,8 @@ def by_time(source: LogSource, at_s: float, now: float) -> Callable[[], Datamark
 
 
 def by_start(source: LogSource, start: str, now: float) -> Callable[[], Datamarker]:
-    """What finds where an application with this ``start`` begins: a time means the first transaction then or later.
+    """Returns a function that finds where an application with this ``start`` begins. A time stands for the first
+    transaction at or after it.
 
     Raises :class:`~wormhole.model.errors.PositionError` for a time later than ``now``, in seconds since 1970.
     """
@@ -51,7 +52,7 @@ def by_start(source: LogSource, start: str, now: float) -> Callable[[], Datamark
 
     def find() -> Datamarker:
         try:
-            return source.locate_time(at_us - 1)  # a transaction of that very moment is delivered
+            return source.locate_time(at_us - 1)  # a transaction of exactly that time is delivered
         except PositionPurged as error:
             error.message = f"start = {start!r} is before what the log holds: {error.message}"
             raise
@@ -60,7 +61,8 @@ def by_start(source: LogSource, start: str, now: float) -> Callable[[], Datamark
 
 
 async def located(source: LogSource, find: Callable[[], Datamarker]) -> Datamarker:
-    """What ``find`` finds. Raises what it raises; a place that is gone says what there is instead."""
+    """The result of ``find``. Raises what ``find`` raises. If the place is gone, the error names where the log
+    begins."""
     try:
         return await asyncio.to_thread(find)
     except PositionPurged as error:
@@ -83,7 +85,7 @@ def _beginning(source: LogSource) -> str:
 
 
 def distance(watch: LogWatch, shard: str, old: Datamarker, new: Datamarker, now: float) -> list[str]:
-    """What lies between the old and the new place of a flow, in a sentence. ``now``: seconds since 1970."""
+    """The distance between the old and the new place of a flow, as a sentence. ``now``: seconds since 1970."""
     if new.order == old.order:
         return ["it is there already: what is not acknowledged is delivered again in a new epoch"]
     back = new.order < old.order

@@ -1,7 +1,7 @@
 """Stores acknowledged datamarkers: at most once a second per flow, grouped.
 
-A marker is written only after its ack, so a store that fails or lags never loses an update: it makes a restart repeat
-more. While the store fails, markers stay here (one per flow) and are tried again. The thread that stores them does
+A marker is written only after its ack. So a store that fails or lags never loses an update, but makes a restart repeat
+more. While the store fails, markers stay here (one per flow) and are written later. The thread that stores them does
 nothing else.
 """
 
@@ -27,10 +27,10 @@ _EVERY_S = 1.0
 
 
 class MarkerWriter:
-    """``problem``: why the last attempt failed, empty since one did not. ``stored`` and ``refused`` are called on the
-    event loop: a write is durable; a newer epoch owns the flow.
+    """``problem``: why the last attempt failed; empty if it succeeded. Both callbacks run on the event loop: ``stored``
+    when a write is durable, ``refused`` when a newer epoch owns the flow.
 
-    Writes of an application wait while ``held`` says so.
+    Writes of an application wait while ``held`` returns true for it.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class MarkerWriter:
         return len(self._pending)
 
     def put(self, write: MarkerWrite) -> None:
-        """Store it with the next group; replaces what waits for the same flow, but for pages of its counts that did not
-        change since.
+        """Store the write with the next group. It replaces a waiting write of the same flow, except for pages of its
+        counts that have not changed since.
         """
         waiting = self._pending.get(write.flow)
         if waiting is not None and waiting.epoch == write.epoch:
@@ -67,11 +67,11 @@ class MarkerWriter:
         self._pending[write.flow] = write
 
     def drop(self, flow: FlowKey) -> None:
-        """What waits for the flow must not be written any more."""
+        """Discard the waiting write of the flow."""
         self._pending.pop(flow, None)
 
     async def run(self) -> None:
-        """Write until cancelled; a failing store is tried again and never ends this."""
+        """Write until cancelled. After a failure of the store it tries again."""
         while True:
             await self._clock.sleep(_EVERY_S)
             try:
@@ -87,11 +87,11 @@ class MarkerWriter:
                 self.problem = ""
 
     def close(self) -> None:
-        """Nothing is stored any more."""
+        """Store nothing from now on."""
         self._pool.shutdown(wait=False)
 
     async def flush(self) -> None:
-        """Write what waits and is not held. Raises what the store raises; nothing is forgotten then."""
+        """Write the waiting writes that are not held. Raises what the store raises, and then keeps them."""
         async with self._lock:
             held = {name for name in {application for application, _ in self._pending} if self._held(name)}
             writes = [write for write in self._pending.values() if write.flow[0] not in held]

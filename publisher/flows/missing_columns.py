@@ -1,4 +1,5 @@
-"""Which tables lack columns that the filter of a backfill tests: such a test is unknown for their rows, and passes."""
+"""The tables that lack columns which the filter of a backfill tests. For their rows such a test is unknown, and they
+pass."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ __all__ = ["MissingColumns", "missing_columns"]
 
 @dataclass(frozen=True, slots=True)
 class MissingColumns:
-    """``everywhere``: columns that each table for which they are tested lacks, each with the most similar name that a
-    table has, or an empty text. ``compared``: the tables whose columns are known. ``notes``: what becomes of the rows
-    of tables that lack some.
+    """``everywhere``: columns that are missing in every table for which they are tested, each with the most similar
+    column name of a table, or an empty text. ``compared``: the tables whose columns are known. ``notes``: how rows of
+    tables that lack some columns are treated.
     """
 
     everywhere: Mapping[str, str]
@@ -27,7 +28,7 @@ class MissingColumns:
 
     @property
     def text(self) -> str:
-        """What is wrong where no table has a column."""
+        """The problem if a column is in no table."""
         columns = f"column{'s' if len(self.everywhere) > 1 else ''} {', '.join(self.everywhere)}"
         if len(self.compared) == 1:
             return f"the table {self.compared[0]} has no {columns}, so that the filter cannot be decided"
@@ -35,13 +36,13 @@ class MissingColumns:
 
     @property
     def hint(self) -> str:
-        """The next step then."""
+        """The next step for that problem."""
         like = [f"{close} for {name}" for name, close in self.everywhere.items() if close]
         return f"did you mean {', '.join(like)}?" if like else "correct the name in --where, or choose other tables"
 
 
 def missing_columns(where: Filter, tables: Sequence[ScannedTable]) -> MissingColumns:
-    """Compare the filter with the tables of which it is known which columns they have. Pure."""
+    """Compare the filter with the tables whose columns are known. Pure."""
     known = {column for table in tables for column in table.columns}
     compared = [table for table in tables if table.columns and not table.refused]
     lacking: dict[tuple[tuple[str, ...], bool], list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What the owner of a log has to notice: that it is to leave the log to another, and which server it reads."""
+"""The watch of a log's owner: whether it has to leave the log to another candidate, and which server it reads."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ __all__ = ["OwnerWatch"]
 
 _EVERY_S: Final = 1.0
 _RESTING_S: Final = 30.0
-"""Between two looks at a datastore whose log can be read."""
+"""Seconds between two checks of a datastore whose log can be read."""
 _FAILED_LOOKS: Final = 3
-"""So many looks at its datastore in a row fail before an owner gives the log up for that."""
+"""How many consecutive checks of its datastore fail before an owner gives the log up."""
 
 
 class OwnerWatch:
-    """``name``: of the owner among the candidates; ``look``: asks its datastore. ``owners``: as was reported last."""
+    """``name``: the owner's name among the candidates; ``look``: queries its datastore. ``owners``: as last
+    reported."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class OwnerWatch:
         self._clock = clock
 
     async def moved(self) -> str:
-        """Return once an operator moved the log to another candidate that is there: its name."""
+        """Return the name of another candidate once an operator moved the log to it and it is present."""
         async for owners in self._coordinator.watch_log(self._group):
             self.owners = owners
             to = moved_to(owners)
@@ -54,8 +55,8 @@ class OwnerWatch:
         raise AssertionError("unreachable")
 
     async def outdone(self, troubled: Callable[[], bool]) -> str:
-        """Return once the datastore cannot be read here, and another candidate could serve: why. ``troubled``: whether
-        the log cannot be read just now. Until then the claim says which server it is, also when that changes.
+        """Return the reason once the datastore cannot be read here and another candidate could serve. ``troubled``:
+        whether the log cannot be read now. Until then the claim is kept up to date with the server that is read.
         """
         failed, looked_at = 0, self._clock.monotonic()
         async with Looks(self._look, self._clock) as looks:
@@ -76,8 +77,8 @@ class OwnerWatch:
                     return f"its datastore cannot be read here ({found.problem.text}), and {other} can serve"
 
     async def _note(self, found: Standing) -> None:
-        """The address of the datastore may lead to another server by now."""
+        """Record the server in the claim: the datastore's address may lead to another server by now."""
         noted = self.owners.terms[-1].server if self.owners.terms else ""
         if found.ready and found.server not in ("", noted):
-            with contextlib.suppress(WormholeError):  # at the next look
+            with contextlib.suppress(WormholeError):  # at the next check
                 await self._claim.note_server(found.server)

@@ -1,10 +1,10 @@
 """Whether this process may act for the flows of its log: its claim, its registration, and how long ago the coordination
 service answered.
 
-Two publishers of one log would take its flows from each other. Where several may serve a log, with datamarkers that all
-of them can write, the one that owns it does (:mod:`publisher.flows.candidacy`); with local markers the registered one;
-without a coordination service (static form) that is unknown, so a publisher yields at each subscriber to another one
-that is connected there.
+Two publishers of one log would take its flows from each other. If several may serve a log, and all of them can write
+its datamarkers, the owner of the log serves it (:mod:`publisher.flows.candidacy`). With local markers the registered
+publisher serves it. Without a coordination service (static form) neither is known. Then a publisher yields, at each
+subscriber, to another publisher that is connected there.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ __all__ = ["LogHandedOver", "Ownership"]
 
 
 class LogHandedOver(Retryable):
-    """This process serves the log no more: another one does, or is to. It may become a candidate again.
+    """This process no longer serves the log, because another process serves it or has to. It may become a candidate
+    again.
 
-    ``gone``: the log may be another's already, so no subscriber is asked to release anything.
+    ``gone``: another process may own the log already, so no subscriber is asked to release anything.
     """
 
     def __init__(self, message: str, *, gone: bool) -> None:
@@ -42,8 +43,8 @@ class LogHandedOver(Retryable):
 
 
 class Ownership:
-    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease.
-    ``candidacy``: how this process comes to own the log; ``None``: the registration alone decides.
+    """``fenced``: other publishers can write the markers too, so nothing is sent after the lease ends. ``candidacy``:
+    how this process becomes the owner of the log; ``None``: the registration alone decides.
     """
 
     def __init__(
@@ -73,17 +74,18 @@ class Ownership:
 
     @property
     def standby(self) -> Problem:
-        """Why this candidate does not own the log; empty once it does, and where there are no candidates."""
+        """Why this candidate does not own the log; empty once it does, and if there are no candidates."""
         return NO_PROBLEM if self._candidacy is None or self._claim is not None else self._candidacy.waits
 
     @property
     def host(self) -> str:
-        """This host, as the configuration names it; empty: no other process could own the log, and it need not."""
+        """This host, as the configuration names it; empty if no other process could own the log, because then no name
+        is needed."""
         return "" if self._candidacy is None else self._candidacy.candidate.host
 
     @property
     def candidate(self) -> str:
-        """What this process is called among those that could own the log; empty: no other process could."""
+        """The name of this process among the processes that could own the log; empty if no other process could."""
         return "" if self._candidacy is None else self._candidacy.name
 
     @property
@@ -93,20 +95,21 @@ class Ownership:
 
     @property
     def owners(self) -> LogOwners | None:
-        """Who owns the log and who else could, as was reported last; ``None`` where there are no candidates."""
+        """The owner of the log and its candidates, as last reported; ``None`` if there are no candidates."""
         known = self._watch or self._candidacy
         return None if known is None else known.owners
 
     def fence(self) -> str:
-        """What every write of the owner has to check; empty before the first claim, and where there is nothing to
-        check. After it gave up the claim it is still that one's: what threads write late is refused.
+        """What every write of the owner has to check; empty before the first claim, and if there is nothing to check.
+        After the claim is given up, the fence stays that of the claim, so that late writes of threads are refused.
         """
         claim = self._claim or self._former
         return "" if claim is None else claim.fence()
 
     async def take(self, info: PublisherInfo) -> None:
-        """Return once this process owns the log and is registered, however long another one does. Raises what
-        :class:`Coordinator` raises and is not retryable, and :class:`LogHandedOver` when the log is lost before.
+        """Return once this process owns the log and is registered, however long another process owns it before. Raises
+        those errors of :class:`Coordinator` that are not retryable, and :class:`LogHandedOver` if the log is lost
+        before.
         """
         if self._candidacy is not None:
             self._claim = await self._candidacy.win(info)
@@ -122,7 +125,7 @@ class Ownership:
         self._registers = ""
 
     async def _unless_lost(self, registering: Coroutine[Any, Any, Registration]) -> Registration:
-        """The registration; another owner of the log keeps the place of it for as long as it serves. Raises
+        """Register this process. While another owner of the log serves, its registration occupies the place. Raises
         :class:`LogHandedOver`.
         """
         if self._claim is None:
@@ -139,14 +142,14 @@ class Ownership:
             await asyncio.gather(registered, lost, return_exceptions=True)
 
     def distrust(self, reason: str) -> None:
-        """What is stored of the flows is older than what this process knows of them: it has to begin anew."""
+        """The stored state of the flows is older than this process's state of them: this process has to begin anew."""
         self._outdated = reason
         self._distrusted.set()
 
     async def until_another(self, troubled: Callable[[], bool]) -> None:
-        """Raise :class:`LogHandedOver` once another process owns the log, or is to: by an operator's wish, or because
-        the log cannot be read here; or once this one has to begin anew. ``troubled``: whether the log cannot be read
-        just now.
+        """Raise :class:`LogHandedOver` once another process owns the log, once another process has to own it (an
+        operator moved it, or the log cannot be read here), or once this process has to begin anew. ``troubled``:
+        whether the log cannot be read now.
         """
         claim, watch = self._claim, self._watch
         if claim is None or watch is None:
@@ -180,13 +183,13 @@ class Ownership:
             await registration.close()
 
     def ours(self) -> bool:
-        """Whether the log was taken here, and no other publisher is known to have it since."""
+        """Whether this process took the log, and no other publisher is known to have taken it since."""
         claimed = self._candidacy is None if self._claim is None else self._claim.held
         return claimed and (self._registration is None or self._registration.held)
 
     def sole(self) -> bool:
-        """Whether no other publisher of the log may act, on any host: then an epoch that a subscriber holds is an old
-        one.
+        """Whether no other publisher of the log may act, on any host. If so, an epoch that a subscriber holds is a
+        former one of this log.
         """
         registration = self._registration
         proven = registration is not None and registration.exclusive and self.ours()
@@ -197,12 +200,13 @@ class Ownership:
         return self._coordinator.contact is Contact.CONNECTED and self.ours()
 
     def may_send(self) -> bool:
-        """Whether updates may be sent: with local markers also without contact, for what is assigned."""
+        """Whether updates may be sent. With local markers, updates of assigned flows may be sent without contact
+        too."""
         return self.ours() and (not self._fenced or self._leased())
 
     def why_silent(self) -> Problem:
         """Why :meth:`may_send` is false."""
-        if self.ours() or not self._leased():  # whose the log is cannot be known without contact
+        if self.ours() or not self._leased():  # without contact the owner is not known
             silence = self._clock.monotonic() - self._coordinator.last_contact()
             return Problem(
                 f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "

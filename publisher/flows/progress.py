@@ -1,4 +1,4 @@
-"""Whether the log is read: a publisher that lives and reads nothing looks healthy from everywhere else.
+"""Whether the log is read. A publisher that runs and reads nothing looks healthy by every other measure.
 
 Pure: the lead caravan's place, how much log is behind it, and time (seconds, monotonic) are arguments.
 """
@@ -11,8 +11,8 @@ from wormhole.model.position import LogPosition
 
 __all__ = ["Progress"]
 
-# The log may end with what is no record: one that is being written, a file's first bytes, the remains of an older log
-# in a recycled file. None of that grows.
+# The log may end with bytes that are no record: a record that is being written, a file's first bytes, or the remains of
+# an older log in a recycled file. None of these grows.
 _GROWTHS: Final = 2
 
 
@@ -31,8 +31,8 @@ class Progress:
         """The lead is at ``place`` (``None``: no reader is open) and ``behind`` bytes of log follow it (``None``: not
         known).
 
-        ``read``: bytes that it read so far, which rise inside a large transaction too; ``waits``: it may not read just
-        now.
+        ``read``: bytes that it has read so far, which grow within a large transaction too. ``waits``: whether it may
+        not read now.
         """
         seen = (place, read)
         if place is None:
@@ -49,7 +49,8 @@ class Progress:
         self._seen = seen
 
     def stuck_s(self, now: float) -> float | None:
-        """For how long the log grew while nothing of it was read, or no reader was open; ``None``: progress is made."""
+        """For how long the log has grown while nothing of it was read, or while no reader was open; ``None``: the
+        reader makes progress."""
         if self._since is None or self._growths < _GROWTHS:
             return None
         return now - self._since

@@ -1,7 +1,7 @@
-"""What is stored of the flows of one log: what operators asked of them, and their datamarkers.
+"""The stored records of the flows of one log: the operators' changes, and the datamarkers.
 
-Each change is durable before it holds. If the process dies between two writes, the stored ones say where the flow
-continues.
+Each change is durable before it takes effect. If the process dies between two writes, the stored records determine
+where the flow continues.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class FlowRecords:
     # -- what operators asked
 
     async def control(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
-        """Change what was asked of the flow, durably.
+        """Change the flow's control, durably.
 
         Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
         async with self._changing:
             while (wanted := change(flow.control)) != (was := flow.control):
                 done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)
-                if not done:  # another publisher had the log meanwhile: what that one was asked holds
+                if not done:  # another publisher had the log meanwhile: its stored control stays
                     wanted = (await asyncio.to_thread(self.store.load, flow.application))[flow.key].control
                 for one in (flow, self._assigner.present(flow)):
                     one.controlled(wanted)
@@ -87,13 +87,13 @@ class FlowRecords:
                     return
 
     async def renew_backfill(self, flow: PublisherFlow, cause: str) -> None:
-        """What was sent of an unfinished backfill proves nothing any more: it begins anew."""
+        """Begin an unfinished backfill anew, because the rows that it sent no longer prove anything."""
         if is_unfinished(flow.control):
             await self.control(flow, lambda control: renewed(control, flow.filter.hash))
             _log.info("the backfill of %s begins anew: %s", flow.name, cause, extra=flow.about)
 
     async def _forget_skipped(self, flow: PublisherFlow) -> None:
-        """Updates that the datamarker has passed need not be skipped any more."""
+        """Remove updates that the datamarker has passed from those to be skipped."""
 
         def rest(control: FlowControl) -> FlowControl:
             durable = flow.delivery.durable
@@ -113,14 +113,15 @@ class FlowRecords:
         to release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when the record was
         deleted."""
         if not to.backfill and not flow.loss.unreadable:  # a record that cannot be read is written anew below
-            # First: died between the two, it begins anew at the former datamarker, and nothing is missing.
+            # First: if the process dies between the two writes, the backfill begins anew at the former datamarker, and
+            # nothing is missing.
             await self.renew_backfill(flow, f"its datamarker goes to {to}")
-        async with self._changing:  # an operator and the application may want it at once
+        async with self._changing:  # an operator and the application may do it at the same time
             self.markers.drop(flow.key)
             flow.delivery.begin_move()
             try:
                 await self.restore(flow, to)
-                # The flow leaves the epoch that it was in: acks that are still on their way count no more.
+                # The flow leaves its epoch: acks that are still on their way are refused.
                 epoch = await asyncio.to_thread(self.store.rewind, flow.key, to)
                 forwards = to.order > flow.delivery.durable.order
                 flow.moved(epoch, to)
@@ -132,7 +133,7 @@ class FlowRecords:
         self._assigner.anew(flow, f"goes to {to}")
 
     async def rewind(self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker) -> None:
-        """The application has less than the stored datamarker says."""
+        """The application has processed less than the stored datamarker covers: move the flow back."""
         try:
             await self.move(flow, to)
         except (WormholeError, KeyError) as error:  # KeyError: its record was deleted
@@ -140,7 +141,7 @@ class FlowRecords:
             self._assigner.revoke(stream, flow, f"goes back to {to}")
 
     async def restore(self, flow: PublisherFlow, to: Datamarker) -> None:
-        """Write the record of a flow anew whose record cannot be read, at ``to``. Raises what the store raises."""
+        """Write the unreadable record of a flow anew, at ``to``. Raises what the store raises."""
         if flow.lost_record:
             record = await asyncio.to_thread(self.store.register, flow.key, to, "", flow.holding.epoch + 1)
             flow.restored(record.control)
@@ -173,18 +174,18 @@ class FlowRecords:
             self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
 
     def closed(self, flow: PublisherFlow) -> None:
-        """The flow's epoch is over: store what is left of its counts."""
+        """The flow's epoch is over: store the rest of its counts."""
         pages = self.counter.closed(flow)
         if pages:
             write = MarkerWrite(flow.key, flow.holding.epoch, flow.delivery.marker, flow.filter.hash, pages)
             self.markers.put(write)
 
     async def store_replayed(self, flow: PublisherFlow, write: MarkerWrite, settled: Settled | None) -> bool:
-        """Store what a mass replay delivered; ``settled`` is counted with it. Whether that was done: the store may have
-        a newer epoch. Raises what the store raises.
+        """Store the datamarker that a mass replay reached; ``settled`` is counted with it. Returns whether it was
+        stored, which fails if the store has a newer epoch. Raises what the store raises.
         """
         pages = {} if settled is None else self.counter.count(flow, settled, write.marker.order)
-        if write.marker.order < flow.delivery.marker.order:  # the application asked for what is before its datamarker
+        if write.marker.order < flow.delivery.marker.order:  # the application requested a place before its datamarker
             if not pages:
                 return True
             write = replace(write, marker=flow.delivery.marker)
@@ -210,7 +211,7 @@ class FlowRecords:
     def _refused(self, write: MarkerWrite) -> None:
         flow = self._assigner.flows.get(write.flow)
         stream = None if flow is None else self._assigner.stream_of(flow)
-        # A write of an epoch that this publisher has itself ended says nothing about the present one.
+        # A write of an epoch that this publisher itself has ended is no evidence about the present epoch.
         if flow is not None and stream is not None and flow.holding.epoch == write.epoch and not flow.delivery.moving:
             cause = (
                 f"its datamarker was refused by the marker store, which has another epoch than {flow.holding.epoch} of "

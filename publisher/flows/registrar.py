@@ -1,7 +1,7 @@
-"""Where the flows of an application begin, and that the store knows it before anything is sent.
+"""Where the flows of an application begin. Their beginnings are stored before anything is sent.
 
-An application's start is stored once per log, when it is first served (design section 6): the log may show its first
-shard later, while no publisher runs, and must not begin at the ``latest`` of that later moment.
+An application's start is stored once per log, when the application is first served (design section 6). The first shard
+may appear in the log later, while no publisher runs, and must not begin at the ``latest`` of that later time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A registered flow. What ends at or before ``sent_until`` may have been delivered before. ``holder``: where an
-    earlier publisher had it.
+    """A registered flow. Updates that end at or before ``sent_until`` may have been delivered before. ``holder``: the
+    subscriber at which an earlier publisher had it.
     """
 
     shard: str
@@ -41,13 +41,14 @@ class Beginning:
 def begin_of_unknown(
     flows: Mapping[FlowKey, StoredFlow], shards: Collection[str], start: StoredFlow | None
 ) -> Datamarker:
-    """Where a shard begins that the store does not know: ``flows`` are the application's stored ones, ``shards`` the
-    log's.
+    """The place where a shard begins that the store does not know. ``flows`` are the application's stored flows,
+    ``shards`` the log's shards.
 
-    At the earliest datamarker of the application's other shards. Markers are stored only when every shard that the log
-    showed until then is registered, so each of them is at or before the birth of one that is not. Records of shards
-    that the log does not show any more (a dropped table's) count only when there are no others: nothing moves them, and
-    the log behind them may be gone. Without any it is the application's ``start``.
+    It is the earliest datamarker of the application's other shards. Markers are stored only when every shard that the
+    log contained until then is registered, so each marker is at or before the first update of a shard that is not
+    registered. Records of shards that the log no longer contains (a dropped table's) are used only if there are no
+    others, because nothing moves them and the log after them may be gone. Without any record it is the application's
+    ``start``.
     """
     known = [record for (_, shard), record in flows.items() if shard in shards] or list(flows.values())
     if not known and start is not None:
@@ -56,7 +57,7 @@ def begin_of_unknown(
 
 
 class Registrar:
-    """Registers the flows of one log. ``starts``: where applications start that had no flow yet, by name."""
+    """Registers the flows of one log. ``starts``: by name, the starts of applications that had no flow yet."""
 
     def __init__(
         self, store: MarkerStore, source: LogSource, log: str, known: KnownFlows, clock: Clock = SYSTEM_CLOCK
@@ -71,14 +72,14 @@ class Registrar:
     async def register(
         self, application: str, start: str, wanted: Collection[str], shards: Collection[str], filter_hash: str
     ) -> list[Beginning]:
-        """The flows of the ``wanted`` ones of the log's ``shards``. ``start``: what the application's configuration
-        says; ``filter_hash``: of its filter.
+        """The flows of the ``wanted`` shards among the log's ``shards``. ``start``: as the application is configured;
+        ``filter_hash``: of its filter.
 
-        A flow of an application that started with ``existing`` is registered with a backfill of its tables. So is one
-        whose shard appears later: its table may have rows of before, of which the log showed nothing.
+        A flow of an application that started with ``existing`` is registered with a backfill of its tables. This
+        includes flows whose shard appears later, because their table may have older rows that the log does not contain.
 
-        If the process dies in here, or the store fails half-way, what is registered stays and the next call goes on.
-        Raises what the store and the source raise.
+        If the process dies during the call, or the store fails, the registered flows stay registered and the next call
+        continues. Raises what the store and the source raise.
         """
         flows, first = await self._load(application)
         if first is None and not flows:
@@ -116,9 +117,9 @@ class Registrar:
         return found
 
     async def _first_record(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:
-        """Store the record of a flow that has none: the flow is new, or its record is lost.
+        """Store a record of a flow without one: the flow is new, or its record is lost.
 
-        ``backfilled``: hash of the filter under which the flow gets existing rows; ``None``: it gets none.
+        ``backfilled``: hash of the filter under which the flow gets existing rows; ``None``: it gets no existing rows.
         """
         epoch = await self._known.epoch_after(flow)
         control = FlowControl()
@@ -130,9 +131,11 @@ class Registrar:
         return StoredFlow(begin, epoch or 0, start, control=control)
 
     async def _in_an_unused_epoch(self, flow: FlowKey, record: StoredFlow) -> StoredFlow:
-        """The record of a flow; above all epochs that witnesses know, if an older copy of the store was restored.
+        """The record of a flow. If an older copy of the store was restored, its epoch is raised above all epochs that
+        witnesses know.
 
-        Only the subscribers that are there would refuse an epoch that was used, and only those that had the flow in it.
+        Subscribers alone do not suffice to detect a used epoch: only connected subscribers that had the flow in it
+        would refuse it.
         """
         beyond = await self._known.epoch_beyond(flow, record.epoch)
         if beyond is None:
@@ -155,16 +158,17 @@ class Registrar:
         return _needed(application, await asyncio.to_thread(self._store.load, application), self._log)
 
     async def needed_without(self, applications: Collection[str]) -> dict[str, LogPosition]:
-        """The earliest place that each stored application needs that is none of ``applications``, by name.
+        """By name, the earliest place that each stored application outside ``applications`` needs.
 
-        It may be configured again, or its configuration cannot be read just now: its flows then go on where they stand.
+        Such an application may be configured again, or its configuration cannot be read now. Its flows then continue at
+        their datamarkers.
         """
         stored = await asyncio.to_thread(self._store.load)
         names = {name for name, _ in stored} - set(applications)
         return {name: min(_needed(name, stored, self._log)) for name in sorted(names)}
 
     async def _load(self, application: str) -> tuple[dict[FlowKey, StoredFlow], StoredFlow | None]:
-        """What is stored of the application: its flows, and its start."""
+        """The stored flows of the application, and its stored start."""
         flows = dict(await asyncio.to_thread(self._store.load, application))
         return flows, flows.pop(start_key(application, self._log), None)
 

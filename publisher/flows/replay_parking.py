@@ -24,7 +24,8 @@ __all__ = ["ReplayParking"]
 
 
 class ReplayParking:
-    """``room``: the memory for what subscribers want to be parked; ``threads``: where it is opened."""
+    """``room``: the memory for updates that subscribers send for parking; ``threads``: the threads in which they are
+    decoded."""
 
     def __init__(self, dead_letters: DeadLetterOffice, room: Room, threads: PeerThreads, clock: Clock) -> None:
         self._dead_letters = dead_letters
@@ -40,15 +41,16 @@ class ReplayParking:
         run.max_frame, run.parked_by = stream.max_frame_bytes, stream.identity
 
     async def waited(self, run: ReplayRun, frame: push_pb2.Park) -> bool:
-        """Wait until the task may cause the work of ``frame``. Whether that took time."""
+        """Wait until the task may cause the work of ``frame``. Returns whether it waited."""
         wait = run.pays(self._reading, arrival_work(frame.ByteSize()), self._clock.monotonic())
         if wait > 0:
             await self._clock.sleep(wait)
         return wait > 0
 
     async def park(self, flow: PublisherFlow, run: ReplayRun, epoch: int, frame: push_pb2.Park) -> str | None:
-        """The next piece of an update; once it is whole it is stored. Returns why it is refused; empty: it is durable,
-        or more is to come; ``None``: the epoch is over. Raises :class:`~publisher.flows.refused_error.RefusedError`.
+        """Take the next piece of an update, and store the update once it is complete. Returns why it is refused; empty
+        if it is durable, or if more pieces follow; ``None`` if the epoch is over. Raises
+        :class:`~publisher.flows.refused_error.RefusedError`.
         """
         try:
             whole = run.parking.take(frame, flow.name)
@@ -60,8 +62,8 @@ class ReplayParking:
         def charge(seconds: float) -> None:
             run.pays(self._reading, seconds * WORK_PER_S, self._clock.monotonic())
 
-        # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be
-        # stored.
+        # This does not take the lock of requests about the flow, because it must be possible to cancel a replay whose
+        # letters cannot be stored.
         try:
             letter, parcel = await self._threads.run(flow.application, partial(open_letter, whole, flow.name), charge)
             letter = replace(letter, parked_by=run.parked_by)
