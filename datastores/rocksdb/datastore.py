@@ -1,4 +1,4 @@
-"""What the product asks about a RocksDB beside tailing it. Imports nothing that tails it."""
+"""The port of a datastore for RocksDB: everything but tailing. Imports no module that tails."""
 
 from __future__ import annotations
 

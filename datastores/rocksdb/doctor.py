@@ -1,4 +1,4 @@
-"""What matters for tailing a RocksDB database. Reads only; nothing is written into the database's directory.
+"""``wormholectl doctor`` for a RocksDB database. Reads only; nothing is written into the database's directory.
 
 Meaning and defaults of the options: RocksDB's ``include/rocksdb/options.h`` and wiki.
 """
@@ -70,7 +70,7 @@ def check(url: str, state_dir: Path) -> Report:
 
 
 def check_options(options: DatabaseOptions, report: Report) -> None:
-    """What the settings mean for tailing; adds findings to ``report``."""
+    """Add the findings on the settings to ``report``."""
     for examine in (_recycling, _retention, _visibility, _transactions, _content):
         try:
             examine(options, report)
@@ -254,7 +254,7 @@ def _check_directories(path: Path, directory: Path, state_dir: Path, report: Rep
 
 
 def _check_log(files: Mapping[int, Path], report: Report) -> None:
-    """Read the whole log as a publisher would: what it would halt at cannot be known from the options alone."""
+    """Read the whole log as a publisher would. The options alone do not show at what it would halt."""
     try:
         last = read_through(files)
     except SourceUnavailable:
@@ -273,7 +273,7 @@ def _check_log(files: Mapping[int, Path], report: Report) -> None:
 
 
 def _check_links(directory: Path, state_dir: Path, report: Report) -> None:
-    """Whether a WAL can be linked into the state directory, tried with a real one where there is one."""
+    """Add the finding whether a WAL can be linked into the state directory. Tried with a real WAL if there is one."""
     folder = state_dir
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -303,7 +303,7 @@ def _check_links(directory: Path, state_dir: Path, report: Report) -> None:
         try:
             os.link(newest.path, Path(trial) / newest.path.name)
         except FileNotFoundError:
-            pass  # it went while we looked
+            pass  # deleted meanwhile
         except OSError as error:
             report.add(
                 "hard_links",

@@ -1,4 +1,4 @@
-"""RocksDB as a source: another process has the database open, we read its WAL files from the disk."""
+"""RocksDB as a source. Another process has the database open; its WAL files are read from the disk."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RocksSource:
         history = self._history()
         number = history.files.newer(-1)
         if number is None:
-            # Just being opened, or every WAL was deleted.
+            # The database is just being opened, or every WAL was deleted.
             order = LogPosition(history.incarnation, max(0, history.files.highest), 0)
             return Datamarker(order, str(history.catalogue.last_sequence), order)
         sequence = first_sequence(history.files, number)
@@ -84,7 +84,7 @@ class RocksSource:
 
     def latest(self) -> Datamarker:
         """See the port."""
-        self._keeper.scan()  # a file that was made this moment counts
+        self._keeper.scan()  # includes a file that was just created
         history = self._history()
         with self._lock:
             known = self._furthest
@@ -103,8 +103,8 @@ class RocksSource:
         return self._note(marker)
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also ``seq:N``, after the change with sequence number N. Within a transaction: its
-        beginning."""
+        """See the port; also ``seq:N``: after the change with sequence number N. If that is within a transaction, the
+        place is its beginning."""
         if text == "earliest":
             return self.earliest()
         if text == "latest":
@@ -149,22 +149,21 @@ class RocksSource:
         try:
             return find_sequence(history.files, sequence, source_id=history.source_id, incarnation=history.incarnation)
         except DecodeError:
-            # Damage before the place is what somebody may want to get past; a number alone does not show where that
-            # is.
+            # The user may want to get past damage with this place. A sequence number alone does not lead past it.
             found = None if place is None else record_after(history.files, place)
             if found is None:
                 raise
             return Datamarker(found[0], str(found[1] - 1), found[0])
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port: to about a second, for the log has no times of its own
+        """See the port. Exact to about a second, because the log has no times
         (:mod:`datastores.rocksdb.history.time_index`)."""
         latest, earliest = self.latest(), self.earliest()
         found = self._history().times.until(at_us)
         if found is None or found[0] <= earliest.order:
             raise begins_later(earliest, 0 if found is None else found[1])
         place = found[0]
-        if place.offset:  # what ends at the place is later: within it means before it
+        if place.offset:  # the transaction that ends at the place is later, so the result is before it
             place = LogPosition(place.incarnation, place.file, place.offset - 1)
         return latest if place >= latest.order else self.locate(str(place))
 
@@ -177,7 +176,7 @@ class RocksSource:
             ended = self._keeper.ended_at(order.incarnation)
             raise diverged(marker, f"the database is in incarnation {now.incarnation}, at {now}", ended)
         if order.file > files.highest:
-            self._keeper.scan()  # it may have been created this moment
+            self._keeper.scan()  # the file may have just been created
             if order.file > files.highest >= 0:
                 raise diverged(marker, f"the log ends at {self.latest().order}")
         if files.path(order.file) is None:
@@ -242,8 +241,7 @@ class RocksSource:
         return self._keeper.current
 
     def _check_there(self) -> None:
-        """Raises :class:`SourceUnavailable` when there is no database any more: an end of log that waits for
-        nothing."""
+        """Raise :class:`SourceUnavailable` if the database is gone. Its log would look like one that is idle."""
         if gone := self._keeper.gone:
             raise SourceUnavailable(
                 gone,
@@ -260,7 +258,7 @@ class RocksSource:
         )
 
     def _split(self, history: KeptHistory, back: WentBack) -> None:
-        """Let another history begin where ``back`` found one. Raises :class:`SourceUnavailable`."""
+        """Begin the other history that ``back`` found. Raises :class:`SourceUnavailable`."""
         try:
             self._keeper.split(history, back.file, back.message)
         except OSError as error:
@@ -268,7 +266,7 @@ class RocksSource:
 
     @staticmethod
     def _stands(history: KeptHistory, known: Datamarker) -> bool:
-        """Whether the log still holds the transaction before ``known``: a crash may have taken its end."""
+        """Whether the log still holds the transaction before ``known``. A crash may have taken the log's end."""
         try:
             check_anchor(history.files, known)
         except (Diverged, DecodeError):
@@ -288,7 +286,7 @@ class RocksSource:
 
 
 class _Reader:
-    """A RocksReader that knows what happens to the files around it; implements
+    """A RocksReader that also notices lost files and the end of its history. Implements
     :class:`~wormhole.ports.log_source.LogReader`."""
 
     def __init__(self, source: RocksSource, history: KeptHistory, marker: Datamarker, reader: RocksReader) -> None:
@@ -301,7 +299,7 @@ class _Reader:
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`.
 
-        Raises :class:`Diverged` at the end of a history that another one follows."""
+        Raises :class:`Diverged` at the end of a history if another one follows."""
         ended = self._history.files.closed
         try:
             segment = self._reader.read(max_bytes, 0.0 if ended else wait_s)
@@ -340,7 +338,7 @@ class _Reader:
         files, catalogue = self._history.files, self._history.catalogue
         if files.may_lack(before, after, catalogue.logs()):
             return True
-        # A file that came and went is reported to the keeper, which may be behind the look that found the next file.
+        # A file that was created and deleted is reported to the keeper's thread, which may not have read the event yet.
         self._source._keeper.catch_up()
         return files.may_lack(before, after, catalogue.logs())
 

@@ -1,4 +1,4 @@
-"""Whether a log can be served on this host now: whether the disk with the database is here, and how far it goes."""
+"""Whether a log can be served on this host now: whether the disk with the database is here, and where the log ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTACH = "attach the disk with the database to this host"
 
 
 def standing(path: Path, delivered: Collection[str]) -> Standing:
-    """See :meth:`wormhole.ports.datastore.Datastore.standing`. A copy of the database byte by byte is the same one."""
+    """See :meth:`wormhole.ports.datastore.Datastore.standing`. A byte-for-byte copy is taken for the same database."""
     try:
         check_database(path)
         log = wal_directory(path, newest_options(path))

@@ -15,7 +15,7 @@ FORM: Final = "rocksdb:///absolute/path"
 
 
 def check_url(url: str) -> None:
-    """Raises ``ValueError`` that describes a right URL."""
+    """Check a URL. Raises ``ValueError`` that describes the valid form."""
     try:
         parts = urlsplit(url)
     except ValueError:

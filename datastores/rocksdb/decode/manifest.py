@@ -1,9 +1,9 @@
-"""The MANIFEST: which column families a database has, by number.
+"""The MANIFEST: the column families of a database by number.
 
 A MANIFEST has the record format of the WAL (32 KiB blocks; see RocksDB's wiki, "Write Ahead Log File Format"), never
 recycled nor compressed, and each record is one *version edit*: a sequence of ``tag, value`` (wiki, "MANIFEST"). Only
-the edits about column families and the database's id matter here, but every older tag has to be known to be stepped
-over, because only tags from 8192 on carry their length.
+the edits about column families and the database's id matter here. But every older tag has to be known in order to be
+skipped, because only tags from 8192 on carry their length.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MASK_DELTA: Final = 0xA282EAD8
 _MAX_EDIT: Final = 64 << 20
 
-# What follows each tag that carries no length: n a number, s a length-prefixed string, c and z "custom fields" as
+# The fields after each tag that carries no length: n a number, s a length-prefixed string, c and z "custom fields" as
 # (number, string)* up to the number that ends them, w the same with a number for each string. Four tags from 8192 on
-# carry none either: releases 6.7 to 6.17 wrote them so.
+# have no length either, because releases 6.7 to 6.17 wrote them without one.
 _SKIPPED: Final = {
     3: "n",  # next file number
     5: "ns",  # compaction cursor
@@ -58,11 +58,12 @@ _DB_ID: Final = _SAFE_TO_IGNORE + 1
 
 @dataclass(slots=True)
 class VersionEdit:
-    """One change of the database's state, as far as it concerns the log.
+    """The parts of a change of the database's state that concern the log.
 
-    ``family``: number of the column family it is about; ``added``: its name when this edit creates it; ``dropped``;
-    ``comparator``: name of its comparator; ``log_number``: WALs below it hold nothing of this family that is not in its
-    tables. ``new_files``, ``deleted_files``: numbers of table files, deleted before others come.
+    ``family``: number of the edit's column family. ``added``: the family's name if this edit creates it. ``dropped``:
+    whether this edit drops it. ``comparator``: name of its comparator. ``log_number``: everything of this family in WAL
+    files below this number is in its tables. ``new_files``, ``deleted_files``: numbers of table files; the deleted ones
+    are applied first.
     """
 
     family: int = 0
@@ -106,11 +107,11 @@ class _Cursor:
         return value
 
     def text(self, field: str) -> str:
-        # Names of column families are bytes to RocksDB; what is not UTF-8 is shown, not refused.
+        # RocksDB's names of column families are bytes. Bytes that are not UTF-8 are escaped, not refused.
         return self.string(field).decode("utf-8", "backslashreplace")
 
     def skip(self, tag: int, form: str) -> list[int]:
-        """Pass over what follows the tag; returns its numbers, without those of custom fields."""
+        """Skip the fields after the tag. Returns their numbers, without those of custom fields."""
         numbers: list[int] = []
         for kind in form:
             if kind == "n":
@@ -161,13 +162,13 @@ def _decode_edit(data: bytes, where: str) -> VersionEdit:
 class ManifestDecoder:
     """Decodes a MANIFEST while it grows: feed its bytes in order, in pieces of any size.
 
-    An incomplete record at the end is kept until the rest comes. After a :class:`DecodeError` the decoder is of no more
-    use.
+    An incomplete record at the end is kept until its rest is fed. After a :class:`DecodeError` the decoder cannot be
+    used.
     """
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._offset = 0  # where the first byte of _data is in the file
+        self._offset = 0  # offset in the file of the first byte of _data
         self._edit = bytearray()
         self._inside = False
 

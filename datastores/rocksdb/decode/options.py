@@ -1,8 +1,8 @@
-"""OPTIONS files: what a database was last opened with.
+"""OPTIONS files: the settings with which a database was last opened.
 
-An INI-like text: ``[Section "argument"]`` headers, ``name=value`` lines, ``#`` comments, backslash before a character
-that would mean something. Format: ``examples/rocksdb_option_file_example.ini`` in RocksDB's sources. The options of
-transactional databases (write policy) are not in it.
+An INI-like text: ``[Section "argument"]`` headers, ``name=value`` lines, ``#`` comments, a backslash before a special
+character. Format: ``examples/rocksdb_option_file_example.ini`` in RocksDB's sources. The options of transactional
+databases (write policy) are not in the file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 class DatabaseOptions:
     """``version``: the library that wrote the file; ``db``: database-wide options; ``families``: by column family name.
 
-    Values are as written; :meth:`flag` and :meth:`number` read them. An option that is not in the file is at the
-    default of that library version.
+    Values are the text of the file; :meth:`flag` and :meth:`number` read them. An option that is not in the file has
+    the default of that library version.
     """
 
     version: str
@@ -37,7 +37,7 @@ class DatabaseOptions:
         return self.db.get(name, "false").lower() in {"true", "1"}
 
     def number(self, name: str) -> int:
-        """A database-wide number; 0 when absent. Raises :class:`DecodeError` when it is none."""
+        """A database-wide number; 0 when absent. Raises :class:`DecodeError` for text that is no number."""
         text = self.db.get(name, "0")
         try:
             return int(text)
@@ -50,7 +50,7 @@ def _plain(text: str) -> str:
 
 
 def _without_comment(line: str) -> str:
-    """The line up to a ``#`` that no backslash protects."""
+    """The line up to a ``#`` without a backslash before it."""
     end = 0
     while end < len(line) and line[end] != "#":
         end += 2 if line[end] == "\\" else 1
@@ -80,7 +80,7 @@ def parse_options(text: str) -> DatabaseOptions:
                 section = {}
                 families[argument] = section
             else:
-                section = {}  # table factories: nothing there concerns the log
+                section = {}  # table factories: no option in them concerns the log
             continue
         name, equals, value = line.partition("=")
         if not equals or section is None:

@@ -1,6 +1,6 @@
-"""The kinds of entries that are rare: wide columns, blob indexes, timed puts, keys with timestamps, too large values.
+"""Encodes the rare kinds of entries: wide columns, blob indexes, timed puts, keys with timestamps, too large values.
 
-Encoded through :func:`wormhole.wire.rows.encode_row`; the others by hand in `write_batch`.
+They are encoded with :func:`wormhole.wire.rows.encode_row`, the other kinds by hand in `write_batch`.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _TIMED: Final = frozenset({0x18, 0x19})
 
 
 def _split(key: bytes, timestamp: int, commit_timestamp: bytes) -> tuple[bytes, ...]:
-    """The key's columns: with user-defined timestamps its end is one of its own."""
+    """The key's columns. With user-defined timestamps the end of the key is a second column."""
     if not timestamp:
         return (key,)
     if len(key) < timestamp:
         raise DecodeError(f"a key of {len(key)} bytes is shorter than its column family's timestamp of {timestamp}")
-    # A prepared transaction is logged with zeros for a timestamp, which its commit holds.
+    # A prepared transaction is logged with a timestamp of zeros. Its commit holds the timestamp.
     known = commit_timestamp if len(commit_timestamp) == timestamp else key[-timestamp:]
     return (key[:-timestamp], known)
 
 
 def rare_key(key: bytes, timestamp: int, commit_timestamp: bytes) -> bytes:
-    """What the hash of a key with a timestamp is taken of (see `wormhole.model.sharding`)."""
+    """The bytes of a key with a timestamp that are hashed (see `wormhole.model.sharding`)."""
     parts = _split(key, timestamp, commit_timestamp)
     return b"".join(update_pb2.Value(bytes=part).SerializeToString() for part in parts)
 
 
 def wide_columns(entity: bytes) -> tuple[Value, Value]:
-    """The default column's value (``None``: it has none) and the others by name.
+    """The default column's value (``None``: no default column) and the other columns by name.
 
-    ``UNAVAILABLE`` twice for a version of the format that is not known. Raises :class:`DecodeError`::
+    For an unknown version of the format both are ``UNAVAILABLE``. Raises :class:`DecodeError`::
 
         entity := version count (name size(value))* value*      all integers varint32, names with their size before them
     """

@@ -1,1 +1,1 @@
-"""The rows that a database holds now, read by a secondary instance in a process of its own."""
+"""The rows that a database holds now, read by a secondary instance in a separate process."""

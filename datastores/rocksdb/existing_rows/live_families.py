@@ -1,4 +1,4 @@
-"""The column families that a database has now, and which of them another program can read."""
+"""The present column families of a database, and whether another program can read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REVERSED: Final = "rocksdb.ReverseBytewiseComparator"
 _DEFAULT: Final = "default"
 _CHUNK: Final = 1 << 20
 
-# Merge operators that are part of RocksDB itself: an OPTIONS file is enough to get them.
+# Merge operators that are part of RocksDB itself. They can be made from an OPTIONS file alone.
 _OPERATORS: Final = frozenset(
     {"", "nullptr", "uint64add", "UInt64AddOperator", "stringappend", "StringAppendOperator", "put", "PutOperator"}
     | {"max", "MaxOperator", "bytesxor", "BytesXOR"}
@@ -29,7 +29,7 @@ _OPERATORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A column family: its number, and the name of what orders its keys. ``again``: another one had its name before."""
+    """A column family: its number, and the name of its comparator. ``again``: another family had its name before."""
 
     number: int
     name: str
@@ -40,7 +40,7 @@ class Family:
 class LiveFamilies:
     """Follows the MANIFEST of the database in ``path``.
 
-    ``manifest``: its file's name. The file stays open, so that its inode belongs to no other meanwhile.
+    ``manifest``: the name of the MANIFEST's file. The file stays open, so that no other file gets its inode.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class LiveFamilies:
         return set().union(*(self._files.get(family.number, ()) for family in families))
 
     def refresh(self) -> dict[str, Family]:
-        """The families by name, as they are now. Raises :class:`SourceUnavailable`."""
+        """The present families by name. Raises :class:`SourceUnavailable`."""
         try:
             name = (self._path / "CURRENT").read_text(encoding="ascii", errors="replace").strip()
             if name != self.manifest or self._is_replaced():
@@ -80,7 +80,7 @@ class LiveFamilies:
         }
 
     def close(self) -> None:
-        """Begin anew with the next call."""
+        """Close the MANIFEST. The next call begins anew."""
         if self._file is not None:
             self._file.close()
         self._file, self.manifest = None, ""
@@ -127,7 +127,7 @@ def with_settings(families: dict[str, Family], options: DatabaseOptions) -> dict
 
 
 def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str, Problem]:
-    """Why each of these families cannot be read, by name; those that can are missing."""
+    """Why families cannot be read, by name. Readable families are not included."""
     if options.db.get("recycle_log_file_num", "0") != "0":
         recycled = Problem(
             "recycle_log_file_num is set, and a second instance of the database hangs at a WAL that is written over",
@@ -137,7 +137,7 @@ def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str,
         return dict.fromkeys(families, recycled)
     default = families.get(_DEFAULT)
     if default is not None and (problem := _refusal(default, options)):
-        # No instance opens without it.
+        # No instance can be opened without it.
         others = Problem(
             f"no family can be read without {_DEFAULT}, and of that {problem.text}",
             problem.hint,

@@ -12,7 +12,7 @@ from wormhole.wire.rows import encode_row
 __all__ = ["encode_plain", "encode_wide", "is_plain", "key_field_size"]
 
 Columns = Sequence[tuple[bytes, bytes]]
-"""Names and values of a row's columns; a plain value is one without a name."""
+"""Names and values of a row's columns. A plain value is a column without a name."""
 
 _READ: Final = b"\x08\x08"
 _KEY: Final = 0x12
@@ -34,29 +34,29 @@ def _varint(n: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _head(tag: int, size: int) -> bytes:
-    """What precedes ``size`` bytes in a field of kind Value."""
+    """The bytes before ``size`` bytes in a field of kind Value."""
     return bytes((tag,)) + _varint(1 + _varint_size(size) + size) + b"\x0a" + _varint(size)
 
 
 def is_plain(columns: Columns) -> bool:
-    """Whether the row is one value, and no entity of wide columns."""
+    """Whether the row is a plain value, not an entity of wide columns."""
     return len(columns) == 1 and not columns[0][0]
 
 
 def key_field_size(key: bytes) -> int:
-    """Bytes that the key's field takes behind the first two of an update."""
+    """Size of the key's field, which follows the first two bytes of an update."""
     return len(_head(_KEY, len(key))) + len(key)
 
 
 def encode_plain(key: bytes, value: bytes, max_update_bytes: int) -> bytes:
-    """The row of a plain value; without it where it is too large."""
+    """The row of a plain value, without the value if it is too large."""
     if len(key) + len(value) > max_update_bytes:
         return encode_row(Op.READ, (key,), too_large=True)
     return b"".join((_READ, _head(_KEY, len(key)), key, _head(_AFTER, len(value)), value))
 
 
 def encode_wide(key: bytes, columns: Columns, max_update_bytes: int) -> bytes:
-    """The row of an entity: its default column, NULL without one, and the others by name."""
+    """The row of an entity: its default column (NULL if it has none) and the others by name."""
     if len(key) + _entity_size(columns) > max_update_bytes:
         return encode_row(Op.READ, (key,), too_large=True)
     default: Value = None
@@ -70,7 +70,7 @@ def encode_wide(key: bytes, columns: Columns, max_update_bytes: int) -> bytes:
 
 
 def _entity_size(columns: Columns) -> int:
-    """Bytes of an entity in the log: version, number of columns, the sizes and names, the values."""
+    """Size of an entity in the log: version, number of columns, sizes and names, values."""
     return (
         1
         + _varint_size(len(columns))

@@ -1,14 +1,14 @@
-"""A secondary instance of a database that another process owns, in a process of its own.
+"""A secondary instance of a database that another process owns, run in a separate process.
 
-The binding holds Python's lock while it opens a database or catches up with its owner, for as long as that takes: in
-the publisher's process every flow would wait. Run as a program it obeys requests on its standard input and ends with
-it; :mod:`datastores.rocksdb.existing_rows.source` is the other side::
+The binding holds Python's lock while it opens a database or catches up with the owner. In the publisher's process every
+flow would wait meanwhile. Run as a program, this module answers requests on its standard input and ends when that is
+closed. :mod:`datastores.rocksdb.existing_rows.source` is the other side::
 
     python -m datastores.rocksdb.existing_rows.secondary DATABASE FOLDER KEPT MAX_UPDATE_BYTES
 
-``KEPT`` is where the log's source keeps WAL files. The binding writes a file of its own into the directory that it
-opens. Therefore it opens ``FOLDER/view``, where links lead to the database's CURRENT, MANIFEST and OPTIONS; tables and
-WAL are read where they are.
+``KEPT`` is the folder in which the log's source keeps WAL files. The binding writes a file into the directory that it
+opens. Therefore it opens ``FOLDER/view``, which has links to the database's CURRENT, MANIFEST and OPTIONS. Tables and
+WAL are read from the database's directory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from wormhole.model.problem import Problem
 
 __all__ = ["main"]
 
-_PATIENCE_S: Final = 3.0  # for what the owner does meanwhile: a new MANIFEST, a log that is not written yet
+_PATIENCE_S: Final = 3.0  # the wait for the owner: a new MANIFEST, a log that is not written yet
 _PAUSE_S: Final = 0.02
 _SKIP_S: Final = 1.0
 _CACHE: Final = 8 << 20
@@ -57,11 +57,11 @@ _LASTING: Final = ("Corruption", "Invalid argument", "Not implemented")
 
 
 class _StaleError(Exception):
-    """The instance has to be opened anew, in another process: the binding crashes in one that opened it before."""
+    """The instance has to be opened anew, in another process. The binding crashes when it opens it twice in one."""
 
 
 class _Batch:
-    """Rows as they are sent: joined, with their ends and the sizes of their keys' fields."""
+    """Rows in the form in which they are sent: joined, with their ends and the sizes of their keys' fields."""
 
     def __init__(self, table: str, max_update_bytes: int) -> None:
         self._table = table
@@ -76,7 +76,7 @@ class _Batch:
         return len(self._rows)
 
     def add(self, key: bytes, columns: Columns) -> None:
-        """Raises :class:`UnreadableTable` for rows of two kinds: a chunk has one schema."""
+        """Add a row. Raises :class:`UnreadableTable` for rows of two kinds, because a chunk has one schema."""
         plain = is_plain(columns)
         if self.wide is plain:
             raise UnreadableTable(
@@ -98,7 +98,7 @@ class _Batch:
 
 
 class _WalNow:
-    """The WAL files that the database has now, and those that the log's source keeps in ``kept``.
+    """The database's present WAL files, and the files that the log's source keeps in ``kept``.
 
     Implements :class:`~datastores.rocksdb.log.port.WalFiles`.
     """
@@ -135,13 +135,13 @@ class _Secondary:
         self._walked = (-1, 0, 0)  # how far the log was read: WAL, offset, last sequence number before it
         self._shown: set[int] = set()  # table files of the instance
         self._db: Any = None
-        self._lent: tuple[Any, ...] = ()  # what the instance uses and does not own
+        self._lent: tuple[Any, ...] = ()  # objects that the instance uses and does not own
 
     # --- requests -------------------------------------------------------------------------------------------------
 
     def tables(self) -> dict[str, Any]:
-        """Every family: name, estimated rows, why it is refused, the next step, fingerprint, whether its order is that
-        of bytes.
+        """Every family: name, estimated rows, why it is refused, the next step, fingerprint, and whether its keys are
+        ordered by their bytes.
         """
         refused = self._catch_up(0)
         listed = []
@@ -206,7 +206,7 @@ class _Secondary:
         return self._answer(batch, wanted[-1] if wanted else None, True, not_before)
 
     def skip(self, table: str, after: str | None, rows: int) -> dict[str, Any]:
-        """The key of the row so many rows behind ``after``, or of one before it where that takes too long."""
+        """The key of the row so many rows after ``after``, or of an earlier row if that takes too long."""
         self._catch_up_for(table, 0)
         began = time.monotonic()
         last = _key(after)
@@ -241,7 +241,10 @@ class _Secondary:
         return header, batch.blob()
 
     def _logged(self, not_before: tuple[int, int, int, int]) -> int:
-        """The last sequence number that is shown and in the log: an idle log never reaches that of a write past it."""
+        """The last sequence number that the instance shows and the log holds.
+
+        The number of a write past the WAL would not do, because an idle log never reaches it.
+        """
         delivered, incarnation, *place = not_before
         shown = int(self._db.latest_sequence_number())
         if shown <= delivered:
@@ -252,10 +255,10 @@ class _Secondary:
                 wal_directory(self._path, newest_options(self._path)), self._kept / str(incarnation) / "wal"
             )
             if files.path(file) is None:
-                return shown  # what it held behind the place may be among the rows
+                return shown  # the file is gone, and its changes after the place may be among the rows
             last, file, at = logged_up_to(files, shown, file, at)
         except (OSError, WormholeError):
-            return shown  # the log's own reader reports what is wrong with it
+            return shown  # the log's own reader reports the fault
         self._walked = (file, at, max(logged, last))
         return max(delivered, self._walked[2])
 
@@ -275,7 +278,7 @@ class _Secondary:
             if key != after:
                 yield key, columns
                 last = key
-        # An iteration that fails ends as one that is complete.
+        # A failed iteration ends like a complete one.
         probe = family.iter(limited)
         if last is None:
             probe.seek_to_first()
@@ -299,7 +302,7 @@ class _Secondary:
     # --- catching up ----------------------------------------------------------------------------------------------
 
     def _catch_up_for(self, table: str, at_least: int) -> None:
-        """Catch up with the owner; the instance then has the family. Raises :class:`UnreadableTable`."""
+        """Catch up with the owner, so that the instance has the family. Raises :class:`UnreadableTable`."""
         refused = self._catch_up(at_least)
         if problem := refused.get(table):
             raise UnreadableTable(
@@ -311,16 +314,16 @@ class _Secondary:
             )
 
     def _catch_up(self, at_least: int) -> dict[str, Problem]:
-        """Show what the owner wrote, up to sequence number ``at_least`` or later; returns which families are refused.
+        """Catch up with the owner, to sequence number ``at_least`` or later. Returns the refused families.
 
-        Raises :class:`SourceUnavailable` when it is not there after a few seconds.
+        Raises :class:`SourceUnavailable` if the number is not reached after a few seconds.
         """
         limit = time.monotonic() + _PATIENCE_S
         while True:
             try:
                 refused = self._try_catch_up()
                 if self._db is None:
-                    return refused  # all of them
+                    return refused  # all families are refused
                 shown = self._db.latest_sequence_number()
                 if shown >= at_least:
                     return refused
@@ -374,8 +377,8 @@ class _Secondary:
         return refused
 
     def _check_files(self, wanted: dict[str, Family]) -> None:
-        """Whether the instance shows every table file that the MANIFEST names: at one that it cannot read, it stays at
-        the version before in silence. Raises :class:`UnreadableTable` and :class:`SourceUnavailable`."""
+        """Check that the instance shows every table file in the MANIFEST. If it cannot read one, it silently stays at
+        the version before. Raises :class:`UnreadableTable` and :class:`SourceUnavailable`."""
         named = self._manifest.files(wanted.values())
         if named <= self._shown:
             return
@@ -446,7 +449,7 @@ def _failed(table: str, error: Exception) -> WormholeError:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """What changes when another database, or a copy of this one, is put in its place."""
+    """A value that changes when another database, or a copy of this one, replaces this one."""
     try:
         status = (path / "IDENTITY").stat()
     except OSError:
@@ -455,7 +458,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _format_of(table: Path) -> int:
-    """The ``format_version`` of a block-based table, from its footer; 0: it has none, or is gone."""
+    """The ``format_version`` of a block-based table, from its footer; 0: none, or the file is gone."""
     try:
         with table.open("rb") as file:
             file.seek(-_FOOTER.size, os.SEEK_END)
@@ -470,11 +473,11 @@ def _key(text: str | None) -> bytes | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     path, folder, kept, max_update_bytes = arguments
     secondary = _Secondary(Path(path), Path(folder), Path(kept), int(max_update_bytes))
     shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, exist_ok=True)  # one that is just ending may still write its own log there
+    os.makedirs(folder, exist_ok=True)  # a former process that is just ending may still write its log there
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     while (message := read_message(requests)) is not None:
         request, _ = message

@@ -1,4 +1,4 @@
-"""What goes between the publisher and the process of a secondary instance: JSON with bytes behind it."""
+"""The messages between the publisher and the process of a secondary instance: JSON, followed by bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIZES: Final = struct.Struct("<QQ")
 
 
 def write_message(pipe: BinaryIO, header: dict[str, Any], blob: bytes = b"") -> None:
-    """Raises ``OSError`` when the other side is gone."""
+    """Write a message. Raises ``OSError`` if the other side is gone."""
     text = json.dumps(header).encode()
     pipe.write(_SIZES.pack(len(text), len(blob)))
     pipe.write(text)
@@ -21,7 +21,7 @@ def write_message(pipe: BinaryIO, header: dict[str, Any], blob: bytes = b"") -> 
 
 
 def read_message(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """``None``: the other side is gone."""
+    """Read a message; ``None``: the other side is gone."""
     head = pipe.read(_SIZES.size)
     if len(head) < _SIZES.size:
         return None

@@ -1,7 +1,7 @@
 """The rows that a RocksDB holds now, read by a secondary instance beside the process that owns it.
 
-A chunk's place is the sequence number that the instance had caught up with, which moves only when it is asked to. What
-was written past the WAL is among the rows and in no log: then the place is the last sequence number that the log has.
+A chunk's place is the sequence number that the instance has reached. The instance catches up only on request. Writes
+past the WAL are among the rows and in no log. In this case the place is the last sequence number in the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["RocksTables"]
 
-_PATIENCE_S: Final = 3.0  # for an instance that has to be opened anew
+_PATIENCE_S: Final = 3.0  # the wait for an instance that has to be opened anew
 _OPERATION: Final = 2  # bytes of an update before its key
 _ERRORS: Final[dict[str, type[WormholeError]]] = {
     error.__name__: error for error in (SourceUnavailable, UnreadableTable, UsageError)
@@ -41,8 +41,8 @@ _ERRORS: Final[dict[str, type[WormholeError]]] = {
 class RocksTables:
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database in the directory ``path``.
 
-    ``state_dir``: that of the log's source, beside whose folder this one has its own. ``folder``: its own, where
-    several read at a time. Nothing is written into ``path``.
+    ``state_dir``: the folder of the log's source; this source has its own folder beside it. ``folder``: this source's
+    own folder if several sources read at a time. Nothing is written into ``path``.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RocksTables:
         self._interrupted = False
 
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
-        """See the port. Estimates count a key once for each time it was written since the last compaction."""
+        """See the port. Estimates include a key once for each write since the last compaction."""
         answer, _ = self._ask({"do": "tables"})
         return [
             ScannedTable(name, rows, Problem(text, hint, code="table-unreadable"), fingerprint, portable)
@@ -152,7 +152,8 @@ class RocksTables:
         return Chunk(schema, _rows_of(blob, answer["count"]), str(answer["high"]), last, answer["done"])
 
     def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Raises what the process answers, and :class:`SourceUnavailable` when it ends instead."""
+        """Send a request and return the answer. Raises the error in the answer, and :class:`SourceUnavailable` if the
+        process ends."""
         limit = time.monotonic() + _PATIENCE_S
         while True:
             header, blob = self._exchange(request)
@@ -177,7 +178,7 @@ class RocksTables:
             write_message(cast("BinaryIO", process.stdin), request)
             answer = read_message(cast("BinaryIO", process.stdout))
         except OSError:
-            pass  # it ended, which is reported below
+            pass  # the process ended, which is reported below
         finally:
             with self._lock:
                 self._busy = False
@@ -201,7 +202,7 @@ class RocksTables:
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # a Ctrl-C at the publisher's terminal is the publisher's
+                start_new_session=True,  # a Ctrl-C at the terminal must reach the publisher only
             )
         except OSError as error:
             raise SourceUnavailable(
@@ -219,11 +220,11 @@ class RocksTables:
                 try:
                     pipe.close()
                 except OSError:
-                    pass  # what was not written yet has no reader
+                    pass  # unwritten bytes have no reader any more
 
 
 def _raw(key: bytes) -> bytes:
-    """The key as RocksDB has it."""
+    """The key's bytes in RocksDB."""
     (value,) = decode_key(key)
     return cast("bytes", value)
 

@@ -16,7 +16,7 @@ __all__ = ["FamilyCatalogue"]
 
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 1 << 20
-_TIMESTAMPED: Final = ".u64ts"  # comparators of RocksDB's own with user-defined timestamps end their name so
+_TIMESTAMPED: Final = ".u64ts"  # the end of the names of RocksDB's own comparators with user-defined timestamps
 _TIMESTAMP_BYTES: Final = 8
 _WITHOUT_TIMESTAMP: Final = frozenset({"leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator"})
 
@@ -24,8 +24,8 @@ _WITHOUT_TIMESTAMP: Final = frozenset({"leveldb.BytewiseComparator", "rocksdb.Re
 class FamilyCatalogue:
     """Implements :class:`~datastores.rocksdb.log.port.Catalogue`. Thread-safe.
 
-    A MANIFEST that RocksDB made anew does not name families that were dropped before, while the log still holds
-    their changes: names once seen are kept in ``state``.
+    A MANIFEST that RocksDB wrote anew lacks families that were dropped before, although the log may still hold their
+    changes. So names once seen are kept in ``state``.
     """
 
     def __init__(self, database: Path, state: Path) -> None:
@@ -64,47 +64,47 @@ class FamilyCatalogue:
             return 0 if comparator in _WITHOUT_TIMESTAMP else None
 
     def names(self) -> dict[int, str]:
-        """All families known, after a look into the MANIFEST."""
+        """All known families, after reading new parts of the MANIFEST."""
         with self._lock:
             self._refresh()
             return dict(self._names)
 
     def refresh(self) -> None:
-        """Look into the MANIFEST for what is new."""
+        """Read the new parts of the MANIFEST."""
         with self._lock:
             self._refresh()
 
     @property
     def database_id(self) -> str:
-        """The database's id as the MANIFEST has it; empty when it has none (older libraries)."""
+        """The database's id in the MANIFEST; empty: it has none (older libraries)."""
         return self._database_id
 
     @property
     def last_sequence(self) -> int:
-        """Greatest sequence number that the MANIFEST holds: what the tables hold reaches at least that far."""
+        """Greatest sequence number in the MANIFEST. The changes in the tables reach at least this number."""
         return self._last_sequence
 
     @property
     def manifest(self) -> tuple[int, int]:
-        """Number of the present MANIFEST and the greatest sequence number in it; zeros while it cannot be read."""
+        """Number of the present MANIFEST and the greatest sequence number in it; zeros: it cannot be read."""
         with self._lock:
             number = self._manifest.removeprefix("MANIFEST-")
             return (int(number), self._manifest_sequence) if self._inode >= 0 and number.isdecimal() else (0, 0)
 
     def logs(self) -> frozenset[int]:
-        """Numbers of WAL files that the MANIFEST names: a flush names the file that goes on after it."""
+        """Numbers of WAL files in the MANIFEST. A flush records the number of the file that follows it."""
         with self._lock:
             self._refresh()
             return frozenset(self._logs)
 
     def forget_logs(self, before: int) -> None:
-        """Nobody asks for WAL files below this number any more."""
+        """Forget the numbers of WAL files below this one, which are no longer needed."""
         with self._lock:
             self._logs = {n for n in self._logs if n >= before}
 
     @property
     def problem(self) -> str:
-        """What is wrong with the MANIFEST; empty: nothing."""
+        """The problem with the MANIFEST; empty: none."""
         return self._problem
 
     def _refresh(self) -> None:
@@ -119,16 +119,17 @@ class FamilyCatalogue:
                 )
             self._problem = ""
         except FileNotFoundError:
-            pass  # RocksDB is about to make another one
+            pass  # RocksDB is about to write another one
         except (OSError, DecodeError) as error:
-            self._inode = -1  # from its beginning, the next time
+            self._inode = -1  # the next refresh reads it from its beginning
             problem = f"column families cannot be read from {self._database / self._manifest}: {error}"
             if problem != self._problem:  # read once a second, reported once
                 _log.warning("%s", problem)
             self._problem = problem
 
     def _read_on(self) -> bool:
-        """Read what was added to the MANIFEST; whether a family is new. Raises ``OSError`` and :class:`DecodeError`."""
+        """Read the new parts of the MANIFEST. Returns whether a family is new. Raises ``OSError`` and
+        :class:`DecodeError`."""
         name = (self._database / "CURRENT").read_text(encoding="ascii", errors="replace").strip()
         if not name.startswith("MANIFEST-") or "/" in name:
             raise DecodeError(f"CURRENT names {name[:80]!r}, which is no MANIFEST")

@@ -1,9 +1,9 @@
-"""Whether a database's directory still shows the history that was kept, or a restored copy of it.
+"""Decides whether a database's directory still has the history that was kept, or a restored copy.
 
 Within one history the number of the MANIFEST, the MANIFEST's last sequence number and the sequence numbers of the WAL
-files only rise. A copy that was restored falls back in one of them. Its owner may open it and write to it often enough
-to pass all of them while nobody looks; then the IDENTITY file is another one (a copy has files of its own), and neither
-the newest WAL nor the newest table of the last look is there any more. All decisions here are pure.
+files only rise. In a restored copy one of them is lower. But while the publisher does not run, the copy's owner may
+write to it until it has passed all three. Then the IDENTITY file is another file, because a copy has its own files, and
+neither the newest WAL nor the newest table of the last look exists any more. All decisions here are pure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ IdentityFile = tuple[int, int, int]
 """Inode, time of the last write and time of the last change of the inode (both ns since 1970) of the IDENTITY file;
 zeros: none.
 
-A copy may get the inode number of the file that it replaces, and `cp -p` keeps the time of the last write. Nobody can
-set the third.
+A copy may get the inode number of the file that it replaces, and `cp -p` keeps the time of the last write. The time of
+the last change of the inode cannot be set.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one look at a database shows, apart from the content of its WAL files; zeros: unknown.
+    """The evidence of one look at a database, without the content of its WAL files; zeros: unknown.
 
     ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``table``:
     number and size of the newest table file.
@@ -52,7 +52,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, stored: object) -> Evidence:
-        """Read from a state file; what is missing or of a wrong kind is unknown."""
+        """Read from a state file. Missing or malformed values are unknown."""
         entry = stored if isinstance(stored, dict) else {}
 
         def number(value: object) -> int:
@@ -74,7 +74,7 @@ class Evidence:
 
 
 def evidence_of(path: Path, manifest: int, sequence: int) -> Evidence:
-    """Look at the database in ``path``, whose MANIFEST was read before. Raises ``OSError``."""
+    """The evidence in the database in ``path``, whose MANIFEST was read before. Raises ``OSError``."""
     newest = max((int(match[1]) for name in os.listdir(path) if (match := _TABLE.fullmatch(name))), default=0)
     return Evidence(manifest, sequence, identity_file(path), (newest, _table_size(path, newest)))
 
@@ -91,11 +91,11 @@ def identity_file(path: Path) -> IdentityFile:
 def went_back(
     path: Path, before: Evidence, now: Evidence, *, reached: Callable[[], int], wal_is_there: bool
 ) -> str | None:
-    """Why ``now`` cannot follow on ``before``; ``None``: it can. Raises ``OSError``.
+    """Why ``now`` cannot be a later state of the history of ``before``; ``None``: it can. Raises ``OSError``.
 
-    ``reached``: the greatest sequence number that was read from WAL files or is kept in one, asked for only where it
-    decides. ``wal_is_there``: the newest WAL of the last look is there with all that it held, which proves that nothing
-    was put back.
+    ``reached``: returns the greatest sequence number that was read from WAL files or is in a kept one; called only if
+    needed. ``wal_is_there``: the newest WAL of the last look exists with its whole content, which proves that no copy
+    was restored.
     """
     if now.manifest and now.manifest < before.manifest:
         return f"MANIFEST {now.manifest} follows on MANIFEST {before.manifest}"
@@ -105,7 +105,7 @@ def went_back(
         return None
     number, size = before.table
     if number and _table_size(path, number) == size and reached() <= before.sequence:
-        return None  # what was read or kept was in the tables then, and the newest of these is there
+        return None  # everything read or kept was in the tables then, and the newest table still exists
     return (
         "the IDENTITY file was replaced while nobody looked, and neither the newest WAL nor the newest table "
         "file of then is there: "
@@ -116,7 +116,7 @@ def went_back(
 def first_too_low(
     numbers: Iterable[int], reached: tuple[int, int], first_sequence: Callable[[int], int | None]
 ) -> str | None:
-    """Why a WAL behind ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none
+    """Why a WAL after ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none
     is."""
     for number in sorted(numbers):
         if number > reached[0]:

@@ -1,4 +1,4 @@
-"""What lies in the directories of a RocksDB database, as far as tailing is concerned. Reads only."""
+"""The files of a RocksDB database that matter for tailing. Reads only."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ class LiveFile:
 
 
 def check_database(path: Path) -> None:
-    """Whether ``path`` is a RocksDB database that can be read.
+    """Check that ``path`` is a RocksDB database that can be read.
 
-    Raises :class:`UsageError` for something else, :class:`SourceUnavailable` where one may yet appear or become
-    readable.
+    Raises :class:`UsageError` if it is none, :class:`SourceUnavailable` if one may still appear or become readable.
     """
     try:
         names = os.listdir(path)
@@ -96,15 +95,15 @@ def newest_options(path: Path) -> DatabaseOptions | None:
         try:
             return parse_options((path / name).read_text(encoding="utf-8", errors="backslashreplace"))
         except (OSError, DecodeError):
-            continue  # deleted meanwhile, or not written whole yet: the one before still has most
+            continue  # deleted meanwhile, or not complete yet: the file before it has nearly the same settings
     return None
 
 
 def wal_directory(path: Path, options: DatabaseOptions | None) -> Path:
-    """Where the WAL files are: ``wal_dir`` of the OPTIONS file, else the database's directory.
+    """The directory of the WAL files: ``wal_dir`` of the OPTIONS file, else the database's directory.
 
-    Raises :class:`UsageError` for a relative one: it is relative to a working directory that nobody but its process
-    knows.
+    Raises :class:`UsageError` for a relative ``wal_dir``, because only the database's process knows the working
+    directory.
     """
     text = options.db.get("wal_dir", "") if options else ""
     if not text:
@@ -127,14 +126,14 @@ def live_files(directory: Path) -> dict[int, LiveFile]:
         for file in _scan(directory / "archive"):
             found[file.number] = file
     except OSError:
-        pass  # there is one only where the database keeps old files
+        pass  # the archive exists only if the database keeps old files
     for file in _scan(directory):
         found[file.number] = file
     return found
 
 
 def live_file(path: Path) -> LiveFile | None:
-    """The WAL at ``path``; ``None`` when it is none or gone."""
+    """The WAL at ``path``; ``None``: the file is no WAL, or is gone."""
     match = _WAL.fullmatch(path.name)
     if match is None:
         return None
@@ -152,6 +151,6 @@ def _scan(directory: Path) -> Iterator[LiveFile]:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a WAL, which no other has: they hold its first record's checksum and sequence number."""
+    """The first bytes of a WAL. They identify it, because they hold its first record's checksum and sequence number."""
     with path.open("rb", buffering=0) as file:
         return file.read(_HEAD) or b""

@@ -1,8 +1,8 @@
-"""The thread that watches a database's directory: keeps its WAL files, notices when another history begins.
+"""The thread that watches a database's directory. It keeps the WAL files and notices when another history begins.
 
 State on disk, under the folder given::
 
-    histories.json        incarnation -> identity of the database, and what began it
+    histories.json        incarnation -> identity of the database, and why the incarnation began
     <incarnation>/        known.json (with a copy of the entry above), families.json, times, times.covered
     <incarnation>/wal/    the kept WAL files
     lock                  held while a publisher uses the folder
@@ -49,8 +49,8 @@ from wormhole.model.problem import Problem
 __all__ = ["KeptHistory", "WalKeeper"]
 
 _log = logging.getLogger(__name__)
-_SCAN_S: Final = 1.0  # a scan of the directory even without events: they may be lost
-_RESCAN_S: Final = 0.02  # between two looks while files come and go; new ones are kept at once all the same
+_SCAN_S: Final = 1.0  # between two scans of the directory without events, which may be lost
+_RESCAN_S: Final = 0.02  # between two scans while files come and go; new files are kept at once in any case
 _GATHER_S: Final = 0.0005  # between two wake-ups under a busy writer
 _UNNAMED: Final = "unnamed "
 _RELEVANT: Final = re.compile(r"\d+\.log|IDENTITY|CURRENT|OPTIONS-\d+|")
@@ -58,7 +58,7 @@ _RELEVANT: Final = re.compile(r"\d+\.log|IDENTITY|CURRENT|OPTIONS-\d+|")
 
 @dataclass(slots=True)
 class KeptHistory:
-    """Everything that belongs to one incarnation. ``source_id``: left half of its transactions' ids."""
+    """The files, names and times of one incarnation. ``source_id``: left half of its transactions' ids."""
 
     incarnation: int
     identity: str
@@ -117,9 +117,9 @@ class WalKeeper:
     # --- from any thread ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Check the database, keep what is there, and go on in a thread of its own.
+        """Check the database, keep its present WAL files, and start the thread.
 
-        Raises :class:`UsageError` for what is no RocksDB or is tailed already, :class:`SourceUnavailable` when it
+        Raises :class:`UsageError` if the path is no RocksDB or is tailed already, :class:`SourceUnavailable` if it
         cannot be read.
         """
         if self._thread is not None:
@@ -154,7 +154,7 @@ class WalKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what is kept stays on disk. Idempotent."""
+        """End the thread. The kept files stay on disk. Idempotent."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -168,7 +168,7 @@ class WalKeeper:
 
     @property
     def current(self) -> KeptHistory:
-        """The history that goes on. Raises :class:`SourceUnavailable` before :meth:`start`."""
+        """The present history. Raises :class:`SourceUnavailable` before :meth:`start`."""
         with self._lock:
             if self._history is None:
                 raise SourceUnavailable(f"{self._path} is not being tailed", hint="start the source first")
@@ -176,20 +176,21 @@ class WalKeeper:
 
     @property
     def gone(self) -> str:
-        """Why there is no database at the path any more; empty while there is one."""
+        """Why the database at the path is gone; empty: it exists."""
         if (self._path / "CURRENT").exists():
             return ""
         return f"{self._path / 'CURRENT'} is not there: the database was moved or deleted"
 
     def scan(self) -> None:
-        """Look at the directory now. A failure is kept for :meth:`problems`."""
+        """Scan the directory now. A failure is kept for :meth:`problems`."""
         with self._lock:
             self._scan()
 
     def catch_up(self) -> None:
-        """Return when every file that was made before the call is kept, or is known to be missed.
+        """Return when every file created before the call is kept or known to be missed.
 
-        inotify reports a file that was deleted at once to the keeper's thread, which may not have had its turn yet.
+        A file that was created and deleted at once is reported by inotify to the keeper's thread only, which may not
+        have read the event yet.
         """
         with self._answered:
             self._requests += 1
@@ -199,7 +200,7 @@ class WalKeeper:
             self._answered.wait_for(lambda: self._stopping.is_set() or self._answers >= request)
 
     def release(self, incarnation: int, number: int, offset: int) -> None:
-        """Nothing before this place is needed; histories before ``incarnation`` are deleted."""
+        """Release everything before this place. Histories before ``incarnation`` are deleted."""
         with self._lock:
             if self._history is not None and incarnation == self._history.incarnation:
                 self._history.files.release(number, offset)
@@ -212,21 +213,21 @@ class WalKeeper:
                     shutil.rmtree(old, ignore_errors=True)
 
     def reached(self, place: LogPosition, delivered: str) -> None:
-        """The current history was read up to ``place`` and sequence number ``delivered``."""
+        """Note that the current history was read up to ``place`` and sequence number ``delivered``."""
         history = self._history
         if history is None or history.incarnation != place.incarnation or not delivered.isdecimal():
             return
         if int(delivered) > history.files.reached[1]:
-            # At a file's beginning nothing of it was read: the number is one of the files before.
+            # At a file's beginning nothing of the file was read, so the number is from an earlier file.
             history.files.reached = (place.file if place.offset else place.file - 1, int(delivered))
 
     def ended_at(self, incarnation: int) -> str:
-        """The last sequence number that is kept of a history that ended; empty: nothing is known of it any more."""
+        """The last sequence number in the kept files of a history that ended; empty: no file is left."""
         folder = self._folder / str(incarnation) / "wal"
         return str(end_of({int(path.stem): path for path in folder.glob("*.log") if path.stem.isdecimal()}) or "")
 
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong, for the operator."""
+        """The present problems, for the operator."""
         with self._lock:
             texts = [self._problem]
             if self._history is not None:
@@ -284,7 +285,9 @@ class WalKeeper:
                 self._stopping.wait(_GATHER_S)
 
     def _keep_now(self, names: list[str]) -> None:
-        """A WAL may live for some milliseconds only, so that a whole look would come too late."""
+        """Keep new WAL files at once. A WAL may exist for only some milliseconds, and a whole scan would be too
+        late.
+        """
         with self._lock:
             history = self._history
             if history is None:
@@ -292,7 +295,7 @@ class WalKeeper:
             paths = [self._wal_directory / name for name in names if name.endswith(".log")]
             grabbed = [history.files.grab(path) for path in paths]
             if identity_file(self._path) != self._identity_seen:
-                # Perhaps another database: that takes the whole look.
+                # The directory may hold another database: this takes a whole scan.
                 for link in grabbed:
                     if link is not None:
                         link.unlink(missing_ok=True)
@@ -317,13 +320,13 @@ class WalKeeper:
                 _log.info("%s is watched with inotify again", self._path)
 
     def _scan(self) -> None:
-        """One look; every failure of the file system is kept as a problem and passes or stays until the next look."""
+        """Scan the directory once. A failure of the file system is kept as a problem until the next scan."""
         try:
             self._read_settings()
             identity_stat = identity_file(self._path)
             history = before = self._history
-            # Evidence first: an older copy that comes between the two is noticed at the next look, not taken for what
-            # was there.
+            # The evidence is read before the files. If an older copy is restored between the two reads, the next scan
+            # notices it.
             evidence = self._evidence(history) if history is not None else Evidence()
             live = live_files(self._wal_directory)
             identity = self._identity()
@@ -338,7 +341,7 @@ class WalKeeper:
                 history = self._begin(
                     history.identity, f"the database was put back to an earlier state: {reason}", live
                 )
-            history.catalogue.refresh()  # a MANIFEST that the next open replaces names files that no later one has
+            history.catalogue.refresh()  # the next open replaces this MANIFEST, which alone may name some files
             if history is not before:
                 live = live_files(self._wal_directory)
             if self._watch is not None and self._watch.polling:
@@ -382,21 +385,21 @@ class WalKeeper:
     # --- histories ---------------------------------------------------------------------------------------------
 
     def _identity(self) -> str:
-        """The database's id; empty while there is none to read (it is being made)."""
+        """The database's id; empty: it cannot be read yet, because the database is being created."""
         try:
             text = (self._path / "IDENTITY").read_text(encoding="ascii", errors="replace").strip()
         except FileNotFoundError:
             text = ""
         if text or self._history is not None:
             return text
-        # Libraries may leave the file out; then the MANIFEST has the id, or nothing has and the path has to do.
+        # Some libraries write no such file. Then the MANIFEST has the id; without one there, the path is used.
         probe = FamilyCatalogue(self._path, self._folder / "families.probe")
         probe.refresh()
         (self._folder / "families.probe").unlink(missing_ok=True)
         return probe.database_id or f"{_UNNAMED}{self._path}"
 
     def _evidence(self, history: KeptHistory) -> Evidence:
-        """What the database shows now. Raises ``OSError``."""
+        """The evidence in the database now. Raises ``OSError``."""
         history.catalogue.refresh()
         manifest, sequence = history.catalogue.manifest
         before = history.files.evidence
@@ -405,7 +408,7 @@ class WalKeeper:
         return evidence_of(self._path, manifest, sequence)
 
     def _conflict(self, history: KeptHistory, now: Evidence, live: dict[int, LiveFile]) -> str | None:
-        """Why what is there cannot follow on ``history``; ``None``: it can.
+        """Why the database cannot be a continuation of ``history``; ``None``: it can.
 
         ``now`` was seen before ``live``. Raises ``OSError``."""
         files = history.files
@@ -427,9 +430,10 @@ class WalKeeper:
         return reason
 
     def _load_histories(self) -> dict[int, dict[str, str]]:
-        """By incarnation.
+        """The histories by incarnation.
 
-        What ``histories.json`` lacks is taken from each history's own folder; a number is never given twice."""
+        An entry missing from ``histories.json`` is read from the history's own folder, so that no number is used twice.
+        """
         found: dict[int, dict[str, str]] = {}
         for folder in self._folder.iterdir():
             if folder.name.isdecimal() and folder.is_dir():
@@ -441,11 +445,9 @@ class WalKeeper:
         return found
 
     def split(self, history: KeptHistory, number: int, reason: str) -> bool:
-        """A reader saw that another history begins with WAL ``number``.
+        """Begin another history with WAL ``number``, as seen by a reader of ``history``.
 
-        Whether one began with that; ``False``: it did before.
-
-        Raises ``OSError``.
+        Returns whether it began with this call; ``False``: another history had begun before. Raises ``OSError``.
         """
         with self._lock:
             if self._history is not history:
@@ -461,7 +463,7 @@ class WalKeeper:
             return True
 
     def _resume(self, identity: str) -> KeptHistory:
-        """The history that was kept when the publisher last ran, if it still is the same, else a new one."""
+        """The history that was kept when the publisher last ran, if it is still the database's; else a new one."""
         matching = [n for n, entry in self._histories.items() if entry.get("identity") == identity]
         if not matching:
             return self._begin(identity, "first seen", live_files(self._wal_directory))
@@ -469,15 +471,15 @@ class WalKeeper:
             evidence = self._evidence(history)
             live = live_files(self._wal_directory)
             kept, reached = history.files.kept(), history.files.reached
-            # What was kept may never have been read: it may begin behind a crash that took what was.
+            # A kept file may not have been read yet, and may begin after a crash that took log that was read.
             reason = first_too_low(kept, reached, lambda number: first_of(kept[number], number))
             number = max((number for number, path in kept.items() if path.stat().st_size), default=None)
             if number is not None and reason is None:
                 last = last_of(kept[number], number)
-                # A copy may have been cut short by a crash of ours; what the database itself has may not.
+                # A crash of the publisher may cut a copy short, but not the database's own file.
                 if number in live and number == reached[0] and last < reached[1]:
                     reason = f"WAL {number} ends at sequence number {last}, it had reached {reached[1]}"
-                if last > reached[1]:  # a torn beginning reaches nothing
+                if last > reached[1]:  # not if the file's beginning is torn: it has no sequence number
                     history.files.reached = (number, last)
             reason = reason or self._conflict(history, evidence, live)
         if reason is None:
@@ -493,7 +495,7 @@ class WalKeeper:
         incarnation = max(self._histories, default=0) + 1
         (_log.info if incarnation == 1 else _log.error)("incarnation %d of %s: %s", incarnation, self._path, reason)
         short = "rocksdb" if identity.startswith(_UNNAMED) else re.sub("[^0-9A-Za-z]", "", identity)[:8].lower()
-        # Ids of changes must not be used again for others after the database was put back.
+        # After the database was restored, ids of changes must not be given again to other changes.
         again = any(entry.get("identity") == identity for entry in self._histories.values())
         source_id = f"{short}-{incarnation}" if again else short
         self._histories[incarnation] = {"identity": identity, "reason": reason, "source_id": source_id}
@@ -510,7 +512,7 @@ class WalKeeper:
 
     @contextmanager
     def _opened(self, incarnation: int, identity: str) -> Iterator[KeptHistory]:
-        """A history; closed again where what is done with it fails, since it is opened anew at the next look."""
+        """A history, which is closed if the caller's block fails. The next scan opens it again."""
         folder = self._folder / str(incarnation)
         folder.mkdir(exist_ok=True)
         times = TimeIndex(folder / "times", lambda number: _measure(files.path(number)), self._now_us)
@@ -534,7 +536,10 @@ class WalKeeper:
         write_state(self._folder / "histories.json", {str(n): entry for n, entry in self._histories.items()})
 
     def _tell_times(self, history: KeptHistory, live: dict[int, LiveFile]) -> None:
-        """Files that were written while nobody looked got their first record about when the one before got its last."""
+        """Note the times of files created while the publisher did not run.
+
+        Such a file got its first record at about the time of the last write to the file before it.
+        """
         before = 0
         for number in sorted(live):
             if number > history.files.highest and before:
@@ -573,7 +578,7 @@ class WalKeeper:
 
 
 def _measure(path: Path | None) -> tuple[int, int]:
-    """Size and time of the last write (microseconds) of a file that may be gone: zeros."""
+    """Size and time of the last write (microseconds) of a file; zeros: the file is gone."""
     try:
         stat = path.stat() if path is not None else None
     except FileNotFoundError:

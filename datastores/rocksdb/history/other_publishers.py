@@ -1,4 +1,4 @@
-"""Whether another process keeps the log of the same database, without a file in the database's directory."""
+"""Notices another process that tails the same database, without a file in the database's directory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["DatabaseClaim", "holder_of"]
 
 
 class DatabaseClaim:
-    """A lock on the directory of the database at ``path``, which RocksDB itself does not use and which ends with its
-    process. The lock forbids nothing: it shows a second publisher which process is the first one."""
+    """A lock on the directory of the database at ``path``, of a kind that RocksDB does not use. It ends with its
+    process. The lock prevents nothing: it shows a second publisher the process of the first one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
 
     def other(self) -> str:
-        """The process that has the lock, with its command; empty: this one has it. Raises ``OSError``."""
+        """The process that holds the lock, with its command; empty: this process. Raises ``OSError``."""
         there = os.stat(self._path)
         if self._fd >= 0 and not os.path.samestat(there, os.fstat(self._fd)):
             self.close()  # the directory was replaced
@@ -40,7 +40,7 @@ class DatabaseClaim:
 
 
 def holder_of(path: Path) -> str:
-    """The process that tails the database at ``path``, with its command; empty: none that can be seen."""
+    """The process that tails the database at ``path``, with its command; empty: none is visible."""
     with contextlib.suppress(OSError):
         if holder := _holder(path.stat()):
             return _described(holder)
@@ -48,7 +48,7 @@ def holder_of(path: Path) -> str:
 
 
 def _holder(stat: os.stat_result) -> int:
-    """The process that holds the lock, as the kernel lists it; 0: not known (of another host, or a container)."""
+    """The process that holds the lock, from the kernel's list; 0: not known (on another host, or in a container)."""
     place = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"
     with contextlib.suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():
@@ -65,6 +65,6 @@ def _described(process: int) -> str:
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     if b"-m" in words:
-        words = words[words.index(b"-m") + 1 :]  # how Python was called is of no interest
+        words = words[words.index(b"-m") + 1 :]  # without Python's own arguments
     shown = b" ".join(words).decode(errors="backslashreplace").strip()
     return f"process {process} ({shown[:160]})" if shown else f"process {process}"

@@ -1,8 +1,8 @@
-"""One WAL file kept from deletion: a hard link where that is enough, else a copy that follows it.
+"""A WAL file kept from deletion: by a hard link if possible, else by a copy that follows the file.
 
-A link costs nothing while RocksDB has the file too. It is not enough when the folder is on another file system, when
-the kernel refuses it (``fs.protected_hardlinks`` and files of another user), and when the database recycles its WAL
-files: RocksDB then renames the old file and writes over it, under our link as well.
+A link takes no space while RocksDB has the file too. A copy is needed when the folder is on another file system, when
+the kernel refuses the link (``fs.protected_hardlinks`` and files of another user), and when the database recycles its
+WAL files: RocksDB then renames the old file and overwrites it, and the link with it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from datastores.rocksdb.history.files import LiveFile
 __all__ = ["Pin", "copy_of", "link_to", "relinked", "trim"]
 
 _CHUNK: Final = 1 << 20
-_WHOLE: Final = frozenset({META, UNKNOWN_KIND, BAD_ORDER})  # kept all the same: the reader reports what is wrong
+_WHOLE: Final = frozenset({META, UNKNOWN_KIND, BAD_ORDER})  # kept too: the reader reports the fault
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP})
 
 
 class Pin:
-    """A kept WAL. ``path``: where it can be read; ``linked``: by link, else by copy."""
+    """A kept WAL. ``path``: the link or the copy. ``linked``: whether it is a link."""
 
     __slots__ = ("_checked", "_inside", "_source", "inode", "linked", "number", "path", "size")
 
@@ -43,18 +43,18 @@ class Pin:
         self.size = size
         self.linked = linked
         self.inode = inode
-        self._source = -1  # what is copied, kept open: its last bytes can be had after it was deleted
+        self._source = -1  # the original, kept open: its last bytes can be copied after its deletion
         self._checked = -1  # offset up to which a recycled file holds this WAL's own records; -1: not recycled
         self._inside = False
 
     def measured(self) -> int:
-        """Bytes that it holds now: a link grows unseen. Raises ``OSError``."""
+        """The present size in bytes. A link grows with its original. Raises ``OSError``."""
         return self.path.stat().st_size if self.linked else self.size
 
     def follow(self) -> bool:
-        """Copy what was written since; whether there was any.
+        """Copy what was written since the last call. Returns whether there was anything.
 
-        Raises ``OSError`` (the folder's disk is full, for one)."""
+        Raises ``OSError``, for example when the folder's disk is full."""
         if self._source < 0:
             return False
         if self._checked >= 0:
@@ -67,7 +67,7 @@ class Pin:
         return self.size > before
 
     def _follow_recycled(self) -> bool:
-        """Copy records of this WAL only: behind them is what the file held before, or what was written over
+        """Copy records of this WAL only. After them the file has its earlier content, or a later WAL has overwritten
         them."""
         before = self.size
         frames = Frames()
@@ -92,19 +92,19 @@ class Pin:
         return self.size > before
 
     def close(self) -> None:
-        """Give up the file that is copied; what was copied stays."""
+        """Close the original. The copy stays."""
         if self._source >= 0:
             os.close(self._source)
             self._source = -1
 
     def delete(self) -> None:
-        """Give up the file for good."""
+        """Delete the kept file."""
         self.close()
         self.path.unlink(missing_ok=True)
 
     @property
     def following(self) -> bool:
-        """Whether it is a copy whose original is still open."""
+        """Whether this is a copy whose original is still open."""
         return self._source >= 0
 
     @classmethod
@@ -113,22 +113,22 @@ class Pin:
         try:
             inode = os.fstat(source).st_ino
             if path.exists() and (anew or path.stat().st_ino == inode):
-                path.unlink()  # a link up to now: what is written to it would go into the database's file
+                path.unlink()  # a former link: writing to it would write to the database's file
             path.touch()
-            # A copy that an earlier run began is continued.
+            # A copy that an earlier run of the publisher began is continued.
             pin = cls(live.number, path, path.stat().st_size, linked=False, inode=inode)
         except OSError:
             os.close(source)
             raise
         pin._source = source
         if recycled:
-            # Whether it ended inside a record is not known any more, so a recycled file is read from its beginning.
+            # It is not known whether the copy ended inside a record, so a recycled file is read from its beginning.
             pin._checked = pin.size = 0
         return pin
 
 
 def trim(pin: Pin) -> None:
-    """Cut what is no whole record off the end of a copy whose original is gone: nothing will complete it.
+    """Cut an incomplete record off the end of a copy whose original is gone, because it is never completed.
 
     Raises ``OSError``."""
     frames = Frames()
@@ -152,7 +152,7 @@ def trim(pin: Pin) -> None:
 
 
 def link_to(live: LiveFile, folder: Path) -> Pin | None:
-    """Keep ``live`` by a link in ``folder``; ``None`` where that cannot be. Raises ``OSError`` for anything else."""
+    """Keep ``live`` by a link in ``folder``; ``None``: no link is possible. Raises ``OSError`` for other failures."""
     path = folder / live.path.name
     try:
         os.link(live.path, path)
@@ -167,9 +167,9 @@ def link_to(live: LiveFile, folder: Path) -> Pin | None:
 
 
 def relinked(pin: Pin, live: LiveFile) -> Pin | None:
-    """Keep ``live`` in place of the link ``pin``, which stays where that fails; ``None`` where no link can be.
+    """Replace the link ``pin`` by a link to ``live``; ``None``: no link is possible.
 
-    Raises ``OSError``."""
+    Raises ``OSError``; the old link then stays."""
     new = pin.path.with_suffix(".new")
     new.unlink(missing_ok=True)
     try:
@@ -186,7 +186,7 @@ def relinked(pin: Pin, live: LiveFile) -> Pin | None:
 def copy_of(live: LiveFile, folder: Path, *, recycled: bool, anew: bool = False) -> Pin:
     """Keep ``live`` by a copy that follows it. Raises ``OSError``.
 
-    ``recycled``: the database writes over its old WAL files, so that only records of this one are copied. ``anew``:
-    what is kept under its number is deleted, else a copy that was begun is continued.
+    ``recycled``: the database overwrites its old WAL files, so only records of this WAL are copied. ``anew``: a file
+    kept under the same number is deleted; otherwise an earlier copy is continued.
     """
     return Pin._following(live, folder / live.path.name, recycled=recycled, anew=anew)

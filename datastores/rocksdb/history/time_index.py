@@ -1,15 +1,15 @@
 """Commit times for a log that holds none: a durable index from places to times.
 
-An entry means: transactions that end at this place or later were committed at this time, up to the next entry. At the
-live end one entry a second is made, so a time is at most a second early; what was written while nobody read gets the
-times at which its files were written. Once given, a place's time never changes, however often it is read:
-``covered`` is the place up to which times were given, and nothing before it gets a new entry.
+An entry means that transactions which end at its place or later, up to the next entry, were committed at its time. At
+the live end one entry is made per second, so a time is at most a second early. Log written while no reader ran gets the
+times of its files' last writes. A place's time never changes once it is given: ``covered`` is the place up to which
+times were given, and no entry is added before it.
 
-Two files. The index: a header of 8 bytes, then entries of 32: place (20, see ``LogPosition.to_bytes``), microseconds
-since 1970 (8), CRC32C of both (4), big endian. Beside it ``covered``: two slots of the same form, written in turn, of
-which the later place counts. Both are written before a reader gets the time, so the publisher's death changes none.
-They are not synced: after a power cut the times of the last seconds may be given anew, as RocksDB may have lost the
-same seconds itself.
+There are two files. The index has a header of 8 bytes, then entries of 32 bytes: place (20, see
+``LogPosition.to_bytes``), microseconds since 1970 (8), CRC32C of both (4), big endian. The file ``covered`` beside it
+has two slots of the same form, written in turn; the one with the later place is valid. Both files are written before a
+reader gets the time, so a crash of the publisher changes no time. They are not synced. After a power cut other times
+may be given for the last seconds, which RocksDB may have lost itself.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _MAGIC: Final = b"WHTIME\x00\x01"
 _TAIL: Final = struct.Struct(">qI")
 _ENTRY: Final = LogPosition.SIZE + _TAIL.size
 _RESOLUTION_US: Final = 1_000_000
-_THIN: Final = 1 << 18  # entries after which the resolution falls, so that an index nobody prunes stays bounded
+_THIN: Final = 1 << 18  # entries after which the resolution falls, so that an index that is not pruned stays bounded
 _PRUNE: Final = 4096
 
 
 class TimeIndex:
     """Implements :class:`~datastores.rocksdb.log.port.CommitTimes`. Thread-safe.
 
-    ``measure``: size of the WAL with a given number and when it was last written to (microseconds since 1970); zeros:
-    unknown. ``now_us``: the wall clock.
+    ``measure``: returns size and last write (microseconds since 1970) of the WAL with a given number; zeros: unknown.
+    ``now_us``: the wall clock.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TimeIndex:
         self._last_us = self._entries[-1][1] if self._entries else 0
         self._next_us = self._last_us + _RESOLUTION_US
         self._covered = self._load_covered()
-        # The newest entry holds for offsets above the first and up to the second in this file: the usual question.
+        # Cache of the usual case: in this file, the newest entry applies to offsets above `_from` and up to `_to`.
         self._file_number, self._from, self._to = -1, 0, 0
 
     def committed_at(self, position: LogPosition, live: bool) -> int:
@@ -73,7 +73,7 @@ class TimeIndex:
             known = self._look_up(position)
             if known is not None:
                 return known
-        # Not under the lock: it calls others, which report new files under locks of their own.
+        # Called without the lock, because it calls code that reports new files under locks of its own.
         size, written_us = self._measure(position.file)
         with self._lock:
             known = self._look_up(position)
@@ -88,21 +88,21 @@ class TimeIndex:
                 self._append(position, now)
             if position.file != self._file_number:
                 self._from = position.offset
-            # All that is in the file by now was committed by now.
+            # Everything in the file now was committed by now.
             self._file_number, self._to = position.file, max(size, position.offset)
             self._cover(LogPosition(position.incarnation, position.file, self._to))
             return self._last_us
 
     def until(self, at_us: int) -> tuple[LogPosition, int] | None:
-        """The place before which all that ends was committed at or before ``at_us``, and the time of what ends there
-        (0: none yet).
+        """The place such that every transaction that ends before it was committed at or before ``at_us``.
 
-        The earlier one where times are too coarse to decide. ``None``: no time is known at all.
+        Returns it with the time of transactions that end at the place (0: none yet). If the times are too coarse to
+        decide, it is the earlier place. ``None``: no time is known.
         """
         with self._lock:
             if not self._entries:
                 return None
-            # An entry's transactions were committed until the next one was due.
+            # The transactions of an entry were committed up to the time at which the next entry was due.
             latest = at_us - _RESOLUTION_US * (1 + len(self._entries) // _THIN)
             i = bisect_right(self._entries, latest, key=lambda entry: entry[1])
             if i < len(self._entries):
@@ -111,9 +111,9 @@ class TimeIndex:
             return LogPosition(covered.incarnation, covered.file, covered.offset + 1), 0
 
     def file_appeared(self, incarnation: int, number: int, written_us: int) -> None:
-        """A WAL was created, about when the one before it was last written to (``written_us``; 0: unknown, then now).
+        """Note that a WAL was created. Must be called before the file is read.
 
-        Has to be called before the file is read.
+        ``written_us``: the last write to the WAL before it, about when this one was created; 0: unknown, now is used.
         """
         with self._lock:
             position = LogPosition(incarnation, number, 0)
@@ -123,13 +123,13 @@ class TimeIndex:
             us = min(written_us or now, now)
             covered = self._covered
             if us >= self._next_us and covered.incarnation == incarnation and self._entries:
-                # The end of the file before, which nobody has read yet.
+                # For the end of the file before, which was not read yet.
                 self._append(LogPosition(incarnation, covered.file, covered.offset + 1), us)
             self._append(position, us)
             self._cover(position)
 
     def prune(self, oldest: LogPosition) -> None:
-        """Forget what only places before ``oldest`` need, when that is much."""
+        """Remove the entries that only places before ``oldest`` need, if they are many."""
         with self._lock:
             keep_from = bisect_right(self._entries, (oldest.to_bytes(), 1 << 62)) - 1
             if keep_from < _PRUNE:
@@ -142,20 +142,20 @@ class TimeIndex:
             self._file = self._path.open("ab", buffering=0)
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the files."""
         with self._lock:
             self._file.close()
             os.close(self._slots)
 
     def _look_up(self, position: LogPosition) -> int | None:
-        """The time that was given to ``position``; ``None``: none was, or it is before all entries."""
+        """The time that was given to ``position``; ``None``: none, or the position is before all entries."""
         if position > self._covered:
             return None
         i = bisect_right(self._entries, (position.to_bytes(), 1 << 62))
         return self._entries[i - 1][1] if i else None
 
     def _insert_first(self, position: LogPosition, written_us: int) -> int:
-        """An entry before all others, for a file that nobody read before: not later than what follows it."""
+        """Add an entry before all others, for a file that was not read yet. Its time is not later than theirs."""
         us = min(written_us or self._entries[0][1], self._entries[0][1])
         beginning = LogPosition(position.incarnation, position.file, 0).to_bytes()
         insort(self._entries, (beginning, us))
@@ -178,7 +178,7 @@ class TimeIndex:
 
     def _load_covered(self) -> LogPosition:
         if not self._entries:
-            return LogPosition(0, 0, 0)  # the index was lost: the times that were given are not known any more
+            return LogPosition(0, 0, 0)  # the index was lost, and with it the given times
         places = [LogPosition.from_bytes(self._entries[-1][0])]
         for slot in range(2):
             data = os.pread(self._slots, _ENTRY, slot * _ENTRY)
@@ -189,7 +189,7 @@ class TimeIndex:
         return max(places)
 
     def _load(self) -> None:
-        """Read what is there; what a crash left of the last entry is cut off, so that the next one begins at a
+        """Read the index. A last entry that a crash left incomplete is cut off, so that the next one begins at a
         boundary."""
         try:
             data = self._path.read_bytes()

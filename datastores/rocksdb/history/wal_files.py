@@ -1,7 +1,7 @@
-"""The WAL files of one history of a database: live ones, and those kept in our folder.
+"""The WAL files of one history of a database: live files, and files kept in the history's folder.
 
-A history is what happens between two breaks (the database was replaced, or restored to an earlier state); within one
-the numbers of WAL files only rise. Each has its own folder and its own number, the *incarnation* of its places.
+A history ends when the database is replaced or restored to an earlier state. Within a history the numbers of WAL files
+only rise. Each history has its own folder and its own number, the *incarnation* of its places.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11})
 class WalHistory:
     """Implements :class:`~datastores.rocksdb.log.port.WalFiles`. Thread-safe.
 
-    ``observe`` is called by the keeper's thread with every scan of the database's directory; the other methods by
-    readers. ``appeared``: called with a new file's number and about the time of its creation (microseconds since 1970)
-    before any reader can see it.
+    ``observe`` is called by the keeper's thread with every scan of the database's directory. ``appeared`` is called
+    with a new file's number and its approximate creation time (microseconds since 1970), before any reader can see the
+    file.
     """
 
     def __init__(self, incarnation: int, folder: Path, budget: int, appeared: Callable[[int, int], None]) -> None:
@@ -47,10 +47,10 @@ class WalHistory:
         state = read_state(self._state_path)
         self.evidence = Evidence.from_json(state.get("evidence"))
         self.about: dict[str, str] = dict(state.get("about", {}))
-        """What `histories.json` holds of this history, so that either file alone is enough."""
+        """This history's entry in `histories.json`. It is stored here too, so that either file alone is enough."""
         stored = state.get("reached")
         self.reached: tuple[int, int] = (int(stored[0]), int(stored[1])) if isinstance(stored, list) else (-1, 0)
-        """Number of a WAL, and a sequence number of this history in it: those of later files are greater."""
+        """Number of a WAL and a sequence number in it. Later files of this history have greater sequence numbers."""
         self._reached_stored = self.reached
         self._highest = int(state.get("highest", -1))
         self._released = int(state.get("released", -1))
@@ -63,32 +63,32 @@ class WalHistory:
         self._pins: dict[int, Pin] = {}
         for path in folder.glob("*.log"):
             if not path.stem.isdecimal():
-                continue  # not ours
+                continue  # a foreign file
             stat = path.stat()
             self._pins[int(path.stem)] = Pin(
                 int(path.stem), path, stat.st_size, linked=stat.st_nlink > 1, inode=stat.st_ino
             )
         self._recycles = False
         if not state and self._pins:
-            # The state file was lost, and with it which files went unseen: any of them may have.
+            # The state file was lost, and with it the gaps: before any kept file, files may have been missed.
             self._unwatched = sorted(self._pins)
         self._highest = max(self._highest, *self._pins, -1)
         self._problem = ""
         self._copying = ""
         self.looked_at_intervals = False
-        """Files may have come and gone unseen."""
+        """Whether files may have been created and deleted unseen."""
         self.closed = False
-        """No file will appear any more: the database has another history now."""
+        """Whether the history ended: no more files appear, because the database has another history now."""
 
     # --- for readers -------------------------------------------------------------------------------------------
 
     def path(self, number: int) -> Path | None:
-        """Where the file can be read; see the port."""
+        """The path of the file; see the port."""
         with self._changed:
             pin, live = self._pins.get(number), self._live.get(number)
             if pin is None:
                 return live.path if live else None
-            # A copy runs behind; the original is as good while nothing is written over it.
+            # A copy lags behind its original. The original may be read unless RocksDB recycles its files.
             return live.path if live and not pin.linked and not self._recycles else pin.path
 
     def newer(self, number: int) -> int | None:
@@ -99,7 +99,7 @@ class WalHistory:
     def may_lack(self, before: int, after: int, existed: Iterable[int]) -> bool:
         """Whether a file between these two may have been deleted before it could be kept.
 
-        ``existed``: numbers that are known otherwise."""
+        ``existed``: numbers of files that are known to have existed."""
         with self._changed:
             if self.looked_at_intervals:
                 return before < after
@@ -109,7 +109,7 @@ class WalHistory:
             )
 
     def wait(self, seconds: float) -> None:
-        """Until a file may have grown or appeared, or the history ended."""
+        """Wait until a file may have grown or appeared, or the history ended."""
         with self._changed:
             generation = self._generation
             self._changed.wait_for(lambda: self._generation != generation, seconds)
@@ -120,8 +120,8 @@ class WalHistory:
         """Why these files cannot be of this history; ``None``: they can. Raises ``OSError``."""
         for number, file in live.items():
             known, pin, old = self._heads.get(number), self._pins.get(number), self._live.get(number)
-            # The end may be cut off under a link too, and what was written after the last look may be in the link
-            # alone.
+            # A cut also shortens the linked file, so the size of the last look is compared too. And records written
+            # after the last look may be in the link only.
             kept = max(pin.size, pin.measured()) if pin is not None else 0
             if file.path.stat().st_size < kept:
                 return f"WAL {number} lost its end"
@@ -140,7 +140,7 @@ class WalHistory:
         return None
 
     def holds_newest(self, live: Mapping[int, LiveFile]) -> bool:
-        """Whether the newest WAL that was ever seen is there. `conflict` has compared its content."""
+        """Whether the newest WAL ever seen still exists. `conflict` has compared its content."""
         return self._highest in live and bool(self._heads.get(self._highest))
 
     def kept(self) -> dict[int, Path]:
@@ -149,19 +149,19 @@ class WalHistory:
             return {number: pin.path for number, pin in self._pins.items()}
 
     def note(self, evidence: Evidence) -> None:
-        """Remember what the last look at the database showed. Raises ``OSError``."""
+        """Keep the evidence of the last look at the database. Raises ``OSError``."""
         with self._changed:
             if evidence != self.evidence:
                 self.evidence = evidence
                 self._save()
 
     def begin_with(self, number: int) -> None:
-        """Files before this one are of an earlier history."""
+        """Begin with this file. Files before it belong to an earlier history."""
         with self._changed:
             self._released = max(self._released, number - 1)
 
     def observe(self, live: dict[int, LiveFile], *, recycles: bool) -> None:
-        """Keep what is new, follow what grew. Raises ``OSError`` when the folder cannot be written."""
+        """Keep new files and follow files that grew. Raises ``OSError`` if the folder cannot be written."""
         with self._changed:
             before = self._live
             if recycles != self._recycles:
@@ -188,24 +188,24 @@ class WalHistory:
             self._notify()
 
     def link(self, path: Path) -> Path:
-        """Where a link to the WAL ``path`` is put."""
+        """The path of the link to the WAL ``path``."""
         return self._folder / path.name
 
     def grab(self, path: Path) -> Path | None:
-        """Link a file that was made this moment: one system call, before anything is known of it.
+        """Link a file that was just created, with one system call, before anything is known of the file.
 
-        Returns the link, if one was made."""
+        Returns the link; ``None``: no link was made."""
         number = path.stem
         if self._recycles or not number.isdecimal() or int(number) <= self._highest:
             return None
         try:
             os.link(path, self.link(path))
         except OSError:
-            return None  # keep_now has the whole answer
+            return None  # keep_now handles all cases
         return self.link(path)
 
     def keep_now(self, file: LiveFile) -> None:
-        """A file that was made this moment: keep it before anything else is looked at. Raises ``OSError``."""
+        """Keep a file that was just created, before anything else is looked at. Raises ``OSError``."""
         with self._changed:
             if file.number > self._highest and self._watched:
                 if self._keep(file, self._live):
@@ -213,29 +213,31 @@ class WalHistory:
                 self._notify()
 
     def missed(self, number: int) -> None:
-        """A file was made and is gone now: it was missed, unless a look at the directory found it in between."""
+        """Note that a file was created and is gone. It was missed unless a scan of the directory found it in
+        between.
+        """
         with self._changed:
-            # The greatest number does not matter here: the scan may have found only the file that followed.
+            # The greatest number seen proves nothing here: the scan may have found only the file that followed.
             known = number <= self._released or number in self._pins or number in self._live
             if not known and number not in self._lost and number not in self._unwatched:
                 self._note_missed(number)
 
     def watch_again(self) -> None:
-        """Files may have come and gone unseen until the next :meth:`observe`."""
+        """Note that files may be created and deleted unseen until the next :meth:`observe`."""
         with self._changed:
             self._watched = False
 
     def follow(self) -> None:
-        """Something was written to: bring copies up to date and wake the readers. Raises ``OSError``."""
+        """Update the copies and wake the readers, after a file was written to. Raises ``OSError``."""
         with self._changed:
             self._grow()
             self._notify()
 
     def release(self, number: int, offset: int) -> None:
-        """Nothing before this place is needed.
+        """Release everything before this place.
 
-        The newest file before it that holds records stays while the place is at its file's beginning: the anchor is in
-        it.
+        While the place is at its file's beginning, the newest file before it that has records is kept, because it holds
+        the anchor.
         """
         with self._changed:
             limit = number
@@ -253,10 +255,10 @@ class WalHistory:
                 self._save()
 
     def end(self) -> None:
-        """No more files come; what is kept can still be read."""
+        """End the history: no more files appear. The kept files can still be read."""
         with self._changed:
             if self.reached != self._reached_stored:
-                with suppress(OSError):  # the next start reads the file again to find out
+                with suppress(OSError):  # then the next start reads the file again
                     self._save()
             self.closed = True
             self._live = {}
@@ -265,12 +267,12 @@ class WalHistory:
             self._notify()
 
     def wake(self) -> None:
-        """Let every :meth:`wait` return."""
+        """Make every :meth:`wait` return."""
         with self._changed:
             self._notify()
 
     def delete(self) -> None:
-        """Give up everything that is kept."""
+        """Delete all kept files."""
         with self._changed:
             for pin in self._pins.values():
                 pin.delete()
@@ -280,13 +282,13 @@ class WalHistory:
 
     @property
     def pinned_bytes(self) -> int:
-        """Disk that would be free without us: kept files that RocksDB deleted, and copies."""
+        """Disk space used by keeping: kept files that RocksDB deleted, and copies."""
         with self._changed:
             return self._pinned_bytes()
 
     @property
     def budget(self) -> int:
-        """How many bytes :attr:`pinned_bytes` may be."""
+        """The limit of :attr:`pinned_bytes`."""
         return self._budget
 
     def sizes(self) -> tuple[tuple[int, int], ...]:
@@ -296,7 +298,7 @@ class WalHistory:
         found = []
         for number in numbers:
             path = self.path(number)
-            with suppress(FileNotFoundError):  # deleted, or moved, this moment
+            with suppress(FileNotFoundError):  # just deleted or moved
                 if path is not None:
                     found.append((number, path.stat().st_size))
         return tuple(found)
@@ -333,10 +335,10 @@ class WalHistory:
         self._changed.notify_all()
 
     def _note_unwatched(self, live: Mapping[int, LiveFile]) -> None:
-        """At the first look after a pause: files that came and went meanwhile were never seen.
+        """At the first look after a pause, note whether files may have been created and deleted unseen.
 
-        RocksDB deletes the oldest first, so while the newest one of before the pause is there, none after it is
-        missing.
+        RocksDB deletes the oldest file first. So if the newest file from before the pause still exists, no later file
+        is missing.
         """
         if not self._watched and self._highest >= 0 and self._highest not in live:
             following = min((n for n in live if n > self._highest), default=None)
@@ -346,7 +348,7 @@ class WalHistory:
         self._watched = True
 
     def _trim_copies(self, live: Mapping[int, LiveFile]) -> None:
-        """Copies that were cut short when the publisher stopped, of files that went since."""
+        """Trim copies that were incomplete when the publisher stopped and whose originals were deleted since."""
         for number in self._copies - live.keys():
             pin = self._pins.get(number)
             if pin is not None and not pin.following:
@@ -358,7 +360,7 @@ class WalHistory:
         _log.error("WAL %d was deleted before it could be kept", number)
 
     def _keep(self, file: LiveFile, before: Mapping[int, LiveFile]) -> bool:
-        """Whether the file was there to be kept: it may have gone since it was looked at."""
+        """Keep a file. Returns whether it is kept; false: it was deleted after the look."""
         number = file.number
         if number > self._highest:
             predecessor = max((n for n in before if n < number), default=None)
@@ -384,7 +386,7 @@ class WalHistory:
         return True
 
     def _drop_overwritten(self, live: Mapping[int, LiveFile]) -> None:
-        """A link to a file that was recycled before we knew that the database does so holds another WAL now."""
+        """Drop links to files that RocksDB recycled before it was known to recycle. They hold another WAL now."""
         inodes = {(f.inode): n for n, f in live.items()}
         for number, pin in list(self._pins.items()):
             now = inodes.get(pin.inode)
@@ -395,15 +397,15 @@ class WalHistory:
                 _log.error("WAL %d was overwritten by WAL %d (recycle_log_file_num) before it was copied", number, now)
 
     def _let_go_of_replaced(self, live: Mapping[int, LiveFile]) -> None:
-        """A file that was copied back under its number grows elsewhere than what is kept, with the same beginning
-        (see `conflict`)."""
+        """Replace what is kept of a file that was copied back under its number. The new file has the same beginning
+        (see `conflict`), but only it grows."""
         for number, file in live.items():
             pin, old = self._pins.get(number), self._live.get(number)
             if pin is None or (old and old.inode == file.inode and old.device == file.device):
                 continue
             if pin.inode == file.inode or not (pin.linked or pin.following):
                 continue
-            with suppress(FileNotFoundError):  # it is gone again, and what is kept has to stay
+            with suppress(FileNotFoundError):  # the new file is gone again, and the kept one has to stay
                 if pin.linked:
                     again = relinked(pin, file)
                     self._pins[number] = again or copy_of(file, self._folder, recycled=self._recycles, anew=True)
@@ -451,7 +453,7 @@ class WalHistory:
 
     def _respect_budget(self) -> None:
         while self._pinned_bytes() > self._budget:
-            # Released ones are gone already: whatever goes now is a loss, and the oldest has waited longest.
+            # Released files are deleted already, so each deletion here is a loss. The oldest file is deleted first.
             oldest = min(n for n, pin in self._pins.items() if not pin.linked or n not in self._live)
             if oldest == max(self._pins):
                 return
@@ -475,12 +477,12 @@ class WalHistory:
                 "evidence": self.evidence.as_json(),
                 "about": self.about,
             },
-            sync=False,  # written while files come and go: nobody may wait for a disk here
+            sync=False,  # written while files come and go: a wait for the disk would miss files
         )
 
 
 def _written_us(file: LiveFile) -> int:
-    """When the file was last written to, as far as known: it may be gone."""
+    """When the file was last written to. If it is gone, as the last look saw it."""
     try:
         return file.path.stat().st_mtime_ns // 1000
     except FileNotFoundError:
@@ -488,8 +490,9 @@ def _written_us(file: LiveFile) -> int:
 
 
 def _same_content(pin: Pin, file: LiveFile, kept_bytes: int) -> bool:
-    """Whether a file in the database's directory begins with the bytes that were kept of it; one of recycled files
-    cannot be compared."""
+    """Whether a file in the database's directory begins with the bytes kept of it. Recycled files cannot be
+    compared.
+    """
     with pin.path.open("rb", buffering=0) as kept, file.path.open("rb", buffering=0) as there:
         left = kept_bytes
         while left > 0:
@@ -503,7 +506,7 @@ def _same_content(pin: Pin, file: LiveFile, kept_bytes: int) -> bool:
 
 
 def _own_head(file: LiveFile) -> bytes | None:
-    """The file's head; ``None`` while a recycled file still begins with what an older WAL left."""
+    """The file's head; ``None``: a recycled file still begins with the bytes of an older WAL."""
     head = head_of(file.path)
     if len(head) >= 11 and head[6] in _LONG_KINDS and int.from_bytes(head[7:11], "little") != file.number & 0xFFFFFFFF:
         return None

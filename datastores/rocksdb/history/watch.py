@@ -1,6 +1,6 @@
-"""Waits for changes in directories: inotify where there is one, else a look every few milliseconds.
+"""Waits for changes in directories: with inotify if the system has it, else by a look every few milliseconds.
 
-inotify(7) is reached through ctypes: the standard library has no binding, and a package for five calls is not worth it.
+inotify(7) is called through ctypes. The standard library has no binding, and five calls do not justify a package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLL_S: Final = 0.005
 
 
 def _open_inotify() -> int:
-    """A new inotify descriptor; -1 where the system gives none."""
+    """A new inotify descriptor; -1 if the system has none left."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         return int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -32,10 +32,10 @@ def _open_inotify() -> int:
 
 
 class DirectoryWatch:
-    """One waiting thread; :meth:`wake` may be called by any.
+    """One thread waits; :meth:`wake` may be called by any thread.
 
-    ``relevant``: which file names matter; changes of others are not reported. ``polling``: look at intervals instead of
-    using inotify, also what happens by itself where inotify gives out (its limits, some network file systems).
+    ``relevant``: whether changes of a file name are reported. ``polling``: look at intervals instead of using inotify.
+    This also happens by itself when inotify is not available (its limits, some network file systems).
     """
 
     def __init__(self, relevant: Callable[[str], bool], *, polling: bool = False) -> None:
@@ -45,22 +45,22 @@ class DirectoryWatch:
         self._inotify = -1 if polling else _open_inotify()
         self._watched = False
         self.created: list[str] = []
-        """Relevant names that appeared since the last :meth:`wait`, in order; not all of them where it is polling."""
+        """Relevant names that appeared since the last :meth:`wait`, in order. When polling, some may be missing."""
         self.overflowed = False
-        """Whether names may be missing from those that the last :meth:`wait` found: the kernel's queue was full."""
+        """Whether the last :meth:`wait` may have missed names, because the kernel's queue was full."""
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         self._register()
 
     @property
     def polling(self) -> bool:
-        """Whether it looks at intervals."""
+        """Whether the directories are looked at in intervals."""
         return self._inotify < 0 or not self._watched
 
     def watch(self, directories: Iterable[Path]) -> None:
-        """Watch these from now on; to be repeated, since a directory that was made anew has to be watched anew.
+        """Watch these directories from now on. Must be repeated, because a recreated directory has to be watched anew.
 
-        Where the system had no inotify instance left, it is asked again: other programs give theirs back.
+        If the system had no inotify instance left, another attempt is made: other programs may have released theirs.
         """
         if self._inotify < 0 and not self._forced:
             self._inotify = _open_inotify()
@@ -72,7 +72,8 @@ class DirectoryWatch:
         self._watched = bool(results) and all(result >= 0 for result in results)
 
     def wait(self, seconds: float) -> bool:
-        """Whether files appeared, went or were renamed; false: at most their content grew, or the time is up."""
+        """Wait for a change. Returns whether files appeared, were deleted or renamed; false: only content grew, or the
+        time is up."""
         limit = min(seconds, _POLL_S) if self.polling else seconds
         self.created, self.overflowed = [], False
         ready = {fd for fd, _ in self._poll.poll(max(0.0, limit) * 1000)}
@@ -87,17 +88,17 @@ class DirectoryWatch:
             self._poll.register(self._inotify, select.POLLIN)
 
     def wake(self) -> None:
-        """Let :meth:`wait` return now."""
+        """Make :meth:`wait` return now."""
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Give up the descriptors. Nobody may be waiting."""
+        """Close the descriptors. No thread may be waiting."""
         os.close(self._wake)
         if self._inotify >= 0:
             os.close(self._inotify)
 
     def _drain(self) -> bool:
-        """Read all events; whether one was about names."""
+        """Read all events. Returns whether one was about names."""
         names = False
         while True:
             try:

@@ -1,15 +1,15 @@
-"""One place in the WAL, moving forward over files, records and gaps; what it passes goes into an encoder.
+"""A place in the WAL that advances over files, records and gaps. The records that it passes are encoded.
 
-What is found where a record should be, and what is done, in the order of the questions::
+What the cursor does, depending on what it finds instead of or as the next record; the first line that fits applies::
 
-    whole record                                   encode it
-    whole fragment of an unknown kind, or one that follows on nothing            DecodeError
-    nothing, zeros, or an older log's leftovers    newer file with records? go there : wait
-    no whole record, valid log of this file behind it             damage: DecodeError
-    no whole record, none behind it, at the beginning of blocks   no log of RocksDB's: DecodeError
-    no whole record, newer file with records, numbers adjoin      a crash left it, the database dropped it: go there
-    no whole record, newer file with records, numbers do not      damage: DecodeError (in a recycled file: a gap)
-    no whole record, no newer file                                not written yet: wait
+    whole record                                                      encode it
+    whole fragment of an unknown kind, or without its first fragment  DecodeError
+    nothing, zeros, or an older log's remains                         newer file with records: go there, else wait
+    no whole record, valid log of this file after it                  damage: DecodeError
+    no whole record, none after it, first of the file's full blocks   no log of RocksDB's: DecodeError
+    no whole record, newer file with records, numbers adjoin          left by a crash, dropped by the database: go there
+    no whole record, newer file with records, numbers do not          damage: DecodeError (in a recycled file: a gap)
+    no whole record, no newer file                                    not written yet: wait
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ def _after(wal: WalFile, first: int) -> int:
 
 
 class WentBack(Diverged):
-    """WAL ``file`` begins at a sequence number that files before it have passed: with it another history of the
-    database begins."""
+    """Another history of the database begins with WAL ``file``: earlier files have passed its first sequence number."""
 
     def __init__(self, message: str, *, file: int, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -51,25 +50,25 @@ class WentBack(Diverged):
 
 
 class CursorStep:
-    """What a step of the cursor came to."""
+    """The result of a step of the cursor."""
 
     END: Final = 0
-    """Nothing more is there just now."""
+    """The log has nothing more now."""
     PROGRESS: Final = 1
-    """Records were passed: the cursor is at a transaction's end."""
+    """The cursor passed records and is at a transaction's end."""
     PIECE: Final = 2
-    """A piece of a transaction is encoded that goes on in the next step."""
+    """A piece of a transaction is encoded. The next step continues the transaction."""
     GAP: Final = 3
-    """Log is missing before the next record: see ``gap``, which the caller clears."""
+    """Log is missing before the next record. See ``gap``, which the caller clears."""
 
 
 class WalCursor:
-    """``file`` and ``at``: the place, next to read.
+    """``file`` and ``at``: the place, the next byte to read.
 
-    ``begin``: where the transaction before it begins, ``sequence`` and ``checksum`` are that one's.
+    ``begin``, ``sequence``, ``checksum``: begin, sequence number and checksum of the transaction before the place.
 
-    ``prepared``: transactions prepared before the place and not resolved there.
-    ``log_bytes``: bytes of log passed so far. ``resolve`` makes a column family known to the encoder.
+    ``prepared``: transactions prepared before the place and not resolved before it. ``log_bytes``: bytes of log passed
+    so far. ``resolve`` makes a column family known to the encoder.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class WalCursor:
         silent_until: tuple[int, int] | None = None,
         one_by_one: bool = False,
     ) -> None:
-        """``silent_until``: nothing is encoded before that place; only what is prepared there is noted.
+        """``silent_until``: before this place nothing is encoded, and only prepared transactions are noted.
 
         ``one_by_one``: a step passes one record.
         """
@@ -107,14 +106,14 @@ class WalCursor:
             encoder.expected = -1
         self._wal: WalFile | None = None
         self._others: dict[int, WalFile] = {}
-        self._next = 0  # fragment to go on with; 0 of 0: nothing is loaded
+        self._next = 0  # the next fragment; 0 of 0: nothing is loaded
         self._walk: RecordWalk | None = None
         self._walk_begin = 0
-        self._walk_end = (0, 0)  # place and checksum that the record in `_walk` has
+        self._walk_end = (0, 0)  # end and checksum of the record in `_walk`
         self._walk_stop = 0
         self._unprepared = b""
         self._lost_file = 0
-        self._expect: int | None = None  # the sequence number to go on with after a gap
+        self._expect: int | None = None  # the sequence number that follows a gap
         self._rechecked = False
         self._seen_fault: tuple[int, tuple[int, int]] | None = None
 
@@ -128,26 +127,26 @@ class WalCursor:
 
     @property
     def silent(self) -> bool:
-        """Whether the place is still one before which nothing is delivered."""
+        """Whether the place is before ``silent_until``, so that nothing is encoded."""
         return self._silent_until is not None
 
     @property
     def loaded(self) -> bool:
-        """Whether the next step goes on with what was read already."""
+        """Whether the next step needs no read, because records are in memory."""
         return self._walk is None and self._wal is not None and self._next < self._wal.frames.count
 
     @property
     def open_index(self) -> int:
-        """Updates of the transaction that the cursor is inside of, encoded so far."""
+        """The number of updates encoded so far of the transaction at the cursor."""
         return self._walk.index if self._walk is not None else 0
 
     @property
     def open_end(self) -> int:
-        """The offset after the transaction that the cursor is inside of."""
+        """The offset after the transaction at the cursor."""
         return self._walk_end[0]
 
     def step(self, max_bytes: int) -> int:
-        """Go on by about ``max_bytes``. Returns a `CursorStep`.
+        """Advance by about ``max_bytes``. Returns a `CursorStep`.
 
         Raises :class:`DecodeError`, :class:`Diverged`, :class:`~wormhole.model.errors.SourceUnavailable`,
         :class:`~wormhole.model.errors.UnsupportedLog`.
@@ -181,8 +180,8 @@ class WalCursor:
         return self._records(wal, max_bytes)
 
     def marker(self, incarnation: int, source_id: str, anchor: Anchor | None, committed_at_us: int) -> Datamarker:
-        """The datamarker at the place, a transaction's end; ``anchor`` is the last one known before this cursor
-        began."""
+        """The datamarker at the place, which is a transaction's end. ``anchor``: the last anchor from before this
+        cursor, used if the cursor has passed no transaction."""
         if self.begin is not None:
             begin = LogPosition(incarnation, *self.begin)
             anchor = Anchor(f"{source_id}:{self.sequence}", self.checksum, begin)
@@ -218,11 +217,11 @@ class WalCursor:
         if status == Status.OK:
             return CursorStep.PROGRESS
         if self._next > first and status != Status.FAMILY:
-            return CursorStep.PROGRESS  # what was encoded goes first; the same status comes again
+            return CursorStep.PROGRESS  # the encoded records are returned first; the next step finds the same status
         return self._odd(wal, status, max_bytes)
 
     def _compressed(self, wal: WalFile, last: int, max_bytes: int) -> int:
-        """Like the above, for records that are decompressed one by one."""
+        """Encode compressed records, which are decompressed one by one."""
         frames, encoder, first = wal.frames, self._encoder, self._next
         while self._next < last and encoder.used < max_bytes:
             stop = _after(wal, self._next)
@@ -248,7 +247,7 @@ class WalCursor:
         return CursorStep.PROGRESS
 
     def _odd(self, wal: WalFile, status: int, max_bytes: int) -> int:
-        """The record at ``_next`` is not a plain one that follows on the last."""
+        """Handle the record at ``_next``, which is not plain or does not follow the last one."""
         encoder = self._encoder
         at = wal.base + wal.frames.heads[self._next]
         if status == Status.FAMILY:
@@ -268,7 +267,8 @@ class WalCursor:
         raise wal.error("record", at, f"is no valid batch: {encoder.problem}")
 
     def _passed(self, wal: WalFile, last_record: int, following: int) -> None:
-        """The records up to fragment ``following`` are passed; the last one begins with fragment ``last_record``."""
+        """Move the place past the records before fragment ``following``. The last one begins with fragment
+        ``last_record``."""
         frames = wal.frames
         before = self.at
         self.begin = (self.file, wal.base + frames.heads[last_record])
@@ -340,7 +340,7 @@ class WalCursor:
             return CursorStep.PIECE
         self._walk = None
         if outcome == Outcome.GAP:
-            wal.frames.count = 0  # the record is begun anew after the gap was reported
+            wal.frames.count = 0  # the record is read anew after the gap was reported
             return self._tell_gap(encoder.sequence)
         if outcome == Outcome.BACK:
             raise self._back(wal, self._walk_begin)
@@ -368,7 +368,7 @@ class WalCursor:
 
     def _tell_gap(self, sequence: int) -> int:
         encoder = self._encoder
-        # Only the next step goes on behind the gap: a marker made before it has to lead to the gap again.
+        # Only the next step moves past the gap, because a marker made before that has to lead to the gap again.
         self._expect = sequence
         expected = encoder.expected
         if self.silent:
@@ -397,7 +397,7 @@ class WalCursor:
             before: WalRecord | None = None
             for record in whole.records():
                 if before is not None and record.sequence < before.sequence + before.entries:
-                    # The file itself falls: no two histories meet in one.
+                    # Numbers fall within one file, which never holds two histories: the cause is another one.
                     if before.sequence < record.sequence:
                         return refuse_per_batch().at(position=f"{self.file}/{before.begin}")
                     return wal.error("record", at, f"has {went}")
@@ -405,10 +405,10 @@ class WalCursor:
         return self._went_back(f"{wal.path.name}, offset {at}: {went}")
 
     def _check_first(self, wal: WalFile) -> None:
-        """At a file's beginning, whether it follows on what is before it.
+        """At a file's beginning, raise :class:`WentBack` if the file does not continue the files before it.
 
-        It does not where its first change was never read, or a crash took what was: the ids of changes would be given
-        again. A database that lost the end of its log may begin the next file with a record without changes.
+        Its first sequence number is then one that earlier files reached, and ids of changes would be given twice. A
+        database that lost the end of its log may begin the next file with a record without changes.
         """
         first = wal.first_sequence() if self.at == 0 else None
         if first is None:
@@ -425,8 +425,8 @@ class WalCursor:
             raise self._went_back(f"{wal.path.name}, offset 0: sequence number {first} where {expected} follows")
 
     def _is_separated(self, number: int, at: int) -> bool:
-        """Whether the batch of the record at ``at`` ends with a no-op: a database that numbers batches ends each
-        batch so, that was not prepared before."""
+        """Whether the batch of the record at ``at`` ends with a no-op. A database that numbers batches writes one at
+        the end of each batch that was not prepared before."""
         path = self._files.path(number)
         last = b""
         if path is not None:
@@ -452,11 +452,11 @@ class WalCursor:
         return self._wal
 
     def _missing(self) -> int:
-        """The file of the place is gone: go on with the next one."""
+        """Continue with the next file, because the file of the place is gone."""
         found = self._successor()
         lost = self.file if self.at or self.file else 0
         if found is None:
-            # The log's end is in a file without records: the place goes there, or nobody could see that it was reached.
+            # The log's end is in a file without records. The place moves there, so that the end counts as reached.
             newer = self._files.newer(self.file)
             if newer is not None and not self.silent:
                 self._lost_file = self._lost_file or lost
@@ -496,7 +496,7 @@ class WalCursor:
             wal.check()
         successor = self._successor()
         if successor is not None and not self._rechecked:
-            # The file may have grown between the look at it and the look for the next one.
+            # The file may have grown after it was read and before the next file was found.
             self._rechecked = True
             return self.step(1 << 18)
         self._check_damage(wal, result, successor is not None)
@@ -515,10 +515,10 @@ class WalCursor:
         return self.step(1 << 18)
 
     def _check_damage(self, wal: WalFile, result: FillResult, closed: bool) -> None:
-        """Raises :class:`DecodeError` when valid log follows on what is no record.
+        """Raise :class:`DecodeError` if valid log follows bytes that are no record.
 
-        At the live end it looks once per change of the file; in a recycled one, where an older log's remains are normal
-        there, only when the file changed and the place did not.
+        At the live end the file is searched once per change. In a recycled file, which normally has an older log's
+        remains there, it is searched only if the file changed and the place did not.
         """
         at, _ = wal.fault
         state = (at, wal.changed())
@@ -529,7 +529,7 @@ class WalCursor:
         later = wal.later_record(at)
         if later is None and not wal.is_foreign():
             return
-        # The file may have grown since: what was no record then may be one now.
+        # The file may have grown since, and the bytes may be a record now.
         again = wal.fill(self.at)
         if again is FillResult.LARGE and wal.measure(wal.base) is None:
             again = FillResult.TORN

@@ -1,4 +1,4 @@
-"""From a user's text or a stored datamarker to a place in the log, and whether it is still there."""
+"""Finds places of the log, and checks that a stored datamarker still belongs to the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
 def open_wal(files: WalFiles, number: int) -> WalFile | None:
-    """The file, or ``None`` when it is gone."""
+    """The open file; ``None``: it is gone."""
     path = files.path(number)
     if path is None:
         return None
@@ -36,12 +36,12 @@ def open_wal(files: WalFiles, number: int) -> WalFile | None:
         return WalFile(path, number)
     except SourceUnavailable:
         if files.path(number) != path:
-            return None  # it went meanwhile
+            return None  # deleted meanwhile
         raise
 
 
 def first_sequence(files: WalFiles, number: int | None) -> int | None:
-    """Sequence number of the first record in file ``number`` or a newer one; ``None``: there is none."""
+    """Sequence number of the first record in file ``number`` or a newer one; ``None``: no record."""
     while number is not None:
         wal = open_wal(files, number)
         if wal is not None:
@@ -54,14 +54,13 @@ def first_sequence(files: WalFiles, number: int | None) -> int | None:
 
 
 def sequence_after(files: WalFiles, place: LogPosition) -> int | None:
-    """Sequence number of the first record that does not end at or before ``place``; ``None``: every one does."""
+    """Sequence number of the first record that ends after ``place``; ``None``: no record does."""
     found = record_after(files, place)
     return None if found is None else found[1]
 
 
 def record_after(files: WalFiles, place: LogPosition) -> tuple[LogPosition, int] | None:
-    """Begin and sequence number of the first record that does not end at or before ``place``, damage before it or
-    not."""
+    """Begin and sequence number of the first record that ends after ``place``. Damage before it is skipped."""
     wal = open_wal(files, place.file)
     if wal is not None:
         with closing(wal):
@@ -76,7 +75,7 @@ def record_after(files: WalFiles, place: LogPosition) -> tuple[LogPosition, int]
 
 
 def check_anchor(files: WalFiles, marker: Datamarker) -> None:
-    """Read the transaction before ``marker`` again. Raises :class:`Diverged` when it is another one."""
+    """Read the transaction before ``marker`` again. Raises :class:`Diverged` if the log has another one there."""
     anchor = marker.anchor
     if anchor is None:
         wal = open_wal(files, marker.order.file)
@@ -88,7 +87,7 @@ def check_anchor(files: WalFiles, marker: Datamarker) -> None:
         _check_sequence(files, marker)
         return
     if files.path(anchor.begin.file) is None:
-        _check_sequence(files, marker)  # released: there is no transaction to compare with
+        _check_sequence(files, marker)  # the anchor's file was released: no transaction to compare with
         return
     found = read_record(files, anchor.begin)
     if found is None:
@@ -105,14 +104,14 @@ def check_anchor(files: WalFiles, marker: Datamarker) -> None:
 
 
 def sequence_of(marker: Datamarker) -> int:
-    """The sequence number of its logical position, which a subscriber may have sent. Raises :class:`PositionError`."""
+    """The sequence number in the marker, which a subscriber may have sent. Raises :class:`PositionError`."""
     if not _NUMBER.fullmatch(marker.delivered):
         raise PositionError(f"{marker.delivered[:80]!r} is no sequence number of RocksDB")
     return int(marker.delivered)
 
 
 def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
-    """Whether what follows ``marker`` has greater sequence numbers. Raises :class:`Diverged`."""
+    """Raise :class:`Diverged` if the record after ``marker`` does not have a greater sequence number."""
     if marker.delivered and marker.read_from == marker.order:
         following = sequence_after(files, marker.order)
         if following is not None and following <= sequence_of(marker):
@@ -120,23 +119,22 @@ def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
 
 
 def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None:
-    """Whether the log still holds all that follows ``marker``, whose own file is gone.
+    """Check that the log still holds everything after ``marker``, whose own file is gone.
 
-    ``last_sequence``: of what the database has in its tables, by its MANIFEST. Raises :class:`PositionPurged` with the
-    range.
+    ``last_sequence``: the last sequence number in the database's tables, by its MANIFEST. Raises
+    :class:`PositionPurged` with the missing range, and :class:`Diverged` if the database has not reached the marker.
     """
     following = files.newer(marker.order.file)
     sequence = first_sequence(files, following)
     reached = sequence - 1 if sequence is not None else last_sequence
     if marker.delivered and reached < sequence_of(marker):
-        # Nothing that follows in the same history has a lower number, and its tables hold all that its deleted files
-        # held.
+        # In the same history no later record has a lower number, and the tables hold everything from deleted files.
         what = (
             f"the log goes on at sequence number {sequence}" if sequence is not None else f"its tables end at {reached}"
         )
         raise diverged(marker, f"WAL {marker.order.file} is gone, and {what}")
     if marker.delivered and reached == sequence_of(marker):
-        return  # its file held nothing more
+        return  # the marker's file held nothing after it
     first = str(sequence_of(marker) + 1) if marker.delivered else ""
     raise PositionPurged(
         f"WAL {marker.order.file} is gone: sequence numbers {first or '?'} to {reached} are no longer in the log",
@@ -150,7 +148,7 @@ def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None
 def diverged(marker: Datamarker, found: str, ended: str = "") -> Diverged:
     """The error for a marker that is not of this log.
 
-    ``ended``: the last sequence number that is known of the marker's own history."""
+    ``ended``: the last known sequence number of the marker's own history."""
     first = last = ""
     if ended.isdecimal() and marker.delivered.isdecimal() and int(ended) > sequence_of(marker):
         first, last = str(sequence_of(marker) + 1), ended

@@ -1,4 +1,4 @@
-"""The edge between the reader, which decodes, and what keeps files, names and times for it."""
+"""The ports of the reader, which decodes: files, names of column families, and commit times."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ __all__ = ["Catalogue", "CommitTimes", "LogHistory", "WalFiles"]
 
 
 class WalFiles(Protocol):
-    """The WAL files of one database by number, wherever they can be read just now.
+    """The WAL files of one database by number, live or kept.
 
     Calls may block for a directory scan."""
 
     def path(self, number: int) -> Path | None:
-        """Where WAL ``number`` can be read now, live or pinned; ``None``: not there.
+        """The path of WAL ``number``, live or pinned; ``None``: it does not exist.
 
-        What is under the path stays that WAL for as long as it is open; a recycled file's old content is recognised by
-        the log number in its records.
+        An open file stays that WAL. A recycled file's old content is recognised by the log number in its records.
         """
         ...
 
     def newer(self, number: int) -> int | None:
-        """The smallest known WAL number above ``number``; ``newer(-1)`` is the oldest there is."""
+        """The smallest known WAL number above ``number``. ``newer(-1)`` is the oldest WAL."""
         ...
 
     @property
     def reached(self) -> tuple[int, int]:
-        """Number of a WAL, and a sequence number in it that was read: those of later files are greater. (-1, 0):
+        """Number of a WAL and a sequence number read from it. Later files have greater sequence numbers. (-1, 0):
         nothing was read."""
         ...
 
@@ -39,29 +38,28 @@ class WalFiles(Protocol):
 
 
 class Catalogue(Protocol):
-    """Column families by number, as the MANIFEST has them."""
+    """The MANIFEST's column families by number."""
 
     def name(self, column_family: int) -> str | None:
-        """Name of a column family, dropped ones included; looks into the MANIFEST again when asked for an unknown
-        number.
+        """Name of a column family, dropped ones included. For an unknown number the MANIFEST is read again.
 
-        ``None``: the MANIFEST does not know it.
+        ``None``: the MANIFEST does not have the number.
         """
         ...
 
     def timestamp_size(self, column_family: int) -> int | None:
-        """Bytes of user-defined timestamp at the end of its keys; 0: it has none; ``None``: its comparator is one of
-        the program's own, so that only the log has the size."""
+        """Bytes of user-defined timestamp at the end of the family's keys; 0: none. ``None``: the program has its own
+        comparator, and only the log has the size."""
         ...
 
 
 class CommitTimes(Protocol):
-    """Commit times, which RocksDB's log does not hold: the durable index from places to times."""
+    """Commit times, from a durable index by place. RocksDB's log does not hold them."""
 
     def committed_at(self, position: LogPosition, live: bool) -> int:
         """Commit time of the transaction that ends at ``position``, microseconds since 1970 in UTC.
 
-        ``live``: the reader had caught up with the log before it read this transaction, so that its time is now.
+        ``live``: the reader had caught up with the log before it read this transaction, so the time is now.
         Every later call for the same position gives the same time.
         """
         ...

@@ -1,9 +1,9 @@
 """The reader of RocksDB's log: WAL files in, segments out.
 
-Order: records come in the order of the WAL, files in the order of their numbers. Transactions: one record is one,
-whose id is ``<source id>:<its first sequence number>``; what a two-phase commit prepared comes with its commit. Large
-ones come in pieces. Duplicates: none. Gaps: sequence numbers that the log does not hold are in ``Segment.gap``, with
-their range. A torn end is waited for.
+Order: records come in the order of the WAL, files in the order of their numbers. Transactions: one record is one
+transaction, with the id ``<source id>:<its first sequence number>``. Updates prepared by a two-phase commit come with
+the commit. Large transactions come in pieces. Duplicates: none. Gaps: sequence numbers that the log does not hold are
+in ``Segment.gap``, with their range. At a torn end the reader waits.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from wormhole.model.sharding import Sharding, shard_of_table
 __all__ = ["MAX_UPDATE_BYTES", "VALUE_SCHEMAS", "RocksReader"]
 
 MAX_UPDATE_BYTES: Final = 64 << 20
-"""A larger update goes without its values."""
+"""A larger update is delivered without its values."""
 
 _POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
-_LIVE_S: Final = 1.0  # a reader that was at the log's end this short ago reads what is written just now
+_LIVE_S: Final = 1.0  # a reader that was at the log's end so recently reads new log, whose commit time is now
 _KEY: Final = (Column("key", "bytes"),)
 _KEY_AND_TIMESTAMP: Final = (*_KEY, Column("timestamp", "bytes"))
 _VALUE: Final = (Column("value", "bytes"),)
@@ -47,8 +47,8 @@ VALUE_SCHEMAS: Final = {False: (_KEY, _VALUE), True: (_KEY, _WIDE)}
 class RocksReader:
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``.
 
-    ``log``: the log's name, from which those of shards are made. The marker's anchor is not compared here: that is for
-    the caller that opens the reader. ``too_large``: updates that went without their values so far.
+    ``log``: the log's name, from which the shards' names are made. The marker's anchor is not compared here but by the
+    caller that opens the reader. ``too_large``: the number of updates returned without their values so far.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RocksReader:
 
     @property
     def too_large(self) -> int:
-        """Updates that went without their values so far."""
+        """The number of updates returned without their values so far."""
         return int(self._encoder.too_large)
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
@@ -115,12 +115,12 @@ class RocksReader:
                 except WormholeError as error:
                     if not self._advanced():
                         raise
-                    # What is before the fault is returned first.
+                    # The updates before the fault are returned first.
                     self._failure = error
                     return self._segment(True)
                 if step == CursorStep.GAP:
                     if self._advanced():
-                        return self._segment(True)  # which leaves the gap for the next one
+                        return self._segment(True)  # the gap is returned with the next segment
                     self._gap, cursor.gap = cursor.gap, None
                 elif step == CursorStep.PIECE:
                     return self._segment(False)
@@ -144,7 +144,7 @@ class RocksReader:
     def close(self) -> None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         self._closed.set()
-        # A read that is going on closes the files itself, soon.
+        # A read in progress soon closes the files itself.
         if self._reading.acquire(blocking=False):
             try:
                 self._cursor.close()
@@ -154,12 +154,12 @@ class RocksReader:
     # --- segments -------------------------------------------------------------------------------------------------
 
     def _advanced(self) -> bool:
-        """Whether the cursor went on since the last segment."""
+        """Whether the cursor moved since the last segment."""
         place = self._place
         return not self._cursor.silent and (self._cursor.file, self._cursor.at) != (place.file, place.offset)
 
     def _segment(self, whole: bool) -> Segment:
-        """What was encoded since the last segment.
+        """The segment of everything encoded since the last one.
 
         ``whole``: the cursor is at a transaction's end, not inside one."""
         cursor = self._cursor
@@ -185,7 +185,7 @@ class RocksReader:
         if whole:
             self._open_index, self._open_shards = 0, set()
         else:
-            # Earlier pieces of the same transaction are all there was before, or it began in this one.
+            # Earlier segments had only pieces of this transaction, or it began in this segment.
             earlier = self._open_shards if self._open_index else set()
             self._open_shards = earlier | open_shards(piece, list(self._shards))
             self._open_index = cursor.open_index
@@ -200,8 +200,8 @@ class RocksReader:
         return segment
 
     def _times_of(self, file: int, offsets: Sequence[int]) -> array[int]:
-        """Commit times of transactions at ascending places: they never fall, so equal ends give what is between
-        them."""
+        """Commit times of transactions at ascending places. They never fall: if the first and last are equal, so are
+        all times between them."""
         live = time.monotonic() - self._at_end_s < _LIVE_S
 
         def at(i: int) -> int:
@@ -232,11 +232,11 @@ class RocksReader:
         number, wide = family >> 1, bool(family & 1)
         name = self._catalogue.name(number)
         if name is None:
-            name = f"column-family-{number}"  # created and dropped before anybody asked for its name
+            name = f"column-family-{number}"  # created and dropped before its name was read
         timestamp = wal.timestamps.get(number)
         if timestamp is None:
             timestamp = self._catalogue.timestamp_size(number)
-        if timestamp is None:  # the log has it before the family's first change, which may be before the place
+        if timestamp is None:  # the log has the size before the family's first change, maybe before the place
             wal.read_timestamps(self._cursor.at)
             timestamp = wal.timestamps.get(number, 0)
         shard = 0

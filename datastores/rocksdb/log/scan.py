@@ -1,10 +1,10 @@
 """Places in the WAL: the log's end, the place of a sequence number, and the anchor at a place.
 
-Nothing is decoded but framing and counts.
+Only framing and counts are decoded.
 
-Each reads the files from the oldest one (or from ``after``) at the speed of checksums, about 1 GB/s compiled; two-phase
-commit is the reason: the number of sequence numbers of a commit is stored with what it prepared, which may be in any
-older file.
+Each function reads the files from the oldest one (or from ``after``) at the speed of checksums, about 1 GB/s compiled.
+Two-phase commit makes this necessary: a commit's count of sequence numbers is stored with its prepare, which may be in
+any older file.
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ def _never(family: int, wal: WalFile) -> None:
 def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datamarker | None = None) -> Datamarker:
     """The datamarker after the last complete transaction.
 
-    ``after``: a marker known before, to read on from; by default everything is read. Its anchor is kept when nothing
-    follows. A log without any record gives the beginning of its oldest file. ``committed_at_us`` is left at 0 (or
-    ``after``'s). Damage does not hide the end: the reader that comes to it reports it, and flows behind it are not
-    concerned. Raises :class:`~wormhole.model.errors.DecodeError` for a record that is whole and cannot be decoded, with
-    nothing behind it in a newer file, and :class:`~wormhole.model.errors.SourceUnavailable`.
+    ``after``: a known marker from which to read; by default everything is read. Its anchor is kept if nothing follows.
+    For a log without any record the marker is the beginning of the oldest file. ``committed_at_us`` is 0 (or that of
+    ``after``).
+
+    Damage does not hide the end: it is reported by the reader that reaches it, and flows after it are not affected.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable`, and :class:`~wormhole.model.errors.DecodeError` for a
+    whole record that cannot be decoded and that no newer file follows.
     """
     cursor, encoder = _cursor(files, after)
     anchor, time_us = (after.anchor, after.committed_at_us) if after is not None else (None, 0)
@@ -124,9 +126,9 @@ class _SomeFiles:
 
 
 def read_through(files: Mapping[int, Path]) -> int:
-    """Read all records of these WAL files; their last sequence number, 0: there is none.
+    """Read all records of these WAL files. Returns their last sequence number; 0: no record.
 
-    Raises :class:`WormholeError` for the first thing that a reader would halt at.
+    Raises :class:`WormholeError` for the first fault at which a reader would halt.
     """
     cursor, encoder = _cursor(_SomeFiles(files), None)
     try:
@@ -139,23 +141,24 @@ def read_through(files: Mapping[int, Path]) -> int:
 
 
 def last_of(path: Path, number: int) -> int:
-    """A sequence number that WAL ``number`` reaches: the last one up to its end, or up to its first damage; 0: it
-    holds none."""
+    """The last sequence number of WAL ``number`` before its end or its first damage; 0: none."""
     cursor, encoder = _cursor(_SomeFiles({number: path}), None)
     try:
         while cursor.step(_CHUNK) != CursorStep.END:
             cursor.gap = None
             encoder.take()
     except WormholeError:
-        pass  # damaged from here on, or gone: what was passed counts
+        pass  # damaged from here on, or gone: the records before it are enough
     finally:
         cursor.close()
     return max(0, int(encoder.expected) - 1)
 
 
 def logged_up_to(files: WalFiles, sequence: int, file: int, at: int) -> tuple[int, int, int]:
-    """The last sequence number, not above ``sequence``, of the records behind a transaction's end at offset ``at`` of
-    WAL ``file``, and the place after its record; 0 and the same place when there is none.
+    """The last sequence number, not above ``sequence``, of the records after offset ``at`` of WAL ``file``.
+
+    Returns it with the place after its record; 0 and the given place if there is no such record. The offset has to be a
+    transaction's end.
     """
     last = 0
     for one_by_one in (False, True):
@@ -175,12 +178,12 @@ def logged_up_to(files: WalFiles, sequence: int, file: int, at: int) -> tuple[in
 
 
 def end_of(files: Mapping[int, Path]) -> int:
-    """What `last_of` finds in the newest of these WAL files that holds any record; 0: none does."""
+    """The result of `last_of` for the newest of these WAL files that has a record; 0: no file has one."""
     return next((last for number in sorted(files, reverse=True) if (last := last_of(files[number], number))), 0)
 
 
 def first_of(path: Path, number: int) -> int | None:
-    """Sequence number of the first record of WAL ``number``; ``None``: it has no whole one yet, or is gone."""
+    """Sequence number of the first record of WAL ``number``; ``None``: it has no whole record yet, or is gone."""
     try:
         with closing(WalFile(path, number)) as wal:
             return wal.first_sequence()
@@ -189,7 +192,7 @@ def first_of(path: Path, number: int) -> int | None:
 
 
 def _behind_damage(files: WalFiles, number: int, at: int) -> tuple[int, int] | None:
-    """File and offset where valid log may go on behind what cannot be read at ``at``."""
+    """File and offset at which valid log may continue after the damage at ``at``."""
     path = files.path(number)
     if path is not None:
         with closing(WalFile(path, number)) as wal:
@@ -206,7 +209,7 @@ def find_sequence(files: WalFiles, sequence: int, *, source_id: str, incarnation
     """The last transaction end at which nothing above sequence number ``sequence`` was delivered.
 
     A reader opened there begins with the transaction that holds ``sequence + 1``, from its first update on.
-    Raises :class:`PositionPurged` when the log begins later, :class:`PositionError` when it does not reach there yet.
+    Raises :class:`PositionPurged` if the log begins later, :class:`PositionError` if it does not reach it yet.
     """
     cursor, encoder = _cursor(files, None)
     known = cursor.marker(incarnation, source_id, None, 0)
@@ -238,7 +241,7 @@ def find_sequence(files: WalFiles, sequence: int, *, source_id: str, incarnation
 def _narrow(
     files: WalFiles, sequence: int, known: Datamarker, found: bool, source_id: str, incarnation: int
 ) -> Datamarker:
-    """`find_sequence` record by record, from the last place known to lie before."""
+    """`find_sequence` record by record, from the last place known to lie before the result."""
     cursor, encoder = _cursor(files, known if found else None, one_by_one=True)
     try:
         while True:
@@ -263,8 +266,8 @@ def _narrow(
 
 
 def read_record(files: WalFiles, begin: LogPosition) -> FoundRecord | None:
-    """The record that begins at ``begin``, to be compared with an anchor; ``None``: the file is gone or no whole
-    record is there."""
+    """The record that begins at ``begin``, for comparison with an anchor. ``None``: the file is gone, or no whole
+    record begins there."""
     path = files.path(begin.file)
     if path is None:
         return None

@@ -1,7 +1,7 @@
-"""Records that are more than one plain batch in memory: two-phase commit, and records too large to hold.
+"""Records that are not one plain batch in memory: two-phase commit, and records too large for memory.
 
-A record is walked in pieces. Where it holds a COMMIT, the entries of the prepared transaction are read again from the
-record of its PREPARE: the WAL itself is what they are kept in until then, memory holds only where they are::
+A record is walked in pieces. At a COMMIT, the entries of the prepared transaction are read again from the record of its
+PREPARE. Until then they are kept only in the WAL; memory holds their place::
 
     walk := entry* ((BEGIN_PREPARE entry* END_PREPARE) | COMMIT prepared | COMMIT_AT prepared | ROLLBACK)*
 """
@@ -26,7 +26,7 @@ _COMMIT_AT: Final = 0x15
 
 
 class Payload(Protocol):
-    """A batch that is read in pieces."""
+    """A batch, read in pieces."""
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes; empty at the end."""
@@ -40,15 +40,14 @@ class Bytes:
         self._data = data
 
     def read(self, size: int) -> bytes:
-        """All of it at once: it is small."""
+        """The whole batch at once, because it is small."""
         data, self._data = self._data, b""
         return data
 
 
 @dataclass(slots=True)
 class PreparedBatch:
-    """Where the entries of a prepared transaction are: bytes ``begin`` to ``end`` of the batch at ``place`` (file,
-    offset)."""
+    """The entries of a prepared transaction: bytes ``begin`` to ``end`` of the batch at ``place`` (file, offset)."""
 
     place: tuple[int, int]
     begin: int
@@ -57,15 +56,15 @@ class PreparedBatch:
 
 
 class Outcome:
-    """What a step of a walk came to."""
+    """The result of a step of a walk."""
 
     DONE: Final = 0
     PIECE: Final = 1
-    """There is more; about as much as was asked for is encoded."""
+    """About as much as requested is encoded, and more follows."""
     GAP: Final = 2
     BACK: Final = 3
     UNPREPARED: Final = 4
-    """A commit of ``xid``, of which no prepare was seen."""
+    """A commit of ``xid``, whose prepare was not seen."""
 
 
 def refuse_per_batch() -> UnsupportedLog:
@@ -78,21 +77,21 @@ def refuse_per_batch() -> UnsupportedLog:
 
 
 class _Level:
-    """A source of entries: the record itself, or what it commits."""
+    """A source of entries: the record itself, or the prepared transaction that it commits."""
 
     __slots__ = ("at", "buffer", "ended", "left", "offset", "payload", "skip")
 
     def __init__(self, payload: Payload, skip: int, left: int) -> None:
         self.payload = payload
         self.skip = skip
-        self.left = left  # bytes of it that still belong here, behind those to be skipped
+        self.left = left  # bytes still to be read after the skipped ones
         self.buffer = b""
         self.at = 0
-        self.offset = skip  # place in the batch of the buffer's beginning
+        self.offset = skip  # offset in the batch at which the buffer begins
         self.ended = left == 0
 
     def more(self, need: int) -> None:
-        """Read on, so that ``need`` bytes from ``at`` on are there, or the end."""
+        """Read until the buffer has ``need`` bytes from ``at`` on, or the end is reached."""
         parts = io.BytesIO()
         have = parts.write(memoryview(self.buffer)[self.at :])
         self.buffer = b""
@@ -111,10 +110,10 @@ class _Level:
             self.left -= len(piece)
             self.ended = not piece or not self.left
             have += parts.write(piece)
-        self.buffer = parts.getvalue()  # which is not copied: a value of the largest update is there once
+        self.buffer = parts.getvalue()  # getvalue() does not copy: the largest update's value is in memory once
 
     def drop(self) -> None:
-        """Free what is before ``at``, where that is much."""
+        """Free the bytes before ``at`` if they are many."""
         if self.at > _PIECE * 16:
             self.buffer = self.buffer[self.at :]
             self.offset += self.at
@@ -122,11 +121,10 @@ class _Level:
 
 
 class RecordWalk:
-    """One record on its way into an encoder.
+    """Reads one record into an encoder.
 
-    ``prepared`` are the unresolved transactions by name (xid); it is kept up to date.
-
-    ``consumed``: sequence numbers that the record takes so far. ``index``: updates of it that earlier pieces had.
+    ``prepared``: the unresolved transactions by name (xid), updated by the walk. ``consumed``: sequence numbers that
+    the record has taken so far. ``index``: the number of its updates in earlier pieces.
     """
 
     def __init__(
@@ -145,8 +143,8 @@ class RecordWalk:
         self._resolve = resolve
         self._levels = [_Level(payload, 0, 1 << 62)]
         self._begun = False
-        self._prepare: tuple[int, int] | None = None  # where its entries begin, and what was counted before
-        self._written = 0  # entries of the record itself: what its header counts
+        self._prepare: tuple[int, int] | None = None  # the open prepare: where its entries begin, the count before
+        self._written = 0  # entries of the record itself, as counted in its header
         self._in_commit = False
         self._skipping = encoder.skipping
         self.consumed = 0
@@ -155,16 +153,15 @@ class RecordWalk:
 
     @property
     def sequence(self) -> int:
-        """The record's first sequence number, once a step was taken."""
+        """The record's first sequence number. Known after the first step."""
         return self._sequence
 
     def step(self, max_bytes: int) -> int:
         """Encode about ``max_bytes`` more.
 
-        Returns an `Outcome`; after `Outcome.DONE` the transaction's end has still to be reported.
-
-        `GAP` and `BACK` come before anything was encoded or changed; after `UNPREPARED` (see ``xid``) it goes on behind
-        the commit. Raises :class:`DecodeError`.
+        Returns an `Outcome`. After `Outcome.DONE` the caller still has to report the transaction's end. `GAP` and
+        `BACK` are returned before anything is encoded or changed. After `UNPREPARED` (see ``xid``) the next step
+        continues after the commit. Raises :class:`DecodeError`.
         """
         encoder = self._encoder
         if not self._begun:
@@ -298,7 +295,7 @@ class RecordWalk:
         return None
 
     def _name(self, level: _Level, at: int) -> tuple[bytes, int]:
-        """The string ``at`` bytes behind the level's place, and the index after it."""
+        """The string ``at`` bytes after the level's place, and the index after it."""
         if len(level.buffer) - level.at < at + 5 and not level.ended:
             level.more(at + 5)
         size = shift = 0

@@ -1,4 +1,4 @@
-"""One WAL file: checked records from any place on, and what a place means at which there is none."""
+"""One WAL file: checked records from any place on, and the reason if a place has no record."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog
 __all__ = ["LARGE", "FillResult", "PayloadReader", "WalFile", "WalRecord"]
 
 LARGE: Final = 4 << 20
-"""A record of more bytes than this is never held whole: it is checked first and then read again in pieces."""
+"""A record of more bytes than this is never in memory as a whole: it is checked first and then read again in pieces."""
 
 _CHUNK: Final = 256 << 10
-_MOST: Final = LARGE + (LARGE >> 10) + BLOCK  # with room for the headers of its fragments
+_MOST: Final = LARGE + (LARGE >> 10) + BLOCK  # a record and the headers of its fragments
 _ZSTD: Final = 7
 _HEAD: Final = struct.Struct("<QI")  # a batch begins with its sequence number and its count
 _TIMESTAMP_SIZE: Final = struct.Struct("<IH")
@@ -54,20 +54,20 @@ _FAULTS: Final = {
 
 
 class FillResult(Enum):
-    """What is at a place."""
+    """What :meth:`WalFile.fill` found at a place."""
 
     RECORDS = 1
     """Whole records, now in ``frames``."""
     LARGE = 2
     """The beginning of a record of more than `LARGE` bytes."""
     END = 3
-    """Nothing: the file ends here, in zeros or with what an older log left."""
+    """No record: the file ends here, or has zeros or the remains of an older log."""
     TORN = 4
-    """Bytes that are no whole record: not yet written, never finished, or damaged. See `WalFile.check`."""
+    """Bytes that are no whole record: not yet written completely, never finished, or damaged. See `WalFile.check`."""
 
 
 class WalRecord(NamedTuple):
-    """A whole record: its place, and what its batch's header holds."""
+    """A whole record: its place and the fields of its batch's header."""
 
     begin: int
     end: int
@@ -76,16 +76,15 @@ class WalRecord(NamedTuple):
 
 
 class WalFile:
-    """An open WAL. ``number`` is the log's number; ``data`` begins at offset ``base``, ``frames`` are the records found
-    in it.
+    """An open WAL. ``number``: the log's number. ``data``: bytes of the file from offset ``base`` on. ``frames``: the
+    records found in them.
 
-    ``zstd``: payloads are compressed. ``timestamps``: sizes of user-defined timestamps by column family, as far as the
-    log said so up to the furthest place that was read. ``fault``: the place and the reason (of `log_format`) where
-    `fill` last stopped.
+    ``zstd``: payloads are compressed. ``timestamps``: sizes of user-defined timestamps by column family, from the log
+    up to the furthest place that was read. ``fault``: where `fill` last stopped, and the reason (of `log_format`).
     """
 
     def __init__(self, path: Path, number: int) -> None:
-        """Raises :class:`SourceUnavailable` when it cannot be opened (it is gone, or access is denied)."""
+        """Open the file. Raises :class:`SourceUnavailable` when it does not exist or access is denied."""
         self.number = number
         self.path = path
         try:
@@ -109,7 +108,7 @@ class WalFile:
             self._fd = -1
 
     def changed(self) -> tuple[int, int]:
-        """Size and time of the last change: differs when something may have been written."""
+        """Size and time of the last change. If they are unchanged, nothing was written."""
         stat = os.fstat(self._fd)
         return stat.st_size, stat.st_mtime_ns
 
@@ -120,7 +119,9 @@ class WalFile:
             raise SourceUnavailable(f"{self.path.name} cannot be read at {at}: {error.strerror}") from error
 
     def _read_head(self) -> None:
-        """Learn what the file's first records say about those that follow; a reader may begin in its middle."""
+        """Read the settings in the file's first records, which apply to all others. A reader may begin in the
+        middle.
+        """
         data = self._pread(BLOCK, 0)
         at, status = frame(data, 0, 0, self.number, self.frames, False, False)
         while not self.frames.count and status == META:
@@ -132,7 +133,7 @@ class WalFile:
         self.frames.count = 0
 
     def _apply(self, data: bytes, base: int, at: int) -> int:
-        """Take in the record without data at ``at``; returns the index after it."""
+        """Apply the record of settings at ``at``. Returns the index after it."""
         meta = meta_at(data, at)
         if meta.kind == 9:
             kind = int.from_bytes(meta.payload[:4], "little")
@@ -149,8 +150,7 @@ class WalFile:
         return meta.next_at
 
     def fill(self, at: int, want: int = _CHUNK) -> FillResult:
-        """Read from offset ``at``, a record's beginning or end, and find whole records: one at least when there is
-        one."""
+        """Read from offset ``at``, a record's beginning or end, and find whole records, at least one if one follows."""
         self.frames.count = 0
         want = max(want, BLOCK)
         while True:
@@ -194,7 +194,7 @@ class WalFile:
     def payload(self, at: int) -> Iterator[bytes]:
         """The stored payload of the record at ``at``, fragment by fragment.
 
-        It was whole before: raises :class:`DecodeError` when it is not now."""
+        The record was whole before. Raises :class:`DecodeError` if it no longer is."""
         for data, start, end, _, kind in self._fragments(at):
             yield data[start:end]
             if kind in {1, LAST}:
@@ -207,7 +207,7 @@ class WalFile:
         while True:
             data = self._pread(_CHUNK, at)
             stop, status = 0, ROOM
-            while status == ROOM:  # fragments may be as small as their headers: one read may hold many
+            while status == ROOM:  # fragments may be as small as their headers, so one read may hold many
                 begun = stop
                 stop, status = frame(data, at, begun, self.number, frames, inside, True)
                 for i in range(frames.count):
@@ -230,7 +230,7 @@ class WalFile:
             first += 1
 
     def open_payload(self, at: int) -> PayloadReader:
-        """The batch of the record at ``at``, to be read in pieces."""
+        """A reader of the batch of the record at ``at``, in pieces."""
         return PayloadReader(self.payload(at), self.zstd)
 
     def batch(self, first: int, after: int) -> bytes | None:
@@ -259,9 +259,9 @@ class WalFile:
         return b"".join(parts)
 
     def first_sequence(self) -> int | None:
-        """Sequence number of the file's first record; ``None`` when it has no whole one yet.
+        """Sequence number of the file's first record; ``None`` if the file has no whole record yet.
 
-        Raises :class:`DecodeError` when what is there will never be one (see `check`).
+        Raises :class:`DecodeError` if the bytes at its beginning can never become a record (see `check`).
         """
         result = self.fill(0)
         if result is FillResult.RECORDS:
@@ -275,7 +275,7 @@ class WalFile:
         return int.from_bytes(head[:8], "little") if len(head) == 12 else None
 
     def records(self) -> Iterator[WalRecord]:
-        """Every whole record from the file's beginning on; what is damaged is passed over."""
+        """Every whole record from the file's beginning on. Damaged bytes are skipped."""
         at = 0
         while True:
             result = self.fill(at)
@@ -306,8 +306,7 @@ class WalFile:
         return WalRecord(begin, end, *_HEAD.unpack(head.ljust(_HEAD.size, b"\0")))
 
     def read_timestamps(self, before: int) -> None:
-        """Read the sizes of timestamps that the file has before offset ``before``, for a reader that began behind
-        them."""
+        """Read the sizes of timestamps in the file before offset ``before``, for a reader that began after them."""
         with closing(WalFile(self.path, self.number)) as walk:
             for record in walk.records():
                 if record.end >= before:
@@ -315,12 +314,12 @@ class WalFile:
             self.timestamps.update(walk.timestamps)
 
     def later_record(self, at: int) -> int | None:
-        """The place of a valid fragment of this log behind ``at``, where there is none; ``None``: there is none
-        behind it either."""
+        """The place of the next valid fragment of this log after ``at``, which has none itself. ``None``: no valid
+        fragment follows."""
         rest = self._pread(BLOCK - at % BLOCK, at)
         for i in range(1, len(rest) - 6):
             length = rest[i + 4] | rest[i + 5] << 8
-            known = rest[i + 6] in KNOWN_KINDS  # a checksum for each other byte, too, would take long
+            known = rest[i + 6] in KNOWN_KINDS  # checksums at all other bytes, too, would take long
             if known and 0 < length <= len(rest) - i - 7 and valid_at(rest, at, i, self.number):
                 return at + i
         base = at - at % BLOCK + BLOCK
@@ -335,15 +334,15 @@ class WalFile:
         return None
 
     def error(self, kind: str, at: int, what: str) -> DecodeError:
-        """The one form of an error about this file's bytes."""
+        """The common form of errors about this file's bytes."""
         return DecodeError(
             f"{self.path.name}, offset {at}: {kind} {what}",
             hint="the log is damaged: restore the file, or start the application anew from a place behind the damage",
         )
 
     def check(self) -> None:
-        """Raises :class:`DecodeError` where `fill` or `measure` stopped at a whole fragment of this log that is not
-        part of any record known: nothing that is written later makes it one, so it is not the live end."""
+        """Raise :class:`DecodeError` if `fill` or `measure` stopped at a whole fragment that is part of no known
+        record. Nothing written later can complete it, so it is not the live end."""
         at, status = self.fault
         if status == BAD_ORDER:
             raise self.error("fragment header", at, _FAULTS[status])
@@ -356,15 +355,15 @@ class WalFile:
             )
 
     def is_foreign(self) -> bool:
-        """Whether `fill` stopped at the file's beginning, in what fills a block and is no record: the file may be
+        """Whether `fill` stopped at the file's beginning, at a full block that is no record. The file may be
         encrypted."""
         if self.recycled or self.fault not in {(0, BAD_CHECKSUM), (0, BAD_LENGTH)}:
             return False
         return bool(self._pread(7, BLOCK).strip(b"\0"))
 
     def damage(self, later: int | None) -> DecodeError:
-        """The error for ``fault`` when a record at ``later`` proves that it is not the live end; ``None``: see
-        `is_foreign`."""
+        """The error for ``fault``. A record at ``later`` proves that ``fault`` is not the live end; ``None``: the file
+        is foreign (see `is_foreign`)."""
         at, status = self.fault
         if later is None:
             return DecodeError(
@@ -376,9 +375,9 @@ class WalFile:
 
 
 class PayloadReader:
-    """A record's batch in pieces, decompressed when it has to be.
+    """A record's batch in pieces, decompressed if needed.
 
-    Never holds more than what was asked for and one fragment."""
+    Holds at most the requested bytes and one fragment in memory."""
 
     def __init__(self, fragments: Iterator[bytes], zstd: bool) -> None:
         self._fragments = fragments
@@ -406,7 +405,7 @@ class PayloadReader:
 
 
 class _File:
-    """What zstandard reads from."""
+    """The file object that zstandard reads from."""
 
     def __init__(self, reader: PayloadReader) -> None:
         self._reader = reader
