@@ -1,9 +1,9 @@
-"""The change buffer: the last segments behind a reader, with the batch bodies that flows asked for.
+"""The change buffer: the last segments behind a reader, with the batch bodies that flows requested.
 
 Every body is built once per (shard, filter, segment), for the first flow that needs it. Segments are numbered from 0 by
 each buffer; a flow's cursor is such a number.
 
-The buffer knows which segments hold something of a shard. So a flow passes all others at once
+The buffer knows which segments hold updates of a shard. So a flow passes all other segments at once
 (:meth:`ChangeBuffer.next_of`), however many there are.
 """
 
@@ -24,23 +24,24 @@ from wormhole.wire.body import Body, build_body
 __all__ = ["Begun", "BufferEntry", "ChangeBuffer", "begun_in", "first_wanted", "undone"]
 
 
-# The objects around the bytes of a body take this; it was measured, as that of a segment was.
+# Bytes of the objects around the bytes of a body, measured like those of a segment.
 _BODY_BYTES: Final = 300
-# How many segments are dropped between two looks for their numbers.
+# How many segments are dropped between two removals of their numbers.
 _FORGET_EVERY: Final = 256
-# The objects of a view (what filters read of a run) and of a filter's selection; measured likewise.
+# Bytes of the objects of a view (the parts of a run that filters read) and of a filter's selection, measured likewise.
 _VIEW_BYTES: Final = 700
 _SELECTION_BYTES: Final = 400
 
 
 def _uncounted(size: int) -> None:
-    """Growth of an entry that left the buffer."""
+    """Ignore the growth of an entry that left the buffer."""
 
 
 class BufferEntry:
     """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes).
 
-    ``behind_bytes``: bytes of log from the begin of the transaction in which it begins; 0 between transactions.
+    ``behind_bytes``: bytes of log between the begin of the segment and the begin of the transaction in which it begins;
+    0 if it begins between transactions.
     """
 
     __slots__ = ("_bodies", "_grown", "_moved", "_selections", "_views", "behind_bytes", "segment", "size")
@@ -58,7 +59,8 @@ class BufferEntry:
     def body(self, shard: str, wanted: Filter) -> Body | None:
         """The body of ``shard``'s updates that ``wanted`` selects; ``None`` when there is nothing to send.
 
-        Raises :class:`~wormhole.model.errors.DecodeError` for what must not be sent as it is and cannot be projected.
+        Raises :class:`~wormhole.model.errors.DecodeError` for updates that must not be sent unchanged and cannot be
+        projected.
         """
         run = self.segment.runs.get(shard)
         if run is None:
@@ -81,14 +83,14 @@ class BufferEntry:
         return self._bodies[key]
 
     def body_from(self, shard: str, wanted: Filter, place: LogPosition, resume_index: int) -> Body | None:
-        """Like :meth:`body` for a flow that joins in the middle, without what it has (see :func:`first_wanted`). Kept
-        only if it is the whole body.
+        """:meth:`body` for a flow that joins in the middle, without the updates that it has (see :func:`first_wanted`).
+        The body is kept only if it is complete.
         """
         run = self.segment.runs.get(shard)
         if run is None:
             return None
         if place.incarnation != self.segment.end.incarnation:
-            # The log went on in another history: its places are all behind the flow's, whatever their numbers.
+            # The log continued in another history: all its places are after the flow's, whatever their numbers.
             place = LogPosition(self.segment.end.incarnation, 0, 0)
         transaction, ordinal = first_wanted(run, place, resume_index)
         if not transaction and not ordinal:
@@ -108,12 +110,12 @@ class BufferEntry:
         )
 
     def emptied(self, shard: str) -> Sequence[str]:
-        """Tables that lost rows here, of which the log does not say which."""
+        """Tables that lost rows here. The log does not show which rows."""
         run = self.segment.runs.get(shard)
         return () if run is None else emptied(run)
 
     def moved_in_part(self, shard: str) -> Sequence[tuple[str, bytes]]:
-        """Rows whose key changed and of which the log does not have every value: table and new key (a serialized
+        """Rows whose key changed and of which the log lacks some values: table and new key (a serialized
         ``RowKey``).
         """
         run = self.segment.runs.get(shard)
@@ -128,7 +130,7 @@ class BufferEntry:
         return self._moved[shard]
 
     def drop(self) -> None:
-        """The buffer counts the entry no longer (a flow may still look at it)."""
+        """Stop counting the entry's memory: it left the buffer. A flow may still read it."""
         self._grown = _uncounted
 
     def _grow(self, size: int) -> None:
@@ -158,10 +160,10 @@ class BufferEntry:
 
 
 def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, int]:
-    """Ordinals of the first transaction and of the first update that a flow at ``place`` still wants of ``run``.
+    """Ordinals of the first transaction and of the first update that a flow at ``place`` still needs of ``run``.
 
-    Transactions that end at or before ``place`` are skipped whole; of the one that begins there, the updates whose
-    index in the transaction is below ``resume_index`` (they were sent before the flow was moved).
+    Transactions that end at or before ``place`` are skipped as a whole. In the transaction that begins at ``place``,
+    the updates whose index is below ``resume_index`` are skipped: they were sent before the flow was moved.
     """
     ended = len(run.tx_end)
     here = (place.file, place.offset)
@@ -182,8 +184,10 @@ def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction of which a segment has a part. The id alone does not identify it: a datastore may give the id of
-    one that it rolled back to the next one, which is in another file. A transaction never spans files.
+    """A transaction of which a segment has a part.
+
+    The id alone does not identify it: a datastore may give the id of a rolled back transaction to the next one, which
+    is in another file. A transaction never spans files.
     """
 
     id: str
@@ -199,12 +203,12 @@ def undone(segment: Segment, shard: str, place: LogPosition, begun: Begun) -> bo
     """Whether ``segment``, the next one at ``place``, shows that the transaction ``begun`` was rolled back.
 
     It begins at ``place``, earlier segments had a part of it for ``shard``, and none had its end. A log holds such a
-    part where a server ended while it wrote the transaction, or logged the rollback of a large one.
+    part if a server ended while it wrote the transaction, or if it logged the rollback of a large one.
     """
     same = place.incarnation == segment.end.incarnation
     run = segment.runs.get(shard)
     if run is not None:
-        # In another history all places are behind the flow's, whatever their numbers.
+        # In another history all places are after the flow's, whatever their numbers.
         tx, _ = first_wanted(run, place if same else LogPosition(segment.end.incarnation, 0, 0), 0)
         if tx < len(run.tx_number):
             return run.transaction_id(tx) != begun.id or (same and run.tx_file[tx] != begun.file)
@@ -218,7 +222,7 @@ def _index(run: Run, ordinal: int, tx: int) -> int:
 
 
 class ChangeBuffer:
-    """Segments in log order, the oldest dropped when the reader's owner says so."""
+    """Segments in log order. The oldest are dropped when the reader's owner requests it."""
 
     __slots__ = ("_entries", "_first", "_inside", "_of_all", "_of_shard", "_open_bytes", "place", "size")
 
@@ -231,7 +235,7 @@ class ChangeBuffer:
         self._of_shard: dict[str, list[int]] = {}
         self._of_all: list[int] = []  # each flow has to look at them
         self.place = place
-        """The place after the newest segment: next to read."""
+        """The place after the newest segment, which is read next."""
         self.size = 0
         """Bytes of memory that the segments and their bodies take."""
 
@@ -270,7 +274,9 @@ class ChangeBuffer:
         self.place = segment.end
 
     def _clear_undone(self, segment: Segment) -> None:
-        """Empty the pieces of a transaction that ``segment`` shows to be rolled back: no flow gets them any more."""
+        """Empty the pieces of a transaction that ``segment`` shows to be rolled back, so that no further flow receives
+        them.
+        """
         for at in range(len(self._entries) - 1, -1, -1):
             entry = self._entries[at]
             piece = entry.segment
@@ -285,7 +291,7 @@ class ChangeBuffer:
             entry.drop()
 
     def drop_oldest(self) -> None:
-        """Forget the oldest segment."""
+        """Drop the oldest segment."""
         entry = self._entries.popleft()
         self.size -= entry.size
         entry.drop()
@@ -295,7 +301,7 @@ class ChangeBuffer:
             self._forget()
 
     def _forget(self) -> None:
-        """The numbers of segments that were dropped."""
+        """Forget the numbers of dropped segments."""
         self._of_all = self._of_all[bisect_left(self._of_all, self._first) :]
         left = ((shard, numbers[bisect_left(numbers, self._first) :]) for shard, numbers in self._of_shard.items())
         self._of_shard = {shard: numbers for shard, numbers in left if numbers}
@@ -314,8 +320,10 @@ class ChangeBuffer:
         return self._entries[number - self._first].segment
 
     def behind_bytes(self, number: int) -> int:
-        """Bytes of log that a flow would have to read again which takes segment ``number`` next: from the begin of the
-        transaction in which that begins; 0 between transactions, and while that begin is buffered.
+        """Bytes of log that a flow would have to read again if it left before it takes segment ``number``.
+
+        They reach from the begin of the transaction in which that segment begins. The result is 0 between transactions,
+        and as long as that begin is buffered.
         """
         if not self._entries or not self._entries[0].behind_bytes:
             return 0
@@ -323,7 +331,9 @@ class ChangeBuffer:
 
     def next_of(self, shard: str, number: int) -> int:
         """Number of the first segment from ``number`` on that a flow of ``shard`` has to look at; :attr:`end` when
-        there is none. All before it hold nothing of the shard, and nothing that every flow has to look at.
+        there is none.
+
+        Earlier segments hold no updates of the shard, and nothing that concerns every flow.
         """
         found = self.end
         for numbers in (self._of_shard.get(shard), self._of_all):
@@ -332,7 +342,7 @@ class ChangeBuffer:
         return found
 
     def last_marked(self, first: int, end: int) -> Segment | None:
-        """The last segment from ``first`` to before ``end`` that ends between transactions."""
+        """The last segment, from ``first`` up to but excluding ``end``, that ends between transactions."""
         for number in range(end - 1, first - 1, -1):
             segment = self.segment(number)
             if segment.marker is not None:
@@ -342,8 +352,8 @@ class ChangeBuffer:
     def find(self, place: LogPosition) -> int | None:
         """Number of the segment where a flow at ``place`` continues; ``None`` when the buffer does not hold it.
 
-        A place at the very end is found too (the next segment's number). A transaction whose first piece was dropped
-        cannot be joined.
+        For a place at the end of the buffer it is the number of the next segment. A transaction whose first piece was
+        dropped cannot be joined.
         """
         if place > self.place or place.incarnation != self.place.incarnation:
             return None
@@ -362,10 +372,11 @@ class ChangeBuffer:
         return self._first + low
 
     def join(self, place: LogPosition) -> int | None:
-        """Number of the segment from which a flow at ``place`` travels; ``None`` when it would miss something here.
+        """Number of the segment from which a flow at ``place`` can travel; ``None`` when it would miss updates here.
 
-        A flow that is ahead of everything read joins at the end, and skips what it has. One that is exactly there must
-        be found: otherwise the reader is inside the transaction that begins there, and its first piece is gone.
+        A flow that is ahead of everything read joins at the end, and skips the updates that it has. A flow exactly at
+        the end must be found: otherwise the reader is inside the transaction that begins there, and its first piece was
+        dropped.
         """
         cursor = self.find(place)
         if cursor is None and self.place < place and self.place.incarnation == place.incarnation:

@@ -5,9 +5,9 @@ for its target rate and for the cap of all caravans. Backpressure: the buffer is
 full the caravan either waits for its slowest flow or leaves it behind:
 
 * no flow has taken everything that was read: waiting delays no flow, so the reader waits;
-* otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more),
-  unless the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too. Inside a
-  transaction that the buffer does not hold whole it is patient first (:mod:`caravan.patience`).
+* otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more).
+  The reader waits too if the fleet reports that there is no other caravan for them (``may_leave`` false). Inside a
+  transaction that the buffer does not hold completely it waits first (:mod:`caravan.patience`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_PAUSE_S = 0.25  # a target rate may rise while its reader pays for one 
 
 
 class CaravanSettings(Protocol):
-    """What a caravan asks its fleet."""
+    """The settings and answers that a caravan gets from its fleet."""
 
     read_bytes: int
     """Target size of one segment: bytes of encoded updates."""
@@ -47,7 +47,7 @@ class CaravanSettings(Protocol):
     """The cap of all caravans together."""
 
     def budget(self, caravan: Caravan) -> int:
-        """Bytes that the caravan's buffer may take."""
+        """Limit in bytes of the caravan's buffer."""
         ...
 
     def kept_for_lead(self, caravan: Caravan) -> int:
@@ -55,15 +55,17 @@ class CaravanSettings(Protocol):
         ...
 
     def gather_s(self) -> float:
-        """Least time between two reads at the live end, so that each write to a subscriber carries several updates."""
+        """Minimum time between two reads at the live end, so that each write to a subscriber carries several
+        updates.
+        """
         ...
 
     def may_leave(self, caravan: Caravan) -> bool:
-        """Whether a slow flow has somewhere to go."""
+        """Whether another caravan may take a slow flow."""
         ...
 
     def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
-        """A flow was left behind; ``flow.cause`` says why."""
+        """A flow was left behind. ``flow.cause`` is the reason."""
         ...
 
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
@@ -72,20 +74,22 @@ class CaravanSettings(Protocol):
 
 
 class RowsWatch(Protocol):
-    """What reads existing rows beside the log. Called on the event loop; must not block."""
+    """The reader of existing rows beside the log. Called on the event loop; must not block."""
 
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
         """A caravan read a segment; its ``marker`` is still the one before."""
         ...
 
     def moved(self) -> None:
-        """A flow came, or took something: it may take more."""
+        """A flow was added, or took a piece: it may take more."""
         ...
 
 
 class Caravan:
-    """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts
-    log. ``waits``: it does not read just now because its buffer is full or a cap is reached. ``appends``: held while a
+    """See the module.
+
+    ``number`` is unique in the process; ``cause`` is why it was started; ``read_bytes`` counts bytes of log. ``waits``:
+    it does not read at the moment because its buffer is full or a cap is reached. ``appends``: a lock, held while a
     segment is added to the buffer.
     """
 
@@ -116,14 +120,14 @@ class Caravan:
         return self._stopped.is_set()
 
     def board(self, flow: CaravanFlow, cursor: int) -> None:
-        """Take the flow along from segment ``cursor`` of the buffer."""
+        """Add the flow to the caravan, from segment ``cursor`` of the buffer."""
         self.flows.add(flow)
         self._of_shard.setdefault(flow.shard, set()).add(flow)
         self._ahead.add(flow)
         flow.board(self.buffer, cursor)
 
     def leave(self, flow: CaravanFlow, state: CaravanFlowState, cause: str) -> None:
-        """The flow travels no longer with this caravan."""
+        """Remove the flow from the caravan."""
         self.flows.discard(flow)
         self._ahead.discard(flow)
         self._of_shard.get(flow.shard, set()).discard(flow)
@@ -132,23 +136,25 @@ class Caravan:
         self.moved()
 
     def moved(self) -> None:
-        """A flow moved on or left: there may be room in the buffer."""
+        """A flow advanced or left: the buffer may have space."""
         self._room.set()
 
     @property
     def ahead(self) -> Collection[CaravanFlow]:
-        """Its flows whose places are ahead of all that it read. Once it reached one, the flow is never ahead again."""
+        """Its flows whose places are ahead of all that it read. After it reached a flow, this flow is never ahead
+        again.
+        """
         if self._ahead:
             self._ahead = {flow for flow in self._ahead if flow.place > self.buffer.place}
         return self._ahead
 
     @property
     def target(self) -> float:
-        """Bytes of log per second that it may read now; 0 = as fast as it goes."""
+        """Bytes of log per second that it may read now; 0: without a limit."""
         return self._pace.rate
 
     def aim(self, rate: float, now: float) -> None:
-        """Read at most ``rate`` bytes of log per second from now on (``math.inf``: as fast as it goes)."""
+        """Read at most ``rate`` bytes of log per second from now on (``math.inf``: without a limit)."""
         self._pace.change(0.0 if rate == math.inf else rate, now)
 
     def bytes_per_s(self, now: float) -> float:
@@ -158,7 +164,7 @@ class Caravan:
         return sum(size for _, size in self._reads) / _RATE_WINDOW_S
 
     async def run(self, clock: Callable[[], float]) -> None:
-        """Read until :meth:`close`. Raises what the reader raises; the fleet decides what that means."""
+        """Read until :meth:`close`. Raises the errors of the reader; the fleet decides what follows."""
         loop = asyncio.get_running_loop()
         last_read = 0.0
         was_small = False
@@ -173,8 +179,8 @@ class Caravan:
             self._pay(0 if segment is None else segment.log_bytes, asked, now)
             if segment is None:
                 continue
-            # A full segment means backlog: the next read does not wait for more to gather. A source may cut what it has
-            # loaded into a full segment and a rest, so that a single small one says nothing.
+            # A full segment means backlog: the next read does not wait for more updates to gather. A source may divide
+            # its loaded updates into a full segment and a rest, so a single small segment does not show the live end.
             small = segment.size < asked // 2
             last_read = now if small and was_small else 0.0
             was_small = small
@@ -188,13 +194,15 @@ class Caravan:
             self._wake_flows(segment)
 
     def add_rows(self, segment: Segment) -> None:
-        """Add existing rows at the place where the buffer ends, which lies between transactions."""
+        """Add existing rows at the end of the buffer, which is between transactions."""
         self.buffer.append(segment)
         self._wake_flows(segment)
 
     def _wake_flows(self, segment: Segment) -> None:
-        """Wake those that the segment has something for. All others pass over it when they are looked at next: of a
-        thousand flows most have nothing to do with most segments.
+        """Wake the flows that the segment concerns.
+
+        The other flows pass over it the next time that they are looked at: of a thousand flows most are not concerned
+        by most segments.
         """
         if segment.concerns_all:
             woken = tuple(self.flows)
@@ -204,8 +212,9 @@ class Caravan:
             flow.wake()
 
     async def _allowance(self, last_read: float, clock: Callable[[], float]) -> int:
-        """Wait until the next read is due and allowed; returns how many bytes it may ask for. They are taken from both
-        caps before the read, so that readers at work never exceed a cap together.
+        """Wait until the next read is due and allowed. Returns how many bytes it may request.
+
+        The bytes are taken from both caps before the read, so that concurrent readers never exceed a cap together.
         """
         total, settings = self._settings.total_cap, self._settings
         while True:
@@ -225,7 +234,7 @@ class Caravan:
             cap.take(read - asked, now)
 
     async def _pause(self, seconds: float) -> None:
-        """:meth:`stop` ends a long one at once."""
+        """Sleep. :meth:`stop` ends a long sleep at once."""
         if seconds < _SHORT_PAUSE_S:
             # Hundreds of times a second at the live end, where a timeout would cost ten times as much.
             await asyncio.sleep(seconds)
@@ -254,14 +263,14 @@ class Caravan:
             await self._room.wait()
 
     def trim(self, budget: int) -> None:
-        """Drop the oldest segments that no flow needs, while the buffer takes more than ``budget`` bytes."""
+        """Drop the oldest segments that no flow needs, as long as the buffer takes more than ``budget`` bytes."""
         while self.buffer.size > budget and not self._tail():
             self.buffer.drop_oldest()
 
     def shrink(self, size: int) -> int:
-        """Give back about ``size`` bytes of the buffer; returns how many.
+        """Give back about ``size`` bytes of the buffer. Returns how many.
 
-        The newest segment stays: a flow at it would have to read it again.
+        The newest segment stays, because a flow at it would have to read it again.
         """
         before = self.buffer.size
         while before - self.buffer.size < size and self.buffer.end - self.buffer.first > 1:
@@ -274,7 +283,7 @@ class Caravan:
         return before - self.buffer.size
 
     def _tail(self) -> list[CaravanFlow]:
-        """The flows that still have to take something of the oldest segment."""
+        """The flows that have not taken all of the oldest segment."""
         at_tail = [flow for flow in self.flows if flow.cursor == self.buffer.first]
         for flow in at_tail:
             flow.pass_over()
@@ -293,7 +302,7 @@ class Caravan:
         self._reader.close()
 
     def close(self) -> None:
-        """Give up reader and thread, once :meth:`run` has ended."""
+        """Close the reader and the thread, after :meth:`run` has ended."""
         self._reader.close()
         self._pool.shutdown(wait=False)
 

@@ -23,10 +23,10 @@ _MOST_REACHING_BACK: Final = 16
 
 
 class CaravanFlowState(Enum):
-    """What a flow is doing."""
+    """The state of a flow."""
 
     WAITING = "waiting"
-    """It travels with no caravan (yet): it wants one, or its subscriber takes nothing just now."""
+    """It travels with no caravan (yet): it wants one, or its subscriber takes no updates at the moment."""
     TRAVELLING = "travelling"
     """A caravan carries it."""
     HELD = "held"
@@ -37,12 +37,12 @@ class CaravanFlowState(Enum):
 
 @dataclass(slots=True)
 class Piece:
-    """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before
-    it.
+    """The part of one segment that a flow takes: a body to send (or none), the marker after it (or none), or a gap
+    before it.
 
-    ``broken``: the flow's shard cannot be read on here, and why. ``undone``: id of a transaction of which a part was
-    handed on and which was rolled back: the flow has to begin again at its marker. ``chunk``: the body holds existing
-    rows of this range; ``finished``: the table of which these are the last ones.
+    ``broken``: why the flow's shard cannot be read further. ``undone``: id of a transaction of which a part was handed
+    on and which was rolled back: the flow has to begin again at its marker. ``chunk``: the body holds existing rows of
+    this range; ``finished``: the table whose last rows they are.
     """
 
     body: Body | None
@@ -55,21 +55,23 @@ class Piece:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to send, ask or decide: the flow only moves on."""
+        """Whether there is nothing to send, ask or decide: the flow only advances."""
         return self.body is None and self.gap is None and self.broken is None and not self.undone and self.chunk is None
 
 
 class CaravanFlow:
     """One shard's updates to one application, as the publisher sends them.
 
-    ``name``: ``APP/SHARD``. ``place`` is the end of the last transaction that was handed on whole; ``resume_index``
-    the number of updates (by index in the transaction) that were handed on of the one after it. Together they give
-    another caravan the exact update to continue with. ``inside`` a transaction its id is kept: when the log shows
-    that it was rolled back, the application has to know. ``verified``: the log was asked whether it is still the
-    one that ``marker`` came from. ``blocked``: its subscriber takes less than its caravan reads. ``wake`` is called
-    (from the event loop) when there may be something new to take. ``begun``: it sends every change from there on,
-    in this epoch. ``backfill``: the existing rows that it still needs, if any; then every ``marker`` holds how far
-    it came. ``takes_rows``: whether its subscriber has room for some now.
+    ``name``: ``APP/SHARD``. ``place``: the end of the last transaction that was handed on completely. ``resume_index``:
+    the number of updates (by index in the transaction) of the next transaction that were handed on. Together they give
+    another caravan the exact update to continue with. Inside a transaction (``inside``) its id is kept: when the log
+    shows that it was rolled back, the application has to be informed.
+
+    ``verified``: it was checked that the log is still the one that ``marker`` came from. ``blocked``: its subscriber
+    takes less than its caravan reads. ``wake`` is called (on the event loop) when there may be something new to take.
+    ``begun``: the place from which on it sends every change in this epoch. ``backfill``: the existing rows that it
+    still needs, if any; then every ``marker`` holds its progress. ``takes_rows``: whether its subscriber can take rows
+    now.
 
     Other modules read the attributes and call the methods; they assign nothing.
     """
@@ -116,7 +118,7 @@ class CaravanFlow:
 
     @property
     def cursor(self) -> int | None:
-        """Number of the segment it takes next; ``None`` while it travels with no caravan."""
+        """Number of the segment that it takes next; ``None`` while it travels with no caravan."""
         return self._cursor if self._buffer is not None else None
 
     def board(self, buffer: ChangeBuffer, cursor: int) -> None:
@@ -133,18 +135,18 @@ class CaravanFlow:
         self.wake()
 
     def leave(self, state: CaravanFlowState, cause: str) -> None:
-        """Travel with no caravan; ``cause`` says why, for the operator."""
+        """Leave the caravan. ``cause``: the reason, for the operator."""
         self._buffer = self._peeked = self._peeked_in = None
         self.state = state
         self.explain(passing(cause))
 
     @property
     def cause(self) -> str:
-        """Why it waits, without the next step."""
+        """The reason why it waits, without the next step."""
         return self.problem.text
 
     def explain(self, problem: Problem) -> None:
-        """Why it waits, and the next step."""
+        """Set the reason why it waits, and the next step."""
         self.problem = problem
 
     @property
@@ -154,39 +156,41 @@ class CaravanFlow:
 
     @property
     def may_go_back(self) -> bool:
-        """Whether it is twice as far inside its transaction as when it last had to go back to the begin of that."""
+        """Whether it is twice as far inside its transaction as when it last had to return to the begin of that
+        transaction.
+        """
         if self._went_back is None or self._went_back[0] != self.place:
             return True
         return self.behind_bytes >= 2 * self._went_back[1]
 
     def go_back(self) -> None:
-        """It is about to leave its caravan, for one that reads its transaction from the begin."""
+        """Record that it leaves its caravan for one that reads its transaction from the begin."""
         size = self.behind_bytes
         if self._went_back is not None and self._went_back[0] == self.place:
             size = max(size, self._went_back[1])
         self._went_back = (self.place, size) if size else None
 
     def verify(self) -> None:
-        """The log is still the one that ``marker`` came from."""
+        """Record that the log is still the one that ``marker`` came from."""
         self.verified = True
 
     def block(self) -> None:
-        """Its subscriber takes less than its caravan reads: it wants no caravan until :meth:`unblock`."""
+        """Record that its subscriber takes less than its caravan reads: it wants no caravan until :meth:`unblock`."""
         self.blocked = True
         self.wake()
 
     def unblock(self) -> bool:
-        """Its subscriber takes updates again. Whether it was blocked."""
+        """Record that its subscriber takes updates again. Returns whether it was blocked."""
         was_blocked, self.blocked = self.blocked, False
         return was_blocked
 
     @property
     def inside(self) -> bool:
-        """Whether a part of a transaction was handed on, and not yet all of it: ``marker`` lies before that part."""
+        """Whether a transaction was handed on in part: ``marker`` is before that part."""
         return self.resume_index > 0
 
     def pass_gap(self, resume: Datamarker) -> None:
-        """The application decided to continue after missing log: the flow's place is ``resume`` now."""
+        """The application decided to continue after missing log: set the flow's place to ``resume``."""
         if self.backfill is not None:
             self.backfill.pass_loss(self.place, resume.order)
         self.place = self.begun = resume.order
@@ -196,7 +200,7 @@ class CaravanFlow:
         self.leave(CaravanFlowState.WAITING, "going on after a data loss")
 
     def go_over(self, present: Datamarker) -> None:
-        """The log goes on in another history, in which ``present`` is the flow's place, between transactions."""
+        """The log continues in another history, in which ``present`` is the flow's place, between transactions."""
         self.marker = replace(self.marker, order=present.order, read_from=present.read_from, anchor=present.anchor)
         self.place = self.begun = present.order
 
@@ -212,8 +216,8 @@ class CaravanFlow:
         self._peeked = None
 
     def peek(self) -> Piece | None:
-        """The next piece to send; ``None`` when all that was read is sent. Moves the flow past segments that hold
-        nothing of its shard, and no further.
+        """The next piece to send; ``None`` when all that was read is sent. Advances the flow past segments without
+        updates of its shard, and no further.
         """
         if self._peeked is None:
             self._peeked = self._look()
@@ -258,8 +262,10 @@ class CaravanFlow:
             return Piece(body, segment.marker, None)
 
     def _pass_foreign(self, buffer: ChangeBuffer) -> None:
-        """Move past segments that hold nothing of its shard, all at once: where there are a thousand shards, nearly
-        all are. Inside a transaction each has to be looked at, because it may show that it was rolled back.
+        """Advance past all segments without updates of its shard at once: with a thousand shards, these are nearly all
+        segments.
+
+        Inside a transaction each segment has to be looked at, because it may show that the transaction was rolled back.
         """
         number = self._cursor if self.inside else buffer.next_of(self.shard, self._cursor)
         if number == self._cursor:
@@ -278,8 +284,10 @@ class CaravanFlow:
         return place <= segment.begin or segment.end > place
 
     def _wants_rows(self, segment: Segment, chunk: ChunkRange) -> bool:
-        """Whether the flow takes existing rows. Only at their place are they what its updates made of them; and it must
-        have sent every change since they were read, in this epoch, because those rows are left out.
+        """Whether the flow takes existing rows.
+
+        The rows are current only at their place. The flow must also have sent every change since they were read, in
+        this epoch, because rows that changed meanwhile are left out.
         """
         return (
             self.backfill is not None
@@ -301,11 +309,12 @@ class CaravanFlow:
         return Piece(body, entry.segment.marker, None, chunk=chunk, finished=finished)
 
     def keeps(self, stored: Datamarker) -> LogPosition:
-        """The earliest place that is read from, for the flow to continue from ``stored`` or from a later datamarker
-        that is not stored yet.
+        """The earliest place that has to be readable, so that the flow can continue from ``stored`` or from a later
+        datamarker that is not stored yet.
 
-        That one may be read from an earlier place: where a flow began (``latest``) no transaction was known, and what
-        follows has the last one before that as its anchor. Existing rows come at that same place.
+        A later datamarker may have an earlier ``read_from``. Where a flow began (``latest``) no transaction was known.
+        The next datamarkers have the last transaction before that place as their anchor. Existing rows come at that
+        same place.
         """
         self._reaches_back = [one for one in self._reaches_back if one[0] >= stored.order]
         return min([stored.read_from, *(read_from for _, read_from in self._reaches_back)])
@@ -322,21 +331,23 @@ class CaravanFlow:
         return marker if self.backfill is None else replace(marker, backfill=self.backfill.to_bytes())
 
     def _lacks(self, broken: DecodeError) -> bool:
-        """Whether what cannot be decoded may be an update that the flow wants."""
+        """Whether the undecodable bytes may be an update that the flow wants."""
         if broken.update_id and broken.update_id == self._skipped:
             return False
         return not broken.tables or not all(map(self.filter.wants_none_of, broken.tables))
 
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
-        """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone
-        does not know it, but the marker says how far the flow came.
+        """Whether the flow is before ``gap``.
+
+        Changes that were never logged take no bytes in the log. For these the place alone does not show it, but the
+        marker's ``delivered`` does.
         """
         if gap.reached(self.marker.delivered):
             return False
         return gap != self._passed if self.place == begin else self.place < begin
 
     def take(self) -> None:
-        """The piece that :meth:`peek` showed was handed on: move past it."""
+        """Advance past the piece that :meth:`peek` returned: it was handed on."""
         assert self._buffer is not None
         segment, body = self._peeked_in, self._peeked.body if self._peeked is not None else None
         assert segment is not None
@@ -370,17 +381,19 @@ class CaravanFlow:
             self.backfill.replaced(table, at)
 
     def replaced(self) -> Sequence[str]:
-        """Tables whose rows changed without a trace in the log since the last call, while none of them were wanted."""
+        """Tables whose rows changed without a trace in the log since the last call, while no backfill needed them."""
         found, self._replaced = self._replaced, []
         return found
 
     def pass_over(self) -> None:
-        """Move past the segments that hold nothing for it, up to the next one that does."""
+        """Advance past the segments without anything for the flow, up to the next one with something."""
         while (piece := self.peek()) is not None and piece.empty:
             self.take()
 
     def _stop_inside(self, segment: Segment) -> None:
-        """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much was delivered."""
+        """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much of it was
+        delivered.
+        """
         if self.place != segment.end:
             self.place, self.resume_index, self._handed_on = segment.end, 0, False
         run = segment.runs.get(self.shard)

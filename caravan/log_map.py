@@ -1,4 +1,4 @@
-"""How much log lies between two places. Pure."""
+"""The amount of log between two places. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LogMap"]
 
 
 class LogMap:
-    """The files of a log and their sizes, as the source last reported them. Without any, only distances within one
+    """The files of a log and their sizes, as the source last reported them. Without files, only distances within one
     file are known.
 
     ``files``: (number, bytes) in ascending order.
@@ -26,7 +26,7 @@ class LogMap:
             self._before.append(self._before[-1] + size)
 
     def between(self, start: LogPosition, end: LogPosition) -> int | None:
-        """Bytes of log from ``start`` to ``end`` (negative when it lies before), ``None`` when unknown."""
+        """Bytes of log from ``start`` to ``end``, negative if ``end`` is before ``start``; ``None`` when unknown."""
         if start.incarnation != end.incarnation:
             return None
         if start.file == end.file:

@@ -1,4 +1,4 @@
-"""Reading caps: how much log may be read per second, by one caravan and by all together."""
+"""Reading caps: how much log one caravan, and all together, may read per second."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ __all__ = ["RateCap"]
 
 _PIECE_S = 0.01  # what one read may ask for, in seconds of the rate
 _REFILL = 0.95
-"""Part of the rate that flows back.
+"""The part of the rate that is refilled.
 
-The rest pays for what is saved up and for reads under way, so that *no* second exceeds the rate.
+The rest is for saved bytes and for reads in progress, so that *no* second exceeds the rate.
 """
 
 
 class RateCap:
     """A token bucket over bytes. Pure: time (seconds, monotonic) is an argument. ``rate`` 0 means no cap.
 
-    A reader asks for at most :attr:`piece` bytes, waits for :meth:`delay`, takes them and gives back what it did not
-    read (or pays for what it read more: one update larger than a piece is read whole, and the debt delays the next
-    read).
+    A reader requests at most :attr:`piece` bytes, waits for :meth:`delay`, takes them and gives back the bytes that it
+    did not read. If it read more, it pays for them: an update larger than a piece is read as a whole, and the debt
+    delays the next read.
     """
 
     __slots__ = ("_at", "_rate", "_tokens")
@@ -36,11 +36,11 @@ class RateCap:
 
     @property
     def piece(self) -> int:
-        """The most that one read may ask for, bytes."""
+        """The limit in bytes of one read."""
         return max(1, int(self._rate * _PIECE_S)) if self._rate else sys.maxsize
 
     def change(self, rate: float, now: float) -> None:
-        """From ``now`` on another rate holds."""
+        """Use another rate from ``now`` on."""
         if rate != self._rate:
             self._refill(now)
             self._rate = rate
@@ -56,7 +56,7 @@ class RateCap:
         return missing / (self._rate * _REFILL) if missing > 1e-3 else 0.0
 
     def take(self, size: int, now: float) -> None:
-        """``size`` bytes are read from now on; a negative size gives back what was not read."""
+        """Take ``size`` bytes. A negative size gives back bytes that were not read."""
         if self._rate:
             self._refill(now)
             self._tokens = min(self._tokens - size, 2.0 * self.piece)

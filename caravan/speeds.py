@@ -1,11 +1,12 @@
-"""How fast each caravan should read. Pure: measured rates and caps in, target rates out (design section 8).
+"""The rate at which each caravan should read. Pure: measured rates and caps in, target rates out (design section 8).
 
-A caravan that catches up reads at 1.25 to 2 times the rate of the lead, the faster the further it is behind: slower it
-would hardly arrive, faster it would take from the lead what it does not need. A lead that reads little would make that
-a crawl, so :class:`Pace` says how much it may read in any case; that falls while flows of the lead are served late.
+A caravan that catches up reads at 1.25 to 2 times the rate of the lead, and faster the further it is behind. At a lower
+rate it would hardly arrive. At a higher rate it would take capacity from the lead without need. If the lead reads
+little, these rates are too low, so :class:`Pace` determines a rate that it may read in any case. That rate falls while
+flows of the lead are served late.
 
-Under the cap of all together the lead comes first: what it reads, and a quarter more for its next burst, is left to it.
-A tenth of the cap goes to those who catch up, however busy the lead is, so that each of them arrives some day.
+Under the cap of all caravans together the lead comes first: its own rate, and a quarter more for its next burst, is
+left to it. A tenth of the cap is for caravans that catch up, however busy the lead is, so that each of them arrives.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ __all__ = ["FASTEST", "SLOWEST", "Pace", "Speeds", "shares", "speeds"]
 MIB: Final = 1 << 20
 SLOWEST: Final = 1.25
 FASTEST: Final = 2.0
-"""Catching up, as multiples of the lead's rate (the paper's)."""
+"""The fastest rate of catching up, as a multiple of the lead's rate (from the paper)."""
 
 _FAR: Final = 256 * MIB
-"""From this distance on a caravan reads at the fastest."""
+"""From this distance on a caravan reads at the fastest rate."""
 _LEFT: Final = 0.1
-"""Part of the cap of all that the lead leaves to the others, and that is left to an idle lead."""
+"""The part of the common cap that the lead leaves to the others, and that is left to an idle lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Target rates in bytes per second; ``math.inf`` = as fast as it goes. ``others``: by caravan number."""
+    """Target rates in bytes per second; ``math.inf``: without a limit. ``others``: by caravan number."""
 
     lead: float
     others: dict[int, float]
@@ -39,11 +40,11 @@ class Speeds:
 def speeds(
     lead_rate: float, behind: Mapping[int, int | None], *, read_rate: float, total_read_rate: float, pace: float
 ) -> Speeds:
-    """Target rates of the lead and of those behind it.
+    """Target rates of the lead and of the caravans behind it.
 
     ``lead_rate``: bytes per second that the lead reads now. ``behind``: bytes of log from each other caravan to the
-    lead, ``None`` if unknown. ``read_rate`` and ``total_read_rate``: the caps, 0 = none. ``pace``: what a caravan may
-    read however idle the lead is.
+    lead, ``None`` if unknown. ``read_rate`` and ``total_read_rate``: the caps, 0 = none. ``pace``: the rate that a
+    caravan may read however idle the lead is.
     """
     one = read_rate or math.inf
     total = total_read_rate or math.inf
@@ -60,7 +61,9 @@ def _factor(distance: int | None) -> float:
 
 
 def shares(wants: Mapping[int, float], available: float) -> dict[int, float]:
-    """Divide ``available``: none gets more than it wants, and the rest is divided among the others in equal parts."""
+    """Divide ``available``. No caravan gets more than it wants, and the rest is divided among the others in equal
+    parts.
+    """
     given: dict[int, float] = {}
     left = available
     for place, (number, want) in enumerate(sorted(wants.items(), key=lambda item: (item[1], item[0]))):
@@ -70,11 +73,11 @@ def shares(wants: Mapping[int, float], available: float) -> dict[int, float]:
 
 
 class Pace:
-    """What a caravan that catches up may read however idle the lead is (``rate``, bytes per second).
+    """The rate that a caravan which catches up may read however idle the lead is (``rate``, bytes per second).
 
-    Up slowly while the event loop is on time, down at once when it is late and the lead's flows feel that: a busy
-    publisher reads a backlog at 4 MiB/s for each caravan, one with processor time to spare ever faster. If the
-    lead has no flows, it needs nothing.
+    It rises slowly while the event loop is on time. It falls at once when the loop is late and the lead has flows,
+    which notice it. A busy publisher reads a backlog at 4 MiB/s for each caravan, and one with spare processor time
+    ever faster. If the lead has no flows, it needs nothing.
     """
 
     LEAST: Final = 4.0 * MIB
@@ -85,7 +88,7 @@ class Pace:
         self.rate = self.MOST
 
     def adjust(self, late_s: float, lead_has_flows: bool) -> None:
-        """Called ten times a second. ``late_s``: how late the event loop serves what is due."""
+        """Adjust the rate. Called ten times a second. ``late_s``: how late the event loop is."""
         if not lead_has_flows:
             self.rate = self.MOST
         elif late_s > self.LATE_S:

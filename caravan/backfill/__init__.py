@@ -1,5 +1,5 @@
-"""Existing rows as a flow sees them: nothing here knows a caravan.
+"""Existing rows from the view of a flow. Nothing here depends on a caravan.
 
-``boundaries`` numbers the keys where chunks ended, ``progress`` is what one flow still needs (kept in its datamarker as
-``encoding`` says), and ``changes`` finds the rows that a run of updates takes back.
+``boundaries`` numbers the keys where chunks ended. ``progress`` is what one flow still needs, kept in its datamarker in
+the form of ``encoding``. ``changes`` finds the sent rows that a run of updates invalidates.
 """

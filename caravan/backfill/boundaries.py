@@ -1,10 +1,12 @@
-"""Where chunks of one table begin and end, as numbers that need no comparing of keys.
+"""The boundaries of one table's chunks, as numbers that need no comparing of keys.
 
 Only the datastore compares keys. A range that was read from one boundary ends at a key between this boundary and the
-next one, so its number is chosen between theirs: numbers are in the order of the keys, and a flow's progress is
-intervals of numbers. In a list with one id no number is ever used for another key: a list whose file was lost or
-damaged, whose table's key changed, or that was thinned out gets another id. The number also depends on the key, so that
-a list whose file was restored from an older copy does not give another key the number of one that it had later.
+next one, so the key's number is chosen between their numbers. Numbers have the order of the keys, and a flow's progress
+consists of intervals of numbers.
+
+In a list with one id no number is ever used for another key. A list gets another id if its file was lost or damaged,
+its table's key changed, or it was thinned out. The number also depends on the key. So a list whose file was restored
+from an older copy does not give another key a number that was used after the copy was made.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _SPLIT: Final = 6  # a part of a range takes a 64th of its numbers: thousands of
 
 
 class Boundaries:
-    """One table's list. ``id`` is random; ``fingerprint``: of the table's key (``ScannedTable.fingerprint``)."""
+    """One table's list of boundaries. ``id`` is random. ``fingerprint``: of the table's key
+    (``ScannedTable.fingerprint``).
+    """
 
     __slots__ = ("_keys", "_numbers", "fingerprint", "id")
 
@@ -41,7 +45,7 @@ class Boundaries:
 
     @property
     def keys(self) -> Mapping[int, bytes]:
-        """By number, without :data:`START` and :data:`END`."""
+        """The keys by number, without :data:`START` and :data:`END`."""
         return self._keys
 
     def key(self, number: int) -> bytes | None:
@@ -49,8 +53,8 @@ class Boundaries:
         return None if number in (START, END) else self._keys[number]
 
     def place(self, after: int, until: int, key: bytes) -> int | None:
-        """The number that ``key``, between the neighbours ``after`` and ``until``, would get; ``None``: no room is
-        left.
+        """The number that ``key``, between the neighbours ``after`` and ``until``, would get; ``None``: no number is
+        free.
         """
         room = until - after
         if room <= 1:
@@ -59,7 +63,7 @@ class Boundaries:
         return after + part - int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % max(1, part >> 2)
 
     def add(self, number: int, key: bytes) -> None:
-        """``key`` has the number that :meth:`place` chose."""
+        """Add ``key`` with the number that :meth:`place` chose."""
         self._keys[number] = key
         insort(self._numbers, number)
 
@@ -72,21 +76,23 @@ class Boundaries:
         return self._numbers[bisect_right(self._numbers, number)]
 
     def widened(self, begin: int, end: int) -> tuple[int, int]:
-        """The smallest known range that holds the one between two numbers, which may have been forgotten."""
+        """The smallest known range that contains the range between two numbers, which may have been forgotten."""
         low = self._numbers[bisect_right(self._numbers, max(begin, START)) - 1]
         return low, self._numbers[min(bisect_left(self._numbers, end), len(self._numbers) - 1)]
 
     def thin(self, list_id: int) -> None:
-        """Forget every second boundary, under another id: a forgotten number might be given to another key later."""
+        """Forget every second boundary. The list gets another id, because a forgotten number might be given to another
+        key later.
+        """
         self.id = list_id
         self._keys = {number: self._keys[number] for number in self._numbers[2:-1:2]}
         self._numbers = [START, *self._keys, END]
 
 
 class BoundaryStore(Protocol):
-    """Keeps lists and the number of the last scan of one log. Its calls may block; one thread at a time.
+    """Stores the lists, and the number of the last scan, of one log. Its calls may block; one thread at a time.
 
-    Each may raise ``OSError``.
+    Each call may raise ``OSError``.
     """
 
     def next_scan(self) -> int:
@@ -94,15 +100,15 @@ class BoundaryStore(Protocol):
         ...
 
     def load(self, table: str) -> Boundaries | None:
-        """The table's list; ``None`` where there is none, or a damaged one."""
+        """The table's list; ``None`` if there is none or it is damaged."""
         ...
 
     def replace(self, table: str, boundaries: Boundaries) -> None:
-        """Store the whole list: durable when this returns, and never a half of it."""
+        """Store the whole list in one step. It is durable when this returns."""
         ...
 
     def add(self, table: str, boundaries: Boundaries, number: int, key: bytes) -> None:
-        """``key`` was added to the stored list: durable when this returns."""
+        """Store that ``key`` was added to the list. It is durable when this returns."""
         ...
 
 

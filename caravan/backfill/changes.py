@@ -1,4 +1,4 @@
-"""What a run of updates does to rows that were sent already."""
+"""The effects of a run of updates on rows that were sent already."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["emptied", "is_whole", "key_of", "moved_in_part", "update_in"]
 
 
 def emptied(run: Run) -> list[str]:
-    """Tables that lost rows in ``run`` by a statement, which may be about one partition.
+    """Tables that lost rows in ``run`` by a statement, possibly in one partition only.
 
-    Such a TRUNCATE has no columns; one that has them is of the whole table.
+    Such a TRUNCATE has no columns. A TRUNCATE with columns is of the whole table.
     """
     found = []
     for number, schema in enumerate(run.schemas):
@@ -31,8 +31,8 @@ def emptied(run: Run) -> list[str]:
 
 
 def moved_in_part(run: Run, moved: Iterable[int]) -> list[tuple[str, bytes]]:
-    """Table and new key of each update that changed its key and does not have all values. ``moved``: ordinals of the
-    updates that changed their key.
+    """Table and new key of each update that changed its key and lacks some values. ``moved``: ordinals of the updates
+    that changed their key.
     """
     found = []
     for ordinal in moved:
@@ -44,7 +44,7 @@ def moved_in_part(run: Run, moved: Iterable[int]) -> list[tuple[str, bytes]]:
 
 
 def is_whole(change: update_pb2.Update, schema: Schema) -> bool:
-    """Whether it holds every value of its row."""
+    """Whether the update holds every value of its row."""
     kinds = [value.WhichOneof("kind") for value in change.after]
     complete = len(kinds) == len(schema.columns) and not any(kind in (None, "unavailable") for kind in kinds)
     return complete and not change.too_large

@@ -1,4 +1,4 @@
-"""Compact bytes with a version before them and a checksum behind them."""
+"""Compact bytes, preceded by a version and followed by a checksum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_BITS: Final = 105
 
 
 class DamagedError(ValueError):
-    """The bytes are of another version, damaged, or about something else."""
+    """The bytes have another version, are damaged, or have other content than expected."""
 
 
 def sealed(version: int, content: bytes) -> bytes:
@@ -38,14 +38,14 @@ class FieldWriter:
         self._out = bytearray()
 
     def number(self, value: int) -> None:
-        """Seven bits a byte, the lowest first."""
+        """Append a number, seven bits a byte, the lowest first."""
         while value > 0x7F:
             self._out.append(value & 0x7F | 0x80)
             value >>= 7
         self._out.append(value)
 
     def raw(self, value: bytes) -> None:
-        """Bytes whose length the reader knows."""
+        """Append bytes whose length the reader knows."""
         self._out += value
 
     def data(self, value: bytes) -> None:
@@ -59,7 +59,7 @@ class FieldWriter:
 
 
 class FieldReader:
-    """Reads what :class:`FieldWriter` wrote; every method raises :class:`DamagedError` where that cannot be."""
+    """Reads the bytes of :class:`FieldWriter`. Every method raises :class:`DamagedError` if the bytes do not fit."""
 
     __slots__ = ("_at", "_source")
 
@@ -98,10 +98,10 @@ class FieldReader:
             raise DamagedError from error
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """All remaining bytes."""
         return self.raw(len(self._source) - self._at)
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Check that no bytes remain."""
         if self._at != len(self._source):
             raise DamagedError

@@ -1,7 +1,7 @@
 """What one flow's backfill still needs: pure, owned by its flow, and stored in the flow's datamarkers.
 
-A flow that was stopped goes on from its datamarker and the progress in it. Progress that cannot be read, or is about
-something else, means that everything is needed: rows may be sent twice, and none is missed.
+A flow that was stopped continues from its datamarker and the progress in it. If the progress cannot be read, or belongs
+to another request, everything is needed: rows may be sent twice, and none is missed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wormhole.model.segment import ChunkRange
 __all__ = ["MOST_BYTES", "BackfillRequest", "FinishedTable", "FlowBackfill", "Renewal", "Unconfirmed", "without"]
 
 MOST_BYTES: Final = 16 << 10
-"""The most that the progress takes in a datamarker."""
+"""Limit in bytes of the progress in a datamarker."""
 
 _VERSION: Final = 2
 _UNKEPT: Final = 0  # version of what only tells datamarkers apart
@@ -39,10 +39,12 @@ _KEY_BYTES: Final = 4  # bytes of a table's fingerprint that are kept
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What was asked for. ``generation`` rises with each request for a flow. ``tables``: patterns as in filters; empty:
-    all that the flow's filter may want. ``where``: rows to send, beside those that the flow's filter leaves out.
-    ``verify``: they are compared with what the application holds, which is done anew in each epoch. ``lost``: only rows
-    that changed in these ranges of the log, each with its begin and end, which are ``keys``; ``None``: whole tables.
+    """The request for a backfill.
+
+    ``generation`` rises with each request for a flow. ``tables``: patterns as in filters; empty: all that the flow's
+    filter may want. ``where``: selects the rows to send, in addition to the flow's filter. ``verify``: the rows are
+    compared with those of the application, from the beginning in each epoch. ``lost``: only the rows ``keys``, which
+    changed in these ranges of the log, each with its begin and end; ``keys`` ``None``: whole tables.
     """
 
     generation: int
@@ -54,7 +56,7 @@ class BackfillRequest:
     lost: tuple[tuple[LogPosition, LogPosition], ...] = ()
 
     def wanted(self, own: Filter) -> Callable[[str], bool]:
-        """Which tables a flow with the filter ``own`` needs, by name."""
+        """Decides by name which tables a flow with the filter ``own`` needs."""
         chosen = [own, *([self.where] if self.where is not None else ())]
         if self.tables:
             chosen.append(Filter.parse(None, self.tables))
@@ -67,7 +69,7 @@ class BackfillRequest:
         return None if found is None or found.whole else found
 
     def sends_all(self, table: str) -> bool:
-        """Whether it is about every row of the table, if it is about the table."""
+        """Whether the request needs every row of the table, if it needs the table at all."""
         return self.keys is None or (table in self.keys.tables and self.keys_of(table) is None)
 
     def covers(self, begin: LogPosition, end: LogPosition) -> bool:
@@ -75,14 +77,14 @@ class BackfillRequest:
         return self.keys is None or any(low <= begin and end <= high for low, high in self.lost)
 
     def named(self, own: Filter) -> Iterable[str]:
-        """The tables that are written out, in the request or in the flow's filter ``own``."""
+        """The tables that are named in full in the request or in the flow's filter ``own``."""
         tests = leaves(own.where) if self.where is None else (*leaves(own.where), *leaves(self.where.where))
         patterns = chain(self.tables, *(test.patterns for test in tests if isinstance(test, TableMatches)))
         names = chain(*(test.names for test in tests if isinstance(test, TableIn)))
         return {*names, *(pattern for pattern in patterns if not any(sign in pattern for sign in "*?["))}
 
     def narrow(self, own: Filter) -> Filter:
-        """Which rows a flow with the filter ``own`` is sent."""
+        """The filter of the rows that a flow with the filter ``own`` is sent."""
         if self.where is None:
             return own
         return Filter(And((own.where, self.where.where)), own.source, own.formats, own.projection)
@@ -90,8 +92,10 @@ class BackfillRequest:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTable:
-    """A table of which a flow was sent every row. ``rows``: how many. ``unread``: keys that could not be read at a
-    place of the log, however often it was tried; with any, nothing may be concluded of rows that were not sent.
+    """A table of which a flow was sent every row.
+
+    ``rows``: how many. ``unread``: number of keys that could not be read at one place of the log, however often it was
+    tried. If there are any, nothing may be concluded about rows that were not sent.
     """
 
     table: str
@@ -101,8 +105,10 @@ class FinishedTable:
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """Keys that only the application holds, as it says, and of which nothing is known. ``foreign``: they are of other
-    shards, or not as the table has them; ``changed``: the log has a change of them, made while they were read.
+    """Keys that only the application reports to hold and whose state in the source is not known.
+
+    ``foreign``: they belong to other shards, or are not spelled as in the table. ``changed``: the log has a change of
+    them from the time in which they were read.
     """
 
     foreign: int = 0
@@ -111,9 +117,11 @@ class Unconfirmed:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Why what was sent in this generation proves nothing: the backfill has to begin again in the next one. ``at``: the
-    place of the log that caused it; the flow would meet it again if it went on from a datamarker up to there. ``None``:
-    nothing of the log did.
+    """Why the rows that were sent in this generation prove nothing: the backfill has to begin again in the next
+    generation.
+
+    ``at``: the place of the log that caused it. A flow that continued from a datamarker at or before it would meet it
+    again. ``None``: the log did not cause it.
     """
 
     cause: str
@@ -122,7 +130,7 @@ class Renewal:
 
 @dataclass(slots=True)
 class _Again:
-    """A key to read again, in the range of these numbers; ``tries``: how often it was put on the list."""
+    """A key to read again, in the range of these numbers. ``tries``: how often it was put on the list."""
 
     begin: int
     end: int
@@ -133,9 +141,9 @@ class _Again:
 class _Need:
     """What a backfill still needs of one table.
 
-    ``key``: what the table's key was like; ``ranges``: ranges of numbers, disjoint and ascending; ``named``: keys to
-    read once, since the subscriber named them. ``lost``: keys to read once, since they are all that is needed of the
-    table; ``columns``: what these keys consist of. ``None``: all of the table is needed.
+    ``key``: fingerprint of the table's key. ``ranges``: ranges of numbers, disjoint and ascending. ``named``: keys to
+    read once, because the subscriber named them. ``lost``: keys to read once, because only these rows of the table are
+    needed; ``None``: all of the table is needed. ``columns``: the columns of the keys in ``lost``.
     """
 
     key: bytes
@@ -154,23 +162,23 @@ class _Need:
 
     @property
     def begun(self) -> bool:
-        """Whether there is something to remember of it."""
+        """Whether there is progress to remember."""
         return bool(self.again) or (self.lost is None and self.ranges != [(START, END)])
 
     def be_whole(self) -> None:
-        """All of the table is needed, from its beginning."""
+        """Mark the whole table as needed, from its beginning."""
         self.ranges, self.lost = [(START, END)], None
         self.again.clear()
 
     def is_of(self, boundaries: Boundaries) -> bool:
-        """Whether its numbers are those of the list: one that was restored from an older copy lacks later ones."""
+        """Whether its numbers are in the list. A list that was restored from an older copy lacks later numbers."""
         if not self.ranges and not self.again:
             return True  # it has no numbers
         again = ((one.begin, one.end) for one in self.again.values())
         return self.list_id == boundaries.id and all(map(boundaries.knows, chain.from_iterable((*self.ranges, *again))))
 
     def bound(self) -> None:
-        """Too many keys to read again become the ranges that they are in."""
+        """Replace the keys to read again by their ranges, if there are too many."""
         if len(self.again) > _MOST_AGAIN or sum(map(len, self.again)) > _MOST_AGAIN_BYTES:
             self.ranges = _merged((*self.ranges, *((one.begin, one.end) for one in self.again.values())))
             self.again.clear()
@@ -180,9 +188,9 @@ class _Need:
 class FlowBackfill:
     """The progress of one flow. Not for use by several threads.
 
-    ``offered``: whether :meth:`offer` was called; before that its tables are not known.
-    ``paused``: it takes no rows just now. ``refused``: tables whose rows cannot be read, and why. ``rows``: that it was
-    sent of all tables. ``renewal``: set when it has to begin again in the next generation; it takes no rows then.
+    ``offered``: whether :meth:`offer` was called; before that its tables are not known. ``paused``: it takes no rows at
+    the moment. ``refused``: tables whose rows cannot be read, with the reason. ``rows``: number of rows sent, of all
+    tables. ``renewal``: set when the backfill has to begin again in the next generation; it takes no rows then.
     """
 
     def __init__(self, request: BackfillRequest, filter_hash: str) -> None:
@@ -202,8 +210,10 @@ class FlowBackfill:
 
     @classmethod
     def resume(cls, request: BackfillRequest, data: bytes, filter_hash: str) -> Self:
-        """Go on from what :meth:`to_bytes` gave. Everything is needed where that is empty, unreadable, or of another
-        generation or filter, and for a verification, which keeps none.
+        """Continue from the result of :meth:`to_bytes`.
+
+        Everything is needed if ``data`` is empty, unreadable, or of another generation or filter, and for a
+        verification, which stores no progress.
         """
         found = cls(request, filter_hash)
         try:
@@ -219,16 +229,16 @@ class FlowBackfill:
 
     @property
     def narrowed(self) -> bool:
-        """Whether not every row that passes the flow's filter is sent, so that nothing follows from one that is not."""
+        """Whether some rows that pass the flow's filter are not sent. If so, nothing follows from a missing row."""
         return self.request.where is not None
 
     # -- what the scanner does
 
     def offer(self, lists: Iterable[tuple[str, Boundaries]]) -> None:
-        """These are the tables that it needs, as they are now. Those that it finished are left out.
+        """Set the tables that it needs, as they are now. The tables that it finished are left out.
 
-        Where the key of one is of another type or order than before, rows that the application holds by its former keys
-        would stay in this generation.
+        If a key has another type or order than before, rows that the application holds under the former keys would stay
+        in this generation.
         """
         if self.finished:
             return
@@ -262,24 +272,24 @@ class FlowBackfill:
 
     @property
     def begun(self) -> bool:
-        """Whether anything was sent, or found out."""
+        """Whether any row was sent, or any result found."""
         begun = any(need.rows or need.begun for need in self._needs.values())
         return begun or bool(self.rows or self._done) or self.renewal is not None
 
     def extend(self, keys: LostKeys, lost: tuple[tuple[LogPosition, LogPosition], ...]) -> None:
-        """More of the log is lost, before anything was sent."""
+        """Add keys of more lost log, before anything was sent."""
         self.request = replace(self.request, keys=keys, lost=lost)
         self._needs, self.offered, self._bytes = {}, False, None
 
     def need_whole(self, table: str) -> None:
-        """Keys of ``table`` that are known say no longer which of its rows are needed: all are."""
+        """Mark all of ``table`` as needed, because its known keys no longer identify the needed rows."""
         need = self._needs.get(table)
         if need is not None and need.lost is not None:
             need.be_whole()
             self._bytes = None
 
     def renumber(self, table: str, boundaries: Boundaries, former_id: int) -> None:
-        """The list ``former_id`` was thinned out, and has the id of ``boundaries`` now."""
+        """Adapt to a list that was thinned out: ``former_id`` is its old id, and ``boundaries`` has the new one."""
         need = self._needs.get(table)
         if need is None or need.list_id != former_id:
             return
@@ -290,7 +300,7 @@ class FlowBackfill:
         self._bytes = None
 
     def refuse(self, table: str, problem: Problem) -> None:
-        """The rows of ``table`` cannot be read: it is needed no longer."""
+        """Record that the rows of ``table`` cannot be read: it is no longer needed."""
         self.refused[table] = problem
         need = self._needs.pop(table, None)
         if need is not None:
@@ -304,7 +314,7 @@ class FlowBackfill:
 
     @property
     def tables(self) -> Sequence[str]:
-        """Tables of which something is needed, in alphabetical order."""
+        """Tables of which rows are needed, in alphabetical order."""
         return sorted(self._needs)
 
     def ranges(self, table: str) -> Sequence[tuple[int, int]]:
@@ -313,7 +323,7 @@ class FlowBackfill:
         return () if need is None else need.ranges
 
     def rows_of(self, table: str) -> int:
-        """Rows that were sent of a table of which something is needed, or that is refused; 0 for any other."""
+        """The number of rows sent of a table that is still needed or was refused; 0 for any other."""
         need = self._needs.get(table)
         return self._refused_rows.get(table, 0) if need is None else need.rows
 
@@ -328,14 +338,14 @@ class FlowBackfill:
         return () if need is None else need.named
 
     def lost(self, table: str) -> tuple[tuple[Column, ...], Iterable[bytes]]:
-        """Keys of ``table`` that are all that is needed of it, and of which columns they consist."""
+        """The keys of ``table`` if only these rows are needed, and the columns of which the keys consist."""
         need = self._needs.get(table)
         return ((), ()) if need is None or need.lost is None else (need.columns, need.lost)
 
     # -- what the flow does
 
     def needs(self, chunk: ChunkRange) -> bool:
-        """Whether the flow has use for the rows of ``chunk``."""
+        """Whether the flow needs the rows of ``chunk``."""
         need = self._needs.get(chunk.table)
         if need is None or not self.takes_rows:
             return False
@@ -345,9 +355,10 @@ class FlowBackfill:
         return any(begin < chunk.end and chunk.begin < end for begin, end in need.ranges)
 
     def finishes(self, chunk: ChunkRange, rows: int) -> tuple[FinishedTable, ...]:
-        """The table of which every row was sent once ``chunk`` with ``rows`` for the flow is. None for a narrowed
-        request, where only some keys are needed, nor where keys could not be read: nothing follows from rows that were
-        not sent then.
+        """The table that is complete once ``chunk``, with ``rows`` for the flow, is sent.
+
+        Empty for a narrowed request, for a table of which only some keys are needed, and if keys could not be read: in
+        these cases nothing follows from a row that was not sent.
         """
         need = self._needs.get(chunk.table)
         if need is None or need.unread or need.lost is not None or self.narrowed:
@@ -361,7 +372,7 @@ class FlowBackfill:
         return () if rest else (FinishedTable(chunk.table, need.rows + rows),)
 
     def took(self, chunk: ChunkRange, rows: int) -> None:
-        """The flow handed the rows of ``chunk`` on, so many of them."""
+        """Record that the flow handed on the rows of ``chunk``, with the number ``rows``."""
         need = self._needs.get(chunk.table)
         if need is None:
             return
@@ -406,7 +417,7 @@ class FlowBackfill:
             )
 
     def confirm(self, table: str, keys: Iterable[bytes]) -> None:
-        """Read these keys, which the subscriber named, of a table that is finished; it finishes again behind them."""
+        """Read these keys, which the subscriber named, of a finished table. The table is finished again after them."""
         done = self._done.pop(_hash(table), None)
         if done is not None:
             finished, key = done
@@ -414,11 +425,11 @@ class FlowBackfill:
             self._needs[table] = need
 
     def unconfirmed(self, table: str) -> Unconfirmed:
-        """How many of the keys that were named were neither sent nor reported as gone."""
+        """How many of the named keys were neither sent nor reported as gone."""
         return self._unconfirmed.get(table, Unconfirmed())
 
     def begin_again(self, table: str) -> None:
-        """The log removed rows of ``table`` and does not say which: those that are left are sent again."""
+        """The log removed rows of ``table`` and does not show which: the remaining ones are sent again."""
         need = self._needs.get(table)
         if need is not None and need.lost is None:
             need.be_whole()
@@ -431,8 +442,8 @@ class FlowBackfill:
         self._bytes = None
 
     def replaced(self, table: str, at: LogPosition) -> None:
-        """At this place of the log, the rows of ``table`` changed and are not in it: another table took its name, or a
-        statement wrote them anew. What was received of the former ones may be held for ever in this generation.
+        """The rows of ``table`` changed at this place of the log, and the log does not have the changes: another table
+        took its name, or a statement rewrote them. The application may hold former rows for ever in this generation.
         """
         if not self.offered or table in self._needs or table in self.refused or _hash(table) in self._done:
             self._renew(f"rows of {table} changed, and the log does not have them", at)
@@ -447,7 +458,9 @@ class FlowBackfill:
         self._bytes = None
 
     def read_again(self, table: str, key: bytes) -> None:
-        """The log moved a row to ``key`` without all its values, and the flow may not have sent those."""
+        """Read ``key`` again: the log moved a row to it without all its values, and the flow may not have sent
+        these.
+        """
         need = self._needs.get(table)
         if need is not None and key not in need.again:
             need.again[key] = _Again(START, END, 0)
@@ -457,7 +470,9 @@ class FlowBackfill:
             self._renew(f"a row of {table} got another key before it was sent")
 
     def pass_loss(self, at: LogPosition, resume: LogPosition) -> None:
-        """Log is missing between these places: rows that were sent may have changed there, and nobody says which."""
+        """Log is missing between these places. Rows that were sent may have changed there, and it is not known
+        which.
+        """
         if self.request.keys is not None:
             if not self.request.covers(at, resume):
                 self._renew("more log was lost than the rows that are sent again are of", at)
@@ -465,8 +480,8 @@ class FlowBackfill:
             self._renew("log was lost after rows were sent", at)
 
     def finished_tables(self) -> tuple[FinishedTable, ...]:
-        """In the order in which they were finished; those finished before :meth:`resume` have no name before
-        :meth:`offer`.
+        """The finished tables in the order in which they were finished. Tables that were finished before :meth:`resume`
+        have no name before :meth:`offer`.
         """
         return tuple(finished for finished, _ in self._done.values())
 
@@ -478,7 +493,9 @@ class FlowBackfill:
     # -- bytes
 
     def to_bytes(self) -> bytes:
-        """For the datamarker: at most :data:`MOST_BYTES`. What does not fit is forgotten, and read again."""
+        """The progress for the datamarker: at most :data:`MOST_BYTES`. Ranges that do not fit are left out, and read
+        again.
+        """
         if self._bytes is None:
             self._bytes = self._encoded()
         return self._bytes
@@ -593,7 +610,7 @@ def _digest(text: str, size: int) -> bytes:
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint and ascending; those that touch are one."""
+    """The ranges, made disjoint and ascending. Ranges that touch are joined."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         if found and begin <= found[-1][1]:
@@ -604,7 +621,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _closed(ranges: list[tuple[int, int]], closed: set[int]) -> list[tuple[int, int]]:
-    """Without the gaps before the ranges of these indexes."""
+    """The ranges without the gaps before those with these indexes."""
     found: list[tuple[int, int]] = []
     for i, (begin, end) in enumerate(ranges):
         if i in closed:
@@ -615,7 +632,7 @@ def _closed(ranges: list[tuple[int, int]], closed: set[int]) -> list[tuple[int, 
 
 
 def without(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
-    """What is left of disjoint, ascending ``ranges`` when one is taken away."""
+    """The rest of disjoint, ascending ``ranges`` when one range is removed."""
     first = bisect_right(ranges, begin, key=itemgetter(1))
     behind = bisect_left(ranges, end, first, key=itemgetter(0))
     if first == behind:
