@@ -1,4 +1,6 @@
-"""All caravans over one log: carries the plan out and answers for the memory and the reading caps that they share."""
+"""All caravans over one log. The fleet carries out the plan, and bounds the memory and the reading rates that they
+share.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ _REOPEN_S = 1.0  # after a log could not be read: long enough to keep the log fi
 class FleetEvents:
     """The fleet's events for its owner. Called on the event loop; must not block.
 
-    ``held``: a flow cannot be read for (data loss, divergence or an undecodable log); it left its caravan.
-    ``advanced``: a caravan read a segment; the datamarker is the last one before it.
+    ``held``: a flow cannot be served (data loss, divergence or an undecodable log); it left its caravan. ``advanced``:
+    a caravan read a segment; the datamarker is the last one before it.
     """
 
     held: Callable[[CaravanFlow, WormholeError], None]
@@ -53,7 +55,7 @@ class FleetEvents:
 
 
 class CaravanEventKind(Enum):
-    """What was done with a caravan. ``LIMITS_CHANGED`` is about all of them: its number is 0."""
+    """The kind of an event of a caravan. ``LIMITS_CHANGED`` concerns all caravans: its number is 0."""
 
     STARTED = auto()
     ENDED = auto()
@@ -64,7 +66,7 @@ class CaravanEventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CaravanEvent:
-    """What was done with a caravan and, in ``what``, why. ``at``: seconds since 1970."""
+    """An event of a caravan. ``what``: the reason. ``at``: seconds since 1970."""
 
     at: float
     caravan: int
@@ -75,9 +77,8 @@ class CaravanEvent:
 class Fleet:
     """Caravans over one log. All methods but :meth:`run` are called on the event loop and do not block.
 
-    ``rows_watch``: what reads existing rows, set by that. ``started``: how many caravans were started so far.
-
-    ``gather`` returns the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late``
+    ``rows_watch``: the reader of existing rows, which sets it. ``started``: how many caravans were started so far.
+    ``gather`` returns the minimum time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late``
     returns how late the event loop is (seconds). ``clock`` measures durations and dates events.
     """
 
@@ -135,7 +136,7 @@ class Fleet:
         return self._gather()
 
     def may_leave(self, caravan: Caravan) -> bool:
-        """With one caravan only there is nowhere to go: it waits for its slowest flow."""
+        """With one caravan only no other can take a flow: it waits for its slowest flow."""
         return self.limits.caravans > 1
 
     def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
@@ -159,7 +160,7 @@ class Fleet:
     # -- what the owner does
 
     def add(self, flow: CaravanFlow) -> None:
-        """A flow wants to travel; one of the same name (a former epoch's) is closed."""
+        """Add a flow that wants to travel. A flow of the same name (of a former epoch) is closed."""
         former = self._flows.get(flow.name)
         if former is not None and former is not flow:
             self.remove(former)
@@ -173,16 +174,17 @@ class Fleet:
             self.rows_watch.moved()
 
     def remove(self, flow: CaravanFlow) -> None:
-        """No stream takes from the flow any more."""
+        """Remove a flow from which no stream takes updates any more."""
         if self._flows.get(flow.name) is flow:
             del self._flows[flow.name]
             self._unplaced.pop(flow.name, None)
         self._leave(flow, CaravanFlowState.CLOSED, "closed")
 
     def change_limits(self, limits: Limits, cause: str) -> None:
-        """From now on ``limits`` hold.
+        """Use other limits from now on.
 
-        Flows of caravans that may not be any more join others, without going back in the log."""
+        If fewer caravans are allowed, the flows of those that end join others, without returning in the log.
+        """
         self.limits = self.governor.limits = limits
         self.read_bytes = _read_bytes(limits)
         self.total_cap.change(limits.total_read_rate, self._clock.monotonic())
@@ -190,7 +192,7 @@ class Fleet:
         self._changed.set()
 
     def hold(self, flow: CaravanFlow, cause: str) -> None:
-        """The flow is held until :meth:`resume`."""
+        """Hold the flow until :meth:`resume`."""
         self._leave(flow, CaravanFlowState.HELD, cause)
 
     def resume(self, flow: CaravanFlow) -> None:
@@ -199,7 +201,9 @@ class Fleet:
         self._changed.set()
 
     def moved(self, flow: CaravanFlow) -> None:
-        """The flow took a piece or can take again: there may be room in its caravan, or it may want one."""
+        """The flow took a piece or can take again. Its caravan's buffer may have space, or the flow may want a
+        caravan.
+        """
         if flow.unblock():
             self._changed.set()
         caravan = self.caravan_of(flow)
@@ -209,13 +213,13 @@ class Fleet:
             self.rows_watch.moved()
 
     def add_rows(self, caravan: Caravan, segment: Segment) -> None:
-        """Existing rows enter the log of ``caravan``."""
+        """Add existing rows to the log of ``caravan``."""
         caravan.add_rows(segment)
         self.governor.reclaim(caravan)
 
     @property
     def flows(self) -> Iterable[CaravanFlow]:
-        """Those that were added and not removed."""
+        """The flows that were added and not removed."""
         return self._flows.values()
 
     def caravan_of(self, flow: CaravanFlow) -> Caravan | None:
@@ -233,17 +237,17 @@ class Fleet:
 
     @property
     def read_bytes_total(self) -> int:
-        """Bytes of log read by all caravans that there were."""
+        """Bytes of log read by all caravans so far."""
         return self._read_before + sum(caravan.read_bytes for caravan in self.caravans.values())
 
     @property
     def trouble(self) -> str:
-        """Why the log could not be opened last; empty since it was."""
+        """Why the log could not be opened last; empty since it was opened."""
         return self._paused_for
 
     @property
     def unreadable(self) -> Problem:
-        """The same as ``trouble``: the error alone, with its next step apart from it."""
+        """``trouble`` as a problem: the error alone, with its next step as a separate field."""
         return self._unreadable
 
     def oldest_place(self) -> LogPosition | None:
@@ -254,7 +258,8 @@ class Fleet:
     async def run(self, start: Datamarker) -> None:
         """Keep the caravans as the plan wants them, until cancelled.
 
-        ``start``: where the lead begins if no flow is there."""
+        ``start``: where the lead begins if there is no flow.
+        """
         self._start_marker = start
         try:
             while True:
@@ -281,7 +286,9 @@ class Fleet:
         return CaravanView(caravan.number, caravan.buffer.start, place, len(caravan.flows), settled)
 
     def _wanting(self, lead: Caravan | None) -> Iterable[CaravanFlow]:
-        """The flows that a plan may do something with: none that is live, which in most fleets nearly every one is."""
+        """The flows for which a plan may have an action. Live flows, which in most fleets are nearly all, are not among
+        them.
+        """
         live: Collection[CaravanFlow] = ()
         if lead is not None:
             live = lead.flows.difference(lead.ahead) if lead.ahead else lead.flows
@@ -305,8 +312,8 @@ class Fleet:
         views = [self._view(c, now) for c in self.caravans.values()]
         lead = self.lead
         flows = [self._flow_view(flow) for flow in self._wanting(lead)]
-        # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the
-        # log.
+        # The lead comes first, also when every flow is behind: live flows, and flows that become live, must find it at
+        # the end of the log.
         wanted = self.limits.caravans > 1 if flows else now >= self._lead_not_before
         if not views and self._start_marker is not None and wanted:
             try:
@@ -346,8 +353,10 @@ class Fleet:
                     await self._send_back(flow, number, cause)
 
     def _after(self, action: Action) -> int:
-        """The rank of an action in its plan. The log is opened for one at a time, which takes a moment each: what needs
-        no opening comes first, then what starts a reader. Flows that join a caravan are verified after that.
+        """The rank of an action in its plan.
+
+        Each opening of the log takes a moment, and there is one at a time. So actions without an opening come first,
+        then those that start a reader. Flows that join a caravan are verified after that.
         """
         if isinstance(action, Start | SendBack):
             return 1
@@ -356,8 +365,10 @@ class Fleet:
 
     async def _bring_over(self) -> None:
         """Give flows whose markers are of a former history of the log (of another server) their places in the present
-        one. Only there their places tell what they have: those that travel together would all get what one of them
-        lacks.
+        one.
+
+        Their places are comparable only there. Without this, flows that travel together would all receive the updates
+        that one of them lacks.
         """
         waiting = [
             flow
@@ -391,7 +402,9 @@ class Fleet:
             flow.go_over(present)
 
     def _due(self, actions: list[Action], now: float) -> list[Action]:
-        """While flows keep coming nothing is started or sent back: the best places are known when all are there."""
+        """The actions that are due. While flows are still being added nothing is started or sent back: the best places
+        are known when all flows are there.
+        """
         if now - self._last_added >= _QUIET_S or now - self._first_added >= _QUIET_MOST_S:
             return actions
         return [action for action in actions if isinstance(action, Board | Close)]
@@ -434,8 +447,10 @@ class Fleet:
             flow.leave(state, cause)
 
     async def _start_for(self, flow: CaravanFlow, cause: str) -> int | None:
-        """Start a caravan at the flow's marker. Every flow that waits at that marker joins it at once: it begins to
-        read in this moment, and the next plan might find it beyond their place.
+        """Start a caravan at the flow's marker.
+
+        Every flow that waits at that marker joins it at once. It begins to read immediately, so the next plan might
+        find it beyond their place.
         """
         marker = _without_rows(flow.marker)
         reader = await self._open(flow)
@@ -448,8 +463,11 @@ class Fleet:
         return started
 
     async def _verify(self, flow: CaravanFlow) -> bool:
-        """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked
-        would wait in a log that was restored, and skip what is written there anew until its old place is reached."""
+        """Whether the log is still the one that the flow's marker came from.
+
+        Without this check a flow would wait in a log that was restored, and skip new updates until its old place is
+        reached.
+        """
         if any(caravan.marker == _without_rows(flow.marker) for caravan in self.caravans.values()):
             flow.verify()
         if not flow.verified:
@@ -460,7 +478,9 @@ class Fleet:
         return True
 
     async def _open(self, flow: CaravanFlow) -> LogReader | None:
-        """A reader at the flow's marker, if it can be: otherwise the flow is held or waits."""
+        """A reader at the flow's marker. If it cannot be opened, the flow is held or waits, and the result is
+        ``None``.
+        """
         marker = _without_rows(flow.marker)
         try:
             reader = await asyncio.to_thread(self._source.open, marker)
@@ -479,15 +499,15 @@ class Fleet:
         return None
 
     def _proved(self, marker: Datamarker) -> None:
-        """The log was opened at ``marker`` just now, and is the one that it came from: flows that are there need not
-        ask.
+        """Record that the log was opened at ``marker`` and is the one that the marker came from: flows at this place
+        need no check.
         """
         for flow in self._flows.values():
             if _without_rows(flow.marker) == marker:
                 flow.verify()
 
     def pause(self, cause: str, error: BaseException) -> None:
-        """Nothing is opened for a moment, because of ``error``; :attr:`trouble` says so. Logged once however often it
+        """Open nothing for a moment, because of ``error``, which :attr:`trouble` reports. Logged once however often it
         repeats, until the log is read again.
         """
         self._unreadable = error.problem if isinstance(error, WormholeError) else Problem(cause, code="internal-error")
@@ -542,7 +562,7 @@ class Fleet:
         caravan.close()
         self._tasks.pop(caravan.number, None)
         self._ahead_at.pop(caravan.number, None)
-        # Fetched in every case: asyncio reports an exception that nobody fetched as a fault of ours.
+        # Fetched in every case: asyncio reports an exception that was not fetched as an error of this program.
         error = None if task.cancelled() else task.exception()
         if self.caravans.pop(caravan.number, None) is None:
             # The plan closed it. A log that broke at that moment is reported by the reader that is opened next.
@@ -565,12 +585,12 @@ class Fleet:
         if isinstance(error, Retryable):
             self.pause(f"caravan {caravan.number} lost its log and is opened again: {error}", error)
         elif error is not None:
-            # What the log did says where and what to do; only a fault of ours needs the way it came.
+            # An error of the log names the place and the next step. Only an unforeseen error needs its traceback.
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
             self.pause("nothing is opened for a moment after that", error)
             if isinstance(error, Fatal):
-                # Its datastore may read much log to come there again, and an operator has to act first.
+                # Its datastore may have to read much log to reach this place again, and an operator has to act first.
                 self._lead_rest_s = min(max(_REOPEN_S, 2 * self._lead_rest_s), _LONGEST_REST_S)
                 self._lead_not_before = self._clock.monotonic() + self._lead_rest_s
 

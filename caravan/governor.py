@@ -1,4 +1,4 @@
-"""What the caravans over one log share: the memory of their change buffers, and how fast each may read."""
+"""The shared resources of the caravans over one log: the memory of their change buffers, and their reading rates."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Limits:
 
 
 class Governor:
-    """Looks at ``caravans``, which the fleet fills.
+    """Governs ``caravans``, which the fleet fills.
 
-    Memory: each caravan may fill what no other uses, and is sure of its share: half of the budget is the lead's, the
-    rest is divided among the others. When those who have less than their share want it, who has more gives it back:
-    first what no flow needs, then the flows furthest behind leave.
+    Memory: each caravan may use memory that no other uses, and is guaranteed its share. Half of the budget is the
+    lead's share; the rest is divided among the others. When caravans below their share need memory, those above theirs
+    give it back: first segments that no flow needs, and then the flows furthest behind leave.
     """
 
     def __init__(self, limits: Limits, caravans: Mapping[int, Caravan]) -> None:
@@ -49,7 +49,7 @@ class Governor:
         return None if view is None else self._caravans[view.number]
 
     def is_lead(self, caravan: Caravan) -> bool:
-        """Whether it is the one furthest ahead."""
+        """Whether the caravan is the one furthest ahead."""
         return len(self._caravans) == 1 or self.lead is caravan
 
     # -- memory
@@ -59,7 +59,7 @@ class Governor:
         return sum(c.buffer.size for c in self._all())
 
     def share(self, caravan: Caravan) -> int:
-        """Bytes that the caravan's buffer is sure of."""
+        """Bytes that are guaranteed to the caravan's buffer."""
         others = len(self._caravans) - 1
         half = self.limits.buffer_bytes // 2
         if others <= 0:
@@ -71,8 +71,10 @@ class Governor:
         return max(self.share(caravan), self.limits.buffer_bytes - self.used() + caravan.buffer.size)
 
     def reclaim(self, reader: Caravan) -> None:
-        """``reader`` read a segment: when it is within its share and all together are over the budget, others have to
-        give back. One over its own share waits, or leaves flows behind, before its next read.
+        """Make other caravans give memory back after ``reader`` read a segment, if it is within its share and all
+        together exceed the budget.
+
+        A caravan above its own share waits, or leaves flows behind, before its next read.
         """
         excess = self.used() - self.limits.buffer_bytes
         if excess <= 0 or reader.buffer.size > self.share(reader):
@@ -86,7 +88,7 @@ class Governor:
     # -- speed
 
     def kept_for_lead(self, caravan: Caravan) -> int:
-        """Bytes of the cap of all that the caravan must leave, so that the lead never waits for the others."""
+        """Bytes of the common cap that the caravan must leave, so that the lead never waits for the others."""
         return 0 if not self.limits.total_read_rate or self.is_lead(caravan) else self.total_cap.piece
 
     def adjust(self, late_s: float, now: float) -> None:

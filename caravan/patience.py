@@ -1,15 +1,15 @@
-"""Whether a caravan leaves a flow behind that is inside a transaction which its buffer does not hold whole. Pure.
+"""Decides whether a caravan leaves a flow behind inside a transaction that its buffer does not hold completely. Pure.
 
-A flow that is left between transactions goes on where it was. Inside a large transaction its place is the begin of
-that, so all of it up to there is read again. Two rules bound what that costs, whatever the size of the buffer:
+A flow that is left between transactions continues where it was. Inside a large transaction its place is the begin of
+the transaction, so everything from there on is read again. Two rules bound the cost, whatever the size of the buffer:
 
-* Flows wait for one that is slower for as long as reading again would take, and a moment at least. Flows of the same
-  speed, each late for a moment now and then, are not left, and a slow one holds up the others for no longer in a
-  transaction than the log takes that it makes to be read.
-* A flow that was left inside a transaction is left there again only at twice the distance. So what is read again for a
-  flow is at most twice the transaction.
+* Flows wait for a slower one as long as reading again would take, and at least for a short time. So flows of the same
+  speed, each late for a moment now and then, are not left. And a slow flow delays the others in a transaction by no
+  more than the time that reading again takes.
+* A flow that was left inside a transaction is left there again only at twice the distance. So at most twice the
+  transaction is read again for a flow.
 
-One that takes nothing at all for :data:`STALLED_S` is left in any case.
+A flow that takes nothing for :data:`STALLED_S` is left in any case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _BYTES_PER_S: Final = 64 << 20  # so fast is log read again, at the least
 
 @dataclass(slots=True)
 class _Waited:
-    """For one flow: ``seconds`` in all, and ``still`` of these since it took something at ``cursor``."""
+    """The waiting for one flow: ``seconds`` in all, and ``still``: the part of them since it took something at
+    ``cursor``.
+    """
 
     cursor: int | None
     seconds: float = 0.0
@@ -37,13 +39,13 @@ class _Waited:
 
 
 class Patience:
-    """What one caravan waited for each of its flows. Times are in seconds."""
+    """The time for which one caravan waited for each of its flows, in seconds."""
 
     def __init__(self) -> None:
         self._waited: dict[CaravanFlow, _Waited] = {}
 
     def ends(self, tail: Iterable[CaravanFlow]) -> list[CaravanFlow]:
-        """The flows of ``tail``, which hold up others, that are left behind now."""
+        """The flows of ``tail``, which delay others, that are left behind now."""
         return [flow for flow in tail if not flow.behind_bytes or self._is_over(flow)]
 
     def _is_over(self, flow: CaravanFlow) -> bool:
@@ -55,7 +57,7 @@ class Patience:
         return flow.may_go_back and waited.seconds >= max(_LEAST_S, flow.behind_bytes / _BYTES_PER_S)
 
     def wait(self, tail: list[CaravanFlow], seconds: float) -> None:
-        """So long was waited for the flows of ``tail``, which share it."""
+        """Add ``seconds`` of waiting, which the flows of ``tail`` share."""
         for flow in tail:
             waited = self._waited.setdefault(flow, _Waited(flow.cursor))
             if waited.cursor != flow.cursor:
@@ -64,5 +66,5 @@ class Patience:
             waited.seconds += seconds / len(tail)
 
     def forget(self, flow: CaravanFlow) -> None:
-        """The flow left."""
+        """Forget a flow that left."""
         self._waited.pop(flow, None)

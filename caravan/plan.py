@@ -31,12 +31,12 @@ from wormhole.model.position import LogPosition
 __all__ = ["Action", "Board", "CaravanView", "Close", "FlowView", "SendBack", "Start", "choose", "lead", "plan"]
 
 NEAR_BYTES = 1 << 20
-"""A flow this close in front of a caravan joins it rather than starting one: reading a mebibyte takes a few
-milliseconds.
+"""A flow that is ahead of a caravan by no more than this joins it, and no new one is started. Reading a mebibyte takes
+a few milliseconds.
 """
 
 SOON_BYTES = 64 << 20
-"""A flow this close behind the lead is live again within a second or two."""
+"""A flow that is behind the lead by no more than this is live again within a second or two."""
 
 _UNKNOWN = 1 << 50  # distance where nothing is known of the files between: further than any known one
 _CANDIDATES = 64  # places looked at for new caravans: keeps the plan short with thousands of flows
@@ -51,7 +51,7 @@ _WITHIN_A_FILE = LogMap().between
 class CaravanView:
     """A caravan as the plan sees it: the range of places that its buffer holds, and how many flows travel with it.
 
-    ``settled``: it has served all that travel with it for a while; before that it is not sent back.
+    ``settled``: it has served all its flows for a while; before that it is not sent back.
     """
 
     number: int
@@ -63,10 +63,10 @@ class CaravanView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """A flow as the plan sees it; ``caravan`` is ``None`` if it wants one. ``held``: caravans whose buffer holds its
-    place.
+    """A flow as the plan sees it.
 
-    ``inside``: those of them that will hold it for some time yet, worth moving to; ``None``: all.
+    ``caravan``: ``None`` if it wants one. ``held``: caravans whose buffer holds its place. ``inside``: the caravans in
+    ``held`` that will hold the place for some time, so that moving to them is useful; ``None``: all.
     """
 
     name: str
@@ -78,7 +78,7 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The flow joins the caravan (leaving the one it is in)."""
+    """The flow joins the caravan and leaves its present one, if any."""
 
     flow: str
     caravan: int
@@ -87,7 +87,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A new caravan at the flow's place; the flow joins it (leaving the one it is in)."""
+    """A new caravan starts at the flow's place. The flow joins it and leaves its present one, if any."""
 
     flow: str
     cause: str
@@ -95,7 +95,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class SendBack:
-    """The caravan's reader goes to the flow's place; the flow joins it, the others skip what they have."""
+    """The caravan's reader returns to the flow's place. The flow joins it; the other flows skip the updates that they
+    have.
+    """
 
     flow: str
     caravan: int
@@ -104,7 +106,7 @@ class SendBack:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The caravan has no flows left and is not the lead."""
+    """The caravan is closed: it has no flows and is not the lead."""
 
     caravan: int
     cause: str
@@ -121,8 +123,8 @@ def lead(caravans: Sequence[CaravanView]) -> CaravanView | None:
 def plan(
     caravans: Sequence[CaravanView], flows: Sequence[FlowView], maximum: int, between: Between = _WITHIN_A_FILE
 ) -> list[Action]:
-    """Actions in the order in which to carry them out: at most one for each flow, and never more caravans than
-    ``maximum``.
+    """Actions in the order in which they have to be carried out: at most one for each flow. There are never more
+    caravans than ``maximum``.
     """
     return _Planner(caravans, flows, maximum, between).plan()
 
@@ -161,7 +163,7 @@ class _Planner:
         return self._actions
 
     def _reduce(self) -> None:
-        """End caravans above the maximum; the next plan gives their flows another one."""
+        """End the caravans above the maximum. The next plan assigns their flows to others."""
         ordered = sorted(self._caravans.values(), key=lambda c: (c.place, -c.number))
         if len(ordered) <= self._maximum:
             return
@@ -229,13 +231,13 @@ class _Planner:
                 self._start(flow, cause)
 
     def _soon(self, place: LogPosition) -> bool:
-        """Whether who is at ``place`` can be with the lead within moments."""
+        """Whether a flow at ``place`` can reach the lead within moments."""
         distance = None if self._head is None else self._between(place, self._head.place)
         return distance is not None and 0 <= distance <= SOON_BYTES
 
     def _kept(self, started: Sequence[LogPosition] = ()) -> int:
-        """How many caravans may not be started for those far behind: one, unless one is on its way shortly behind the
-        lead.
+        """How many caravans are reserved and may not be started for flows far behind: one, unless one is already
+        shortly behind the lead.
         """
         others = [c.place for c in self._caravans.values() if c is not self._head]
         return int(self._several and not any(self._soon(place) for place in (*others, *started)))
@@ -243,7 +245,7 @@ class _Planner:
     # -- flows that travel
 
     def _better(self, flow: FlowView, own: CaravanView) -> Board | None:
-        """A caravan that serves the flow better than its own does."""
+        """The move to a caravan that serves the flow better than its own, if there is one."""
         inside = flow.held if flow.inside is None else flow.inside
         ahead = [c for c in map(self._caravans.__getitem__, inside) if (c.place, -c.number) > (own.place, -own.number)]
         if ahead:
@@ -256,8 +258,8 @@ class _Planner:
         return None
 
     def _split(self) -> None:
-        """One flow that is far ahead of its caravan gets a caravan of its own if there is room, or moves one that no
-        other flow needs.
+        """Split off one flow that is far ahead of its caravan: it gets a new caravan, if one may be started. If it is
+        the only flow of its caravan, that caravan is moved to its place.
         """
         moved = {action.flow for action in self._actions if not isinstance(action, Close)}
         for flow in self._flows:
@@ -298,8 +300,10 @@ class _Planner:
                 self._actions.append(Close(number, cause))
 
     def _behind(self, flow: FlowView) -> CaravanView | None:
-        """The nearest caravan behind the flow. One at the very place that does not hold it is inside a transaction
-        whose first piece it has dropped: not joinable.
+        """The nearest caravan behind the flow.
+
+        A caravan exactly at the flow's place that does not hold it is inside a transaction whose first piece was
+        dropped. It cannot be joined.
         """
         behind = [
             c for c in self._caravans.values() if c.place < flow.place and c.place.incarnation == flow.place.incarnation
@@ -314,11 +318,11 @@ class _Planner:
 def choose(
     wanted: Sequence[tuple[LogPosition, CaravanView | None]], free: int, between: Between
 ) -> frozenset[LogPosition]:
-    """At which of the flows' places up to ``free`` new caravans should start, so that all wait the least in sum.
+    """The places of flows, up to ``free``, at which new caravans should start, so that the sum of all waiting is least.
 
-    ``wanted``: each flow's place and the nearest caravan behind it, if there is one. A flow waits for the log between
-    its place and the nearest caravan at or behind it to be read. Places close together count as one. Greedy: the best,
-    then the best after that.
+    ``wanted``: each flow's place and the nearest caravan behind it, if there is one. A flow waits until the log between
+    its place and the nearest caravan at or behind it was read. Places close together are treated as one. Greedy: the
+    best place, then the best after that.
     """
     if free <= 0 or not wanted:
         return frozenset()

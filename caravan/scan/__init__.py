@@ -1,5 +1,5 @@
 """Existing rows are read in chunks, and each chunk enters the log of the lead caravan at one exact place.
 
-``rounds`` chooses what is read next, ``window`` notes the log beside a chunk, ``bring_forward`` makes its rows those of
-the place where it enters (``entering``), ``catalog`` knows the tables, and ``scanner`` does it.
+``rounds`` chooses what is read next. ``window`` records the log beside a chunk. ``bring_forward`` updates the chunk's
+rows to the place where it enters (``entering``). ``catalog`` has the tables. ``scanner`` carries out all of this.
 """

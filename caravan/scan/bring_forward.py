@@ -1,8 +1,8 @@
-"""The rows of a chunk, brought forward: as they are at the place where the chunk enters the log.
+"""The rows of a chunk, brought forward to the place where the chunk enters the log.
 
-A chunk shows its table as of some moment. Every change that the log has between the place that it shows at least and
-the place where it enters is applied to its rows here, whether the chunk shows the change already or not: of a row's
-images the last one counts. Changes of equal keys are in one shard, in order, so each shard is looked at by itself.
+A chunk shows its table as of some moment, at or after a known place. Every change in the log between this place and the
+place of the entry is applied to the rows here, whether the chunk shows the change already or not: the last image of a
+row is the valid one. Changes of equal keys are in one shard, in order, so each shard is handled by itself.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _MOST_KEY_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class _Shard:
-    """``rows``: to send, by key. ``others``: keys that were touched and are not among them, and whether their rows have
-    to be read again.
+    """``rows``: the rows to send, by key. ``others``: keys that were touched and are not in ``rows``, each with whether
+    its row has to be read again.
     """
 
     rows: dict[bytes, bytes] = field(default_factory=dict)
     others: dict[bytes, bool] = field(default_factory=dict)
 
     def drop(self, key: bytes) -> None:
-        """There is no row of that key any more."""
+        """Record that there is no row of that key any more."""
         self.rows.pop(key, None)
         self.others.pop(key, None)
 
     def leave_out(self, key: bytes, *, again: bool) -> None:
-        """The row of that key exists and is not sent."""
+        """Record that the row of that key exists and is not sent."""
         self.rows.pop(key, None)
         self.others[key] = again or self.others.get(key, False)
 
@@ -46,7 +46,8 @@ class _Shard:
 class BroughtForward:
     """The rows of one chunk while changes are applied to them. Used by one thread at a time.
 
-    ``spoiled``: why that is not possible; the chunk has to be read again then. ``changes``: how many were applied.
+    ``spoiled``: why changes cannot be applied, so that the chunk has to be read again. ``changes``: how many were
+    applied.
     """
 
     def __init__(self, table: str, schema: Schema, rows: Iterable[tuple[str, bytes, bytes]]) -> None:
@@ -65,7 +66,7 @@ class BroughtForward:
             found[key] = row
 
     def apply(self, shard: str, run: Run) -> None:
-        """The next changes of that shard in log order."""
+        """Apply the next changes of that shard in log order."""
         ours = {number for number, schema in enumerate(run.schemas) if schema.table == self._table}
         index = run.schema_index
         rows = self._of(shard)
@@ -84,7 +85,7 @@ class BroughtForward:
         return tuple(key for found in self._shards.values() for key in found.others)
 
     def again(self) -> tuple[bytes, ...]:
-        """Those of them that have to be read again."""
+        """The left out keys that have to be read again."""
         return tuple(key for found in self._shards.values() for key, again in found.others.items() if again)
 
     def shards(self) -> dict[bytes, str]:

@@ -1,4 +1,4 @@
-"""The tables of a log that can be read, and where their chunks begin and end."""
+"""The readable tables of a log, and the boundaries of their chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST: Final = 1 << 16  # boundaries of one table: of larger ones every second i
 class TableLists:
     """See the module. Methods may block; used by one thread at a time.
 
-    ``tables``: as the datastore described them last. ``lists``: of those that can be read.
+    ``tables``: as the datastore described them last. ``lists``: the lists of the readable tables.
     """
 
     def __init__(self, source: TableSource, store: BoundaryStore) -> None:
@@ -27,10 +27,10 @@ class TableLists:
         self._store = store
 
     def load(self, wanted: Callable[[str], bool], named: Collection[str]) -> None:
-        """Look at the tables of these names again; ``named``: those that were written out. A table whose key changed
-        gets a new list.
+        """Read the descriptions of the ``wanted`` tables again. ``named``: the names that were written out in full. A
+        table whose key changed gets a new list.
 
-        Raises what :meth:`~wormhole.ports.table_source.TableSource.tables` raises, and ``OSError``.
+        Raises the errors of :meth:`~wormhole.ports.table_source.TableSource.tables`, and ``OSError``.
         """
         self.tables = {table.name: table for table in self._source.tables(wanted, named)}
         lists = {}
@@ -45,15 +45,15 @@ class TableLists:
         self.lists = lists
 
     def renew(self, table: str) -> Boundaries:
-        """Begin another list: whoever read a part of the table reads it again. Raises ``OSError``."""
+        """Begin another list. A flow that read a part of the table reads it again. Raises ``OSError``."""
         fresh = Boundaries(_new_id(), self.tables[table].fingerprint)
         self._store.replace(table, fresh)
         self.lists[table] = fresh
         return fresh
 
     def split(self, table: str, begin: int, end: int, key: bytes) -> int | None:
-        """The number of ``key``, where a chunk ended between two neighbours; durable when this returns. ``None``: there
-        is none left. Raises ``OSError``.
+        """The number of ``key``, where a chunk ended between two neighbours. It is durable when this returns. ``None``:
+        no number is free. Raises ``OSError``.
         """
         boundaries = self.lists[table]
         number = boundaries.place(begin, end, key)
@@ -63,7 +63,9 @@ class TableLists:
         return number
 
     def thin(self, table: str) -> int | None:
-        """Shorten a list that became too long; returns its former id. ``None``: it is not. Raises ``OSError``."""
+        """Shorten a list that became too long. Returns its former id; ``None``: it is not too long. Raises
+        ``OSError``.
+        """
         boundaries = self.lists[table]
         if len(boundaries) <= _MOST:
             return None

@@ -1,8 +1,8 @@
-"""How a chunk that is in memory enters the log, at the place where the lead's buffer ends.
+"""How a chunk in memory enters the log, at the end of the lead's buffer.
 
 First the chunk is brought forward: the changes in the window are applied to its rows. The lead must not add a segment
 between the last such step and the entry of the chunk, because the rows would lack the changes of that segment. The step
-runs in a thread while the lead reads on, so it is tried a few times. Then the lead waits for the last step.
+runs in a thread while the lead continues to read, so it is tried a few times. Then the lead waits for the last step.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _NOWHERE: Final = LogPosition(0, 0, 0)
 
 
 class EnteringChunk:
-    """One chunk on its way. ``range``: its keys, before some are left out. ``source``, ``number``: of its updates' ids.
+    """One chunk before its entry.
 
-    :meth:`catch_up` is called in a thread, every other method on the event loop, and never two at once.
+    ``range``: its keys, before some are left out. ``source``, ``number``: of its updates' ids. :meth:`catch_up` is
+    called in a thread, every other method on the event loop, and never two at once.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class EnteringChunk:
 
 
 def _build(schema: Schema, rows: Mapping[str, Collection[bytes]], source: str, number: int) -> dict[str, Run]:
-    """One transaction over all shards; its place is set when it enters."""
+    """The rows as one transaction over all shards. Its place is set when it enters."""
     runs, first = {}, 0
     for shard, updates in rows.items():
         runs[shard] = run_of(updates, schema, source, number, _NOWHERE, first)

@@ -1,10 +1,11 @@
-"""Which rows are read next. Pure.
+"""Chooses the rows that are read next. Pure.
 
-One table at a time, and in it upwards from where the last range ended. Flows that join in the middle share what is left
-of the round, and get the rest in the next one, after the other tables: rows of a table may be needed again and again,
-because it is truncated, and others must not wait for it. Of a table's keys to read again come
-those that some flow can take now, when no range of it is left. Then come keys that changed in lost log, and keys that
-subscribers named come last.
+One table is read at a time, upwards from where the last range ended. Flows that join in the middle share the rest of
+the round, and get the other rows in the next round, after the other tables. Rows of a table may be needed again and
+again, because it is truncated, and the other tables must not wait for it.
+
+When no range of a table is left, its keys to read again follow, as far as some flow can take them now. After these come
+keys that changed in lost log. Keys that subscribers named come last.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _MOST_KEY_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class NextRows:
-    """The range of ``table`` between two neighbours in its list, or, if given, the keys ``alone``. ``named``:
-    subscribers named them, and they may be no keys of the table. ``columns``: they are of lost log, in which the
-    table's key had these columns.
+    """The range of ``table`` between two neighbours in its list, or, if given, the keys ``alone``.
+
+    ``named``: subscribers named the keys, which may be no keys of the table. ``columns``: the keys are from lost log,
+    in which the table's key had these columns.
     """
 
     table: str
@@ -40,13 +42,15 @@ class NextRows:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """A flow that can take rows now. ``coming``: chunks that lie before it, so that nothing of them is read again."""
+    """A flow that can take rows now. ``coming``: chunks that are before it in the buffer, so that no part of them is
+    read again.
+    """
 
     backfill: FlowBackfill
     coming: tuple[ChunkRange, ...] = ()
 
     def ranges(self, table: str) -> Sequence[tuple[int, int]]:
-        """The ranges of numbers that ``table`` needs beside the chunks that are coming."""
+        """The ranges of numbers that the flow needs of ``table``, without the coming chunks."""
         ranges = self.backfill.ranges(table)
         for chunk in self.coming:
             if chunk.table == table and not chunk.alone:
@@ -54,18 +58,18 @@ class Taker:
         return ranges
 
     def again(self, table: str) -> Iterable[bytes]:
-        """Keys of ``table`` that it needs beside what is coming."""
+        """Keys of ``table`` that the flow needs to read again, without the coming chunks."""
         coming = self._alone(table)
         return (key for key in self.backfill.again(table) if key not in coming)
 
     def lost(self, table: str, columns: tuple[Column, ...]) -> Iterable[bytes]:
-        """Keys of ``table`` that changed in lost log, beside what is coming, if they consist of ``columns``."""
+        """Keys of ``table`` that changed in lost log, without the coming chunks, if they consist of ``columns``."""
         known, keys = self.backfill.lost(table)
         coming = self._alone(table)
         return (key for key in keys if key not in coming) if known == columns else ()
 
     def named(self, table: str) -> Iterable[bytes]:
-        """Keys of ``table`` that its subscriber named, beside what is coming."""
+        """Keys of ``table`` that its subscriber named, without the coming chunks."""
         coming = self._alone(table)
         return (key for key in self.backfill.named(table) if key not in coming)
 
@@ -76,9 +80,9 @@ class Taker:
 def next_work(
     takers: Sequence[Taker], lists: Mapping[str, Boundaries], table: str, number: int, *, failed: bool = False
 ) -> NextRows | None:
-    """What to read for ``takers``, after the range of ``table`` that ended at ``number``; ``None``: nothing.
+    """The next rows to read for ``takers``, after the range of ``table`` that ended at ``number``; ``None``: nothing.
 
-    ``failed``: that range was read in vain, so that other tables come first.
+    ``failed``: reading that range failed, so other tables come first.
     """
     last = None
     names = sorted({name for taker in takers for name in taker.backfill.tables if name in lists})

@@ -1,8 +1,8 @@
 """Reads the tables of one log for the flows that need their rows, beside the caravans that read the log.
 
-One chunk at a time: it is read in a thread of its own while the lead reads on and each segment is noted
-(:mod:`caravan.scan.window`). Then its rows are brought forward to the place where the lead's buffer ends, and enter
-there as one more segment. Until then nothing of it is to be seen, so whatever breaks on the way only costs time.
+One chunk at a time is read, in a separate thread, while the lead continues to read and each of its segments is recorded
+(:mod:`caravan.scan.window`). Then the chunk's rows are brought forward to the end of the lead's buffer, and enter there
+as one more segment. Before that no flow sees the chunk, so an error on the way only costs time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LEAST_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ScanSettings:
-    """``rate``: bytes of rows per second; 0: nothing is read; infinite: only the fleet's cap holds. ``memory``: bytes
+    """``rate``: bytes of rows per second; 0: nothing is read; infinite: only the fleet's cap applies. ``memory``: bytes
     that a chunk and the changes beside it may take. ``limits``: of one chunk.
     """
 
@@ -67,9 +67,11 @@ class ScanSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScanStatus:
-    """For operators. ``scan``: its number, 0 before anything was read. ``table``: read now. ``rows``, ``chunks``,
+    """The state of the scanner, for operators.
+
+    ``scan``: its number, 0 before anything was read. ``table``: the one that is read now. ``rows``, ``chunks``,
     ``discards``: since the start. ``rate``: bytes of rows per second, over the last few seconds. ``waits``: why nothing
-    is read just now. ``estimates``: rows of the tables as the datastore estimates them.
+    is read at the moment. ``estimates``: rows of the tables as the datastore estimates them.
     """
 
     scan: int = 0
@@ -83,9 +85,8 @@ class ScanStatus:
 
 
 class Scanner:
-    """See the module. Owned by the fleet's owner; everything but what is said otherwise is called on the event loop.
-
-    ``tables`` is closed when :meth:`run` ends.
+    """See the module. Owned by the fleet's owner. Everything is called on the event loop, unless a docstring says
+    otherwise. ``tables`` is closed when :meth:`run` ends.
     """
 
     def __init__(
@@ -139,14 +140,14 @@ class Scanner:
         self._tables.interrupt()
 
     def change(self, settings: ScanSettings) -> None:
-        """From the next chunk on ``settings`` hold."""
+        """Use other settings from the next chunk on."""
         self._settings = settings
         self._due = -math.inf
         self._changed.set()
 
     @property
     def status(self) -> ScanStatus:
-        """What it does now."""
+        """The present state."""
         now = self._clock.monotonic()
         while self._reads and self._reads[0][0] < now - _RATE_WINDOW_S:
             self._reads.popleft()
@@ -201,7 +202,7 @@ class Scanner:
         await wait_at_most(self._changed, _TICK_S)
 
     async def _next(self, wanting: list[CaravanFlow]) -> Problem | None:
-        """Read the next chunk; why not, if there is a reason."""
+        """Read the next chunk. Returns the reason if none is read."""
         if not wanting:
             return NO_PROBLEM
         if not self._settings.rate:
@@ -250,7 +251,7 @@ class Scanner:
         return None
 
     def _taker(self, lead: Caravan, flow: CaravanFlow) -> Taker | None:
-        """The flow, if it would take rows that enter the lead's log next."""
+        """The flow as a taker, if it would take rows that enter the lead's log next."""
         cursor = flow.cursor
         if (
             flow not in lead.flows
@@ -268,7 +269,7 @@ class Scanner:
         return Taker(flow.backfill, tuple(one for one in coming if flow.begun <= one.not_before))
 
     async def _describe(self, wanting: list[CaravanFlow]) -> None:
-        """Look at the tables, and give the flows the lists of those that they need."""
+        """Read the descriptions of the tables, and give the flows the lists of the tables that they need."""
         if not self._status.scan:
             self._status = replace(self._status, scan=await self._call(self._store.next_scan))
         chosen = [
@@ -305,8 +306,8 @@ class Scanner:
         return replace(limits, rows=max(1, limits.rows >> self._halvings), bytes=max(1, size >> self._halvings))
 
     def _delay(self, size: int, now: float) -> float:
-        """Seconds until a chunk of so many bytes may be read. They are taken from the cap of all readers then, of which
-        the lead always has its part left.
+        """Seconds until a chunk of ``size`` bytes may be read. When the result is 0, they are taken from the cap of all
+        readers, of which a part always remains for the lead.
         """
         total = self._fleet.total_cap
         kept = total.piece if total.rate else 0
@@ -356,7 +357,7 @@ class Scanner:
     def _take_chunk(
         self, work: NextRows, limits: ChunkLimits, window: ScanWindow
     ) -> tuple[Chunk, EnteringChunk | None]:
-        """In the thread: read a chunk, and note where it ended."""
+        """Called in the thread: read a chunk, and store where it ended."""
         tables, catalog = self._tables, self._catalog
         known = catalog.lists[work.table]
         after, until, end = known.key(work.begin), known.key(work.end), work.end
@@ -403,10 +404,10 @@ class Scanner:
         return chunk, EnteringChunk(range_, rows, reached, source, self._status.chunks + self._status.discards + 1)
 
     def _named_rows(self, work: NextRows, window: ScanWindow) -> tuple[Chunk, dict[bytes, str]]:
-        """In the thread: the rows of keys that subscribers named, and the shards of those keys that the datastore could
-        be asked for.
+        """Called in the thread: the rows of keys that subscribers named, and the shards of the keys that the datastore
+        could look up.
 
-        What a subscriber names may not cost any flow its table.
+        A key that a subscriber names must not make a flow lose its table.
         """
         tables, asked = self._tables, dict[bytes, str]()
         try:
@@ -427,13 +428,15 @@ class Scanner:
         return chunk, asked
 
     def _need_whole(self, table: str) -> None:
-        """Its key is not what it was when rows of it changed in lost log, or the same in another spelling."""
+        """Mark the whole table as needed. Its key is not the one of the rows that changed in lost log, or is spelled
+        differently.
+        """
         _log.warning("all rows of %s are read: keys that changed in lost log do not name its rows any more", table)
         for backfill in _backfills(self._fleet.flows):
             backfill.need_whole(table)
 
     async def _enter(self, lead: Caravan, window: ScanWindow, entering: EnteringChunk) -> str:
-        """Bring the chunk forward until it may enter; why it is discarded, if it is."""
+        """Bring the chunk forward until it may enter. Returns the reason if it is discarded."""
         tries = 0
         while True:
             self._changed.clear()
@@ -455,7 +458,7 @@ class Scanner:
             await wait_at_most(self._changed, _TICK_S)
 
     def _lost(self, lead: Caravan, window: ScanWindow) -> str:
-        """Why the chunk cannot enter the log of ``lead`` any more."""
+        """The reason why the chunk can no longer enter the log of ``lead``; empty: it can."""
         if self._stopped.is_set():
             return "the publisher stops"
         if self._fleet.caravans.get(lead.number) is not lead:
@@ -471,7 +474,7 @@ class Scanner:
         self._status = replace(self._status, discards=self._status.discards + 1)
 
     def _read_less(self) -> None:
-        """The next chunk is smaller, and of another table if there is one."""
+        """Make the next chunk smaller, and take it from another table if there is one."""
         self._in_vain = True
         self._halvings = min(_MOST_HALVINGS, self._halvings + 1)
 
@@ -504,7 +507,7 @@ class Scanner:
                 backfill.refuse(table, problem)
 
     async def _call(self, function: Callable[..., _T], *arguments: object) -> _T:
-        """In the thread that the tables are read by."""
+        """Call ``function`` in the thread that reads the tables."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
 

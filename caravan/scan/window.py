@@ -1,6 +1,6 @@
-"""What the lead read since a chunk was asked for: the changes that its rows may lack.
+"""The log that the lead read since a chunk was requested: the changes that its rows may lack.
 
-Noted on the event loop at each segment, so that nothing is missed; looked at elsewhere.
+It is recorded on the event loop at each segment, so that nothing is missed, and read elsewhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Runs: TypeAlias = tuple[tuple[str, Run], ...]
 
 
 class ScanWindow:
-    """See the module. ``begin``: the place that the chunk shows at least; ``budget``: bytes of changes that are kept.
+    """See the module.
 
-    ``pieces``: what was noted, of ``segments`` segments. ``spoiled``: why the chunk cannot be brought forward; empty
-    while it can. ``over_budget``: that is the cause.
+    ``begin``: the chunk shows its table at or after this place. ``budget``: bytes of changes that are kept. ``pieces``:
+    the recorded runs, from ``segments`` segments. ``spoiled``: why the chunk cannot be brought forward; empty while it
+    can. ``over_budget``: whether the budget is the reason.
     """
 
     def __init__(self, table: str, begin: Datamarker, budget: int) -> None:
@@ -40,7 +41,7 @@ class ScanWindow:
         self._place = begin.order
 
     def note(self, segment: Segment) -> None:
-        """The lead read ``segment``, the next one."""
+        """Record the next ``segment`` that the lead read."""
         if self.spoiled:
             return
         self.segments += 1
