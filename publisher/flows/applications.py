@@ -106,7 +106,7 @@ class Applications:
         self._shards: set[str] = set()
         self._applications: dict[str, tuple[ApplicationConfig, Filter]] = {}
         self._configured: frozenset[str] = frozenset()  # all configured applications, also of other logs
-        self._absent: dict[str, LogPosition] | None = None  # of applications that are not configured; None: not read
+        self._absent: dict[str, LogPosition] | None = None  # places of unconfigured applications; None: not read
         self._configuring = asyncio.Lock()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()

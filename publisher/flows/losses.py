@@ -1,5 +1,5 @@
-"""Flows whose log cannot be read on from their places: the application receives the missing range and decides, or an
-operator does.
+"""Flows whose log cannot be read any further: the application receives the missing range and decides, or an operator
+does.
 """
 
 from __future__ import annotations
