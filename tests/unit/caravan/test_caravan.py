@@ -175,6 +175,16 @@ async def test_no_second_exceeds_the_caravans_rate_and_it_is_used(road: Road, to
     assert caravan.read_bytes == sum(size for _, _, size in reader.reads)
 
 
+async def test_no_second_of_two_caravans_exceeds_the_cap_of_all(road: Road) -> None:
+    rate = 1.0 * MIB
+    road.settings.total_cap = RateCap(rate)
+    end = road.write(1500)
+    road.by_the_clock()
+    async with road.caravan() as (one, first, _), road.caravan() as (two, second, _):
+        await until(lambda: one.marker == end and two.marker == end)
+    assert most_in_a_second(sorted(first.reads + second.reads)) <= rate
+
+
 async def test_an_update_larger_than_the_rate_is_read_whole_and_paid_for_afterwards(road: Road) -> None:
     road.write(1, 300 * KIB)
     end = road.write(1)
