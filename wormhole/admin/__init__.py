@@ -1,4 +1,4 @@
-"""Operating publishers from a program: what the command line can do, as a small client.
+"""Operating publishers from a program: the functions of the command line as a small client.
 
     from wormhole.admin import Admin
 
@@ -7,9 +7,9 @@
         print(flow.flow, flow.state, flow.lag_s)
     admin.pause("cache/db1")
 
-``client`` is all of it for a program. Below it, ``discovery`` finds publishers and coordinators, ``admin_service``
-asks publishers, ``configuration`` plans and applies a configuration file. The command line is built on the same
-modules.
+``client`` has all functions for a program. Below it, ``discovery`` finds publishers and coordinators,
+``admin_service`` calls publishers, ``configuration`` plans and applies a configuration file. The command line is built
+on the same modules.
 """
 
 from wormhole.admin.client import Admin, Change

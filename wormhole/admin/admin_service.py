@@ -46,7 +46,7 @@ __all__ = [
 
 _TIMEOUT_S: Final = 5.0
 _CHANGE_TIMEOUT_S: Final = 60.0
-"""A change may wait for a subscriber to finish what it has begun."""
+"""A change may wait until a subscriber has finished its present work."""
 _AT_ONCE: Final = 8
 _OPTIONS: Final = [("grpc.max_receive_message_length", 64 << 20)]  # an audit of many flows needs it
 _SERVICE: Final = "/wormhole.wire.v1.Admin/"
@@ -62,10 +62,11 @@ class _Message(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with.
+    """One publisher's ``status``, or the reason why there is none (``problem``).
 
-    ``state_dir``: that of this host's publishers, as far as this side knows it. ``drained``: no publisher was asked,
-    because an operator stopped them. ``unowned``: none was asked, because all that could serve a log stand by.
+    ``tls`` and ``tls_name``: as it was reached. ``state_dir``: that of this host's publishers, as far as this side
+    knows it. ``drained``: no publisher was called, because an operator stopped them. ``unowned``: none was called,
+    because all candidates of a log stand by.
     """
 
     address: str
@@ -83,13 +84,13 @@ class Answer:
         return self.status is None and self.drained is None
 
     def may_have(self, application: str) -> bool:
-        """Whether flows of the application may be where no publisher answers."""
+        """Whether flows of the application may belong to a publisher that does not answer."""
         away = self.drained or self.unowned
         return self.silent if away is None else application in away.applications
 
 
 def ask(where: Where, flow: str = "") -> list[Answer]:
-    """Ask every publisher that can be found; of the flows for that one only, unless it is empty.
+    """Get the status of every publisher that can be found. ``flow``: of the flows only this one; empty: all.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when none is found or none answers.
     """
@@ -99,7 +100,7 @@ def ask(where: Where, flow: str = "") -> list[Answer]:
 
 
 def check_answered(answers: Sequence[Answer], where: Where) -> None:
-    """Raises :class:`~wormhole.model.errors.StreamBroken` when no publisher answered."""
+    """Raise :class:`~wormhole.model.errors.StreamBroken` when no publisher answered."""
     if all(answer.status is None for answer in answers):
         why = Problem(
             "; ".join(answer.problem for answer in answers),
@@ -115,12 +116,12 @@ def check_answered(answers: Sequence[Answer], where: Where) -> None:
 
 
 def ask_each(where: Where) -> list[Answer]:
-    """As :func:`ask`, also when none of those that were found answers; only those that can be asked."""
+    """:func:`ask`, but without an error if none of the found publishers answers. Only publishers that can be called."""
     return [answer for answer in ask_again(find(where)) if answer.drained is None and answer.unowned is None]
 
 
 def find(where: Where) -> list[Answer]:
-    """Every publisher that can be found, not asked yet.
+    """Every publisher that can be found, not called yet.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when there is none.
     """
@@ -136,7 +137,7 @@ def find(where: Where) -> list[Answer]:
 
 
 def ask_again(answers: Sequence[Answer], flow: str = "") -> list[Answer]:
-    """Ask the same publishers, several at one time; ``flow`` as in :func:`ask`."""
+    """Get the status of the same publishers again, several at one time; ``flow`` as in :func:`ask`."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda one: _answer(one, flow), answers))
 
@@ -153,7 +154,7 @@ def _answer(one: Answer, flow: str) -> Answer:
 def describe(
     address: str, tls: TlsFiles | None = None, tls_name: str = "", flow: str = ""
 ) -> admin_pb2.PublisherStatus:
-    """One publisher's state; blocks. ``flow``: of its flows only that one; empty: all, page by page.
+    """One publisher's state. Blocks. ``flow``: of its flows only this one; empty: all, page by page.
 
     Raises :class:`~wormhole.model.errors.StreamBroken` when it does not answer.
     """
@@ -177,9 +178,9 @@ def describe(
 def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
     """The publisher that has the flow, and the flow's status.
 
-    Raises :class:`~wormhole.model.errors.UsageError` with the nearest name when none has it, or
-    :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it, or where a publisher's state
-    explains that it is not known.
+    Raises :class:`~wormhole.model.errors.UsageError` with the nearest name when none has it. Raises
+    :class:`~wormhole.model.errors.StreamBroken` when a publisher that does not answer may have it, or when a
+    publisher's state explains why the flow is not known.
     """
     names: list[str] = []
     for answer in answers:
@@ -203,8 +204,8 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
 
 
 def _check_known(answers: Sequence[Answer], what: str) -> None:
-    """Raises :class:`~wormhole.model.errors.StreamBroken` where the state of a publisher that answers explains that
-    ``what`` is not known.
+    """Raise :class:`~wormhole.model.errors.StreamBroken` if the state of a publisher that answers explains why ``what``
+    is not known.
     """
     found = why_no_flows(answer.status for answer in answers if answer.status is not None)
     if found is not None:
@@ -218,8 +219,8 @@ def publisher_name(status: admin_pb2.PublisherStatus) -> str:
 
 
 def check_application(answers: Sequence[Answer], application: str) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of the
-    application, or :class:`~wormhole.model.errors.StreamBroken` where a publisher's state explains that.
+    """Raise :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of the
+    application, or :class:`~wormhole.model.errors.StreamBroken` if a publisher's state explains why none has.
     """
     names = {flow.flow.partition("/")[0] for one in answers if one.status is not None for flow in one.status.flows}
     if application not in names and not any(one.may_have(application) for one in answers):
@@ -232,7 +233,7 @@ def check_application(answers: Sequence[Answer], application: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str], what: str, command: str) -> str:
-    """What a person may have meant by ``name``; ``command`` lists all."""
+    """The known name that a person may have meant by ``name``, in words. ``command`` lists all names."""
     names = sorted(set(known))
     close = (
         difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [one for one in names if name and name in one][:3]
@@ -243,11 +244,11 @@ def nearest(name: str, known: Iterable[str], what: str, command: str) -> str:
 
 
 def change(answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
-    """Ask the publisher for a change, or for what it would do (``request.preview``).
+    """Request a change from the publisher, or its preview (``request.preview``).
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a request or credential that is refused,
-    :class:`~wormhole.model.errors.Fatal` for what cannot be done in the flow's state, and
-    :class:`~wormhole.model.errors.StreamBroken` when no answer comes: then a change may have been made or not.
+    Raises :class:`~wormhole.model.errors.UsageError` for a refused request or credential,
+    :class:`~wormhole.model.errors.Fatal` for a change that the flow's state does not allow, and
+    :class:`~wormhole.model.errors.StreamBroken` when no answer arrives. The change may then have been made or not.
     """
     return _permitted(answer, "Change", request, admin_pb2.ChangeReply)
 
@@ -264,15 +265,18 @@ def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditRep
 
 
 def trim_relay(answer: Answer, request: admin_pb2.TrimRelayRequest) -> admin_pb2.TrimRelayReply:
-    """Remove records of the publisher's relay, or report what that would concern (``request.preview``). Raises as
-    :func:`change`."""
+    """Remove records of the publisher's relay, or report which would be removed (``request.preview``). Raises as
+    :func:`change`.
+    """
     return _permitted(answer, "TrimRelay", request, admin_pb2.TrimRelayReply)
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A publisher that is shown to be one. ``local``: the way that permits changes, ``None`` where a certificate does;
-    ``address``: where others may dial it and give it a secret.
+    """A publisher whose identity is proven.
+
+    ``local``: the local way that permits changes, ``None`` if a certificate permits them. ``address``: where others may
+    dial the publisher and give it a secret.
     """
 
     local: LocalAdmin | None
@@ -280,9 +284,9 @@ class Proven:
 
 
 def proven(answer: Answer) -> Proven:
-    """How the publisher may be given secrets.
+    """The proven way to give the publisher secrets.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where nothing shows that it is one.
+    Raises :class:`~wormhole.model.errors.UsageError` if nothing proves that it is a publisher.
     """
     try:
         with _local(answer) as (_, _, status):
@@ -316,7 +320,7 @@ def _way(answer: Answer) -> LocalAdmin:
 
 @contextmanager
 def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...], admin_pb2.PublisherStatus]]:
-    """The same publisher over its socket, with what permits changes there, and its status there.
+    """The same publisher over its socket, with the credential for changes, and its status from there.
 
     Raises :class:`~wormhole.model.errors.UsageError`.
     """
@@ -333,8 +337,10 @@ def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...]
 
 
 def _no_proof(answer: Answer, why: UsageError) -> UsageError:
-    """Nothing but a token of this host is ever sent, and only over a socket of its owner: a process that can write
-    where addresses are found could name one of its own.
+    """The error if nothing proves the publisher's identity.
+
+    Only a token of this host is ever sent, and only over a socket of its owner. Otherwise a process that can write
+    publishers' addresses could name its own address, and receive the token.
     """
     assert answer.status is not None
     named = f", which names {Path(answer.status.token_file).parent}" if answer.status.token_file else ""

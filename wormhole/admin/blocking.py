@@ -1,4 +1,4 @@
-"""Running a coroutine for a caller that waits for its result."""
+"""Runs a coroutine for a caller that waits for its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ T = TypeVar("T")
 def wait_for_result(work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work``, in an event loop of its own.
 
-    Raises :class:`~wormhole.model.errors.UsageError` in a thread that has an event loop: that loop would have to wait.
+    Raises :class:`~wormhole.model.errors.UsageError` in a thread that has an event loop, because that loop would have
+    to wait.
     """
     try:
         asyncio.get_running_loop()

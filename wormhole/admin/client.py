@@ -1,4 +1,4 @@
-"""The client: publishers and flows as they are now, changes of flows, and the configuration."""
+"""The client: the present state of publishers and flows, changes of flows, and the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Admin", "Change"]
 class Change:
     """A change of a flow: the flow ``before`` and ``after`` it, and ``notes`` for the operator.
 
-    ``publisher``: the state before of the publisher that has the flow. ``made``: ``False`` for a preview.
+    ``publisher``: the state of the flow's publisher before the change. ``made``: ``False`` for a preview.
     """
 
     publisher: admin_pb2.PublisherStatus
@@ -56,7 +56,9 @@ class Admin:
     # -- the state now
 
     def publishers(self) -> list[admin_pb2.PublisherStatus]:
-        """The state of every publisher, with its flows, but for drained hosts. One that does not answer is an error."""
+        """The state of every publisher, with its flows, except those of drained hosts. A publisher that does not answer
+        is an error.
+        """
         answers = admin_service.ask(self.where)
         if silent := [answer.problem for answer in answers if answer.silent]:
             raise StreamBroken(
@@ -88,15 +90,15 @@ class Admin:
         return self.change(flow, preview=preview, pause={})
 
     def resume(self, flow: str, *, preview: bool = False) -> Change:
-        """Continue a paused flow, or one whose handler failed finally, from its datamarker."""
+        """Continue a paused flow, or one whose handler exhausted its retries, from its datamarker."""
         return self.change(flow, preview=preview, resume={})
 
     def skip(self, flow: str, update_id: str, *, preview: bool = False) -> Change:
-        """Never deliver the update of this id, so that a flow whose handler cannot process it continues."""
+        """Never deliver the update with this id, so that a flow whose handler cannot process it continues."""
         return self.change(flow, preview=preview, skip={"update_id": update_id})
 
     def accept_loss(self, flow: str, *, preview: bool = False) -> Change:
-        """Continue a flow that is held at missing log behind it. The missing range is not delivered."""
+        """Continue a flow that is held at missing log after it. The missing range is not delivered."""
         return self.change(flow, preview=preview, accept_loss={})
 
     def set_marker(self, flow: str, place: str, *, preview: bool = False) -> Change:
@@ -108,18 +110,18 @@ class Admin:
         return self.change(flow, preview=preview, set_marker={"at_s": SYSTEM_CLOCK.wall() - seconds})
 
     def forget(self, flow: str, *, preview: bool = False) -> Change:
-        """Delete the flow's record: it begins anew where its application's ``start`` says."""
+        """Delete the flow's record. The flow begins again where its application's ``start`` determines."""
         return self.change(flow, preview=preview, forget={})
 
     def retry_dead_letters(self, flow: str, key: str = "", *, anyone: bool = False, preview: bool = False) -> Change:
         """Deliver parked updates again, in order: of one key, or of all.
 
-        Each goes to the subscriber that parked it, with ``anyone`` to the one that has the flow.
+        Each is sent to the subscriber that parked it; with ``anyone``, to the subscriber that has the flow.
         """
         return self.change(flow, preview=preview, retry_dead_letters={"key": key, "anyone": anyone})
 
     def discard_dead_letters(self, flow: str, key: str = "", *, preview: bool = False) -> Change:
-        """Forget parked updates, which are then never delivered: of one key, or of all."""
+        """Delete parked updates, of one key or of all, without delivering them."""
         return self.change(flow, preview=preview, discard_dead_letters={"key": key})
 
     def backfill_start(
@@ -133,8 +135,8 @@ class Admin:
     ) -> Change:
         """Send the rows that the tables hold already; empty: of all tables that the application receives.
 
-        ``where``: a filter beside the application's; ``rate``: bytes of rows per second at most, left out: as
-        configured.
+        ``where``: a filter in addition to the application's; ``rate``: limit in bytes of rows per second, default: the
+        configured one.
         """
         settings: dict[str, object] = {"tables": tuple(tables), "where": where}
         if rate is not None:
@@ -150,11 +152,11 @@ class Admin:
         repair: bool = False,
         preview: bool = False,
     ) -> Change:
-        """Compare the rows of the tables with those that the application holds; empty: of all that it receives.
+        """Compare the rows of the tables with those that the application holds; empty: of all tables that it receives.
 
         ``repair``: rows that differ are delivered, and keys that only the application has are reported to it as gone.
-        ``rate``: as for :meth:`backfill_start`. ``flow(name).backfill.verified`` has what was found, while it runs and
-        afterwards; :meth:`backfill_pause`, :meth:`backfill_resume` and :meth:`backfill_cancel` are for it as well.
+        ``rate``: as for :meth:`backfill_start`. ``flow(name).backfill.verified`` has the results, while it runs and
+        afterwards. :meth:`backfill_pause`, :meth:`backfill_resume` and :meth:`backfill_cancel` apply to it as well.
         """
         settings: dict[str, object] = {
             "tables": tuple(tables),
@@ -165,7 +167,7 @@ class Admin:
         return self.change(flow, preview=preview, backfill_start=settings)
 
     def backfill_pause(self, flow: str, *, preview: bool = False) -> Change:
-        """Send no rows until the backfill is resumed, also over restarts. Changes go on."""
+        """Send no rows until the backfill is resumed, also over restarts. Changes are still delivered."""
         return self.change(flow, preview=preview, backfill_pause={})
 
     def backfill_resume(self, flow: str, *, preview: bool = False) -> Change:
@@ -177,13 +179,14 @@ class Admin:
         return self.change(flow, preview=preview, backfill_cancel={})
 
     def repair(self, flow: str, rate: float | None = None, *, preview: bool = False) -> Change:
-        """Repair what the flow's application lacks after a data loss, and continue the flow if the loss holds it.
+        """Repair the data that the flow's application lacks after a data loss, and continue the flow if the loss holds
+        it.
 
-        If a relay knows which rows changed in the log that is lost, the application gets these. Otherwise one that
-        compares rows gets those that differ, as from :meth:`verify`, and any other all rows, as from
-        :meth:`backfill_start`; a note says why. Interrupted anywhere, the same call continues.
-        ``flow(name).backfill`` shows the progress. The first note says what was lost, if the flow is held at it. Raises
-        :class:`~wormhole.model.errors.Fatal` for a flow without a subscriber, and for one that a mass replay has.
+        If a relay knows which rows changed in the lost log, the application receives these. Otherwise an application
+        that compares rows receives those that differ, as from :meth:`verify`, and any other all rows, as from
+        :meth:`backfill_start`; a note has the reason. After an interruption at any point, the same call continues.
+        ``flow(name).backfill`` shows the progress. The first note names the lost range, if the flow is held at it.
+        Raises :class:`~wormhole.model.errors.Fatal` for a flow without a subscriber, and for a flow in a mass replay.
         """
         before = self.flow(flow)
         check_repairable(before)
@@ -207,7 +210,7 @@ class Admin:
         return Change(owner.status, flow, before, after, tuple(notes), not preview)
 
     def _lost(self, flow: admin_pb2.FlowStatus) -> list[str]:
-        """What the log of a flow that is held at a loss no longer has; empty for any other."""
+        """The lost range of the log of a flow that is held at a loss; empty for any other flow."""
         if not flow.loss_pending:
             return []
         try:
@@ -226,7 +229,7 @@ class Admin:
         return Change(owner.status, name, reply.before, reply.after, tuple(reply.notes), not preview)
 
     def _find(self, flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
-        """The publisher that lists the flow, and the flow; publishers are asked for that flow alone."""
+        """The publisher that lists the flow, and the flow. Publishers are asked only for that flow."""
         try:
             return admin_service.owner_of(admin_service.ask(self.where, flow), flow)
         except UsageError:  # asked for all, the error suggests the nearest name
@@ -251,16 +254,16 @@ class Admin:
     # -- the configuration that a coordinator stores
 
     def plan_configuration(self, file: Path | str, *, prune: bool = False) -> ConfigPlan:
-        """What applying the TOML file would change. Nothing is written.
+        """The changes that applying the TOML file would make. Nothing is written.
 
         ``prune``: stored datasets and applications that the file lacks are removed. Raises
-        :class:`~wormhole.model.errors.ConfigError` with all problems of the file, and for a change that would break
-        what is there.
+        :class:`~wormhole.model.errors.ConfigError` with all problems of the file, and for a change that would break the
+        stored configuration.
         """
         return configuration.plan(Path(file), self.where.coordinator, prune=prune)
 
     def apply_configuration(self, plan: ConfigPlan) -> int:
-        """Store what the plan changes, all of it or nothing. Returns the new version.
+        """Store all changes of the plan, or none. Returns the new version.
 
         Raises :class:`~wormhole.model.errors.WormholeError` when the stored configuration changed since the plan.
         """

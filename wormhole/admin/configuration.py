@@ -1,4 +1,4 @@
-"""A configuration file against what a coordinator stores: what applying it would change, and applying it."""
+"""Compares a configuration file with what a coordinator stores, and applies it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ __all__ = ["ConfigPlan", "apply", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigPlan:
-    """What applying ``file`` would change: ``found.settings`` one by one, ``found.empty`` when nothing differs,
-    ``found.change.seen`` the version that it was compared with; and ``warnings`` about the change.
+    """The changes that applying ``file`` would make.
+
+    ``found.settings``: the settings that differ. ``found.empty``: nothing differs. ``found.change.seen``: the version
+    that was compared. ``warnings``: about the change.
     """
 
     file: Path
@@ -30,8 +32,8 @@ class ConfigPlan:
 
 
 def plan(file: Path, target: str, *, prune: bool) -> ConfigPlan:
-    """What applying ``file`` to ``target`` (else where the file says) would change; ``prune``: what the file lacks is
-    removed.
+    """The changes that applying ``file`` to ``target`` would make. An empty ``target``: the coordinator that the file
+    names. ``prune``: records that the file lacks are removed.
 
     Raises :class:`~wormhole.model.errors.WormholeError`, also for a change that would be refused.
     """
@@ -50,7 +52,7 @@ def plan(file: Path, target: str, *, prune: bool) -> ConfigPlan:
 
 
 def apply(planned: ConfigPlan, target: str) -> int:
-    """Store what the plan changes, and record it in the history. Returns the new version.
+    """Store the changes of the plan, and record them in the history. Returns the new version.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when another version is stored by now.
     """

@@ -1,4 +1,4 @@
-"""Where publishers are: one by its address, all that a coordinator knows, or those of a static installation's files."""
+"""Finds publishers: one by its address, all that a coordinator knows, or those of a static installation's files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def configured(where: Where) -> Config | None:
 class Drained:
     """Logs that no publisher serves because their ``host`` is drained ``by`` an operator.
 
-    ``applications``: those of the logs' datasets, whose flows are therefore not known.
+    ``applications``: those of the logs' datasets. Their flows are therefore not known.
     """
 
     host: str
@@ -91,9 +91,9 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Unowned:
-    """A log without an owner although ``standbys``, by their preference, could come to own it.
+    """A log without an owner although ``standbys``, in order of preference, could become its owner.
 
-    ``applications``: those of its dataset, whose flows are therefore not known.
+    ``applications``: those of its dataset. Their flows are therefore not known.
     """
 
     group: LogGroup
@@ -114,7 +114,7 @@ class Unowned:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``addresses``: of the admin services of publishers."""
+    """The result of a search. ``addresses``: of the admin services of publishers."""
 
     addresses: Sequence[str]
     drained: Sequence[Drained] = ()
@@ -122,9 +122,10 @@ class Found:
 
 
 def publishers(where: Where, config: Config | None) -> Found:
-    """All publishers, the logs that have none because their host is drained, and those for which all stand by.
+    """All publishers, the logs without a publisher because their host is drained, and the logs whose candidates all
+    stand by.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when there is nothing of it.
+    Raises :class:`~wormhole.model.errors.WormholeError` when nothing is found.
     """
     if where.publisher:
         return Found([where.publisher])
@@ -159,8 +160,9 @@ async def _registered(coordinator: Coordinator) -> Found:
 
 
 async def _drained(coordinator: Coordinator, served: Iterable[str], this_host: str = "") -> list[Drained]:
-    """The logs of drained hosts that no publisher serves and no other host is to. ``served``: by their names.
-    ``this_host``: where logs run that name no host.
+    """The logs of drained hosts that no publisher serves and that no other host should serve.
+
+    ``served``: the names of served logs. ``this_host``: the host of logs that name none.
     """
     stored = await coordinator.configuration()
     monitors = await coordinator.monitors()
@@ -188,18 +190,18 @@ async def _drained(coordinator: Coordinator, served: Iterable[str], this_host: s
 
 
 def group_of(datasets: Mapping[str, DatasetConfig], log: str) -> LogGroup:
-    """Who contends for a log, ``dataset/copy/log``."""
+    """The group that contends for a log, ``dataset/copy/log``."""
     dataset, copy, name = log.split("/")
     return LogGroup(dataset, copy if dataset not in datasets else datasets[dataset].group(copy), name)
 
 
 async def host_request(coordinator: Coordinator, host: str) -> HostRequest:
-    """What an operator requested of a host."""
+    """An operator's request for a host."""
     return await anext(coordinator.watch_host(host))
 
 
 def log_owners(where: Where) -> Mapping[LogGroup, LogOwners]:
-    """Who owns each log, and who else could; none of what ``where`` asks by the address of its publisher. Blocks.
+    """The owner and the candidates of each log; empty if ``where`` names a publisher by its address. Blocks.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -209,7 +211,9 @@ def log_owners(where: Where) -> Mapping[LogGroup, LogOwners]:
 
 
 def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -> T:
-    """What ``use`` makes of the started coordinator; blocks. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The result of ``use`` with the started coordinator. Blocks. Raises
+    :class:`~wormhole.model.errors.WormholeError`.
+    """
     if not where.coordinator:
         missing = "nothing says where the publishers are" if not where.publisher else "this command needs a coordinator"
         raise UsageError(
@@ -225,7 +229,7 @@ def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -
 
 
 def ask_coordinator(target: Config | Path | str, use: Callable[[Coordinator], Awaitable[T]]) -> T:
-    """As :func:`with_coordinator`, of the one that ``target`` names: ZooKeeper, or a file or its content."""
+    """:func:`with_coordinator` for the coordinator that ``target`` names: ZooKeeper, or a file or its content."""
 
     async def started() -> T:
         coordinator: Coordinator = await asyncio.to_thread(connect, target)
@@ -239,14 +243,16 @@ def ask_coordinator(target: Config | Path | str, use: Callable[[Coordinator], Aw
 
 
 def serving(config: Config) -> dict[str, ReadyFile]:
-    """The live publishers of this host by ``dataset/copy/log``, as their ready files say. Blocks."""
+    """The live publishers of this host by ``dataset/copy/log``, from their ready files. Blocks."""
     state_dir = config.publisher.state_dir
     found = {log: read_ready(ready_path(state_dir, *log.split("/"))) for log, _ in named_logs(config.datasets)}
     return {log: told for log, told in found.items() if told is not None}
 
 
 def _of_files(file: str, config: Config, served: Mapping[str, ReadyFile]) -> list[str]:
-    """In the static form no publisher registers: the ready file of each that runs has its address."""
+    """The addresses in the static form, in which no publisher registers: the ready file of each running one has its
+    address.
+    """
     found = sorted({one.admin for one in served.values() if one.admin})
     if found:
         return found

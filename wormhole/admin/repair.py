@@ -1,7 +1,7 @@
-"""Repair of a flow whose log lost a range: its rows are asked for, durably, and then the loss is accepted.
+"""Repair of a flow whose log lost a range: its rows are requested durably, and then the loss is accepted.
 
-In this order a crash between the two leaves a flow that is still held at its loss and has asked for its rows; the same
-repair continues there. In the other order it would leave a flow that goes on without what is missing.
+In this order a crash between the two steps leaves a flow that is still held at its loss and has its rows requested; the
+same repair continues there. In the other order it would leave a flow that continues without the missing data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GOES_ON: Final = frozenset({"live", "catching_up"})
 
 
 def check_repairable(flow: admin_pb2.FlowStatus) -> None:
-    """Raises :class:`~wormhole.model.errors.Fatal` where something else has to be done first."""
+    """Raise :class:`~wormhole.model.errors.Fatal` if another action has to be taken first."""
     name, replay = flow.flow, flow.replay
     if flow.HasField("replay"):
         step = f"wait until it is through, or `wormholectl replay --cancel {replay.replay}`"
@@ -45,7 +45,7 @@ def check_repairable(flow: admin_pb2.FlowStatus) -> None:
 
 
 def is_begun(flow: admin_pb2.FlowStatus) -> bool:
-    """Whether the flow is held at a loss and every row that its application may lack was asked for already."""
+    """Whether the flow is held at a loss and every row that its application may lack was requested already."""
     status = flow.backfill
     whole = not status.tables and not status.where and status.verify != push_pb2.VERIFY_COMPARE
     return flow.loss_pending and bool(status.generation) and not has_ended(status) and not status.paused and whole
@@ -58,10 +58,10 @@ def accept(
     clock: Clock,
     patience_s: float = _PATIENCE_S,
 ) -> None:
-    """Accept the loss as soon as the flow, assigned anew, is held at it again. Returns when the flow goes on.
+    """Accept the loss as soon as the flow, assigned again, is held at it again. Returns when the flow continues.
 
-    ``held``: its status when it was held first; ``look``: its status now; ``accept_loss``: accepts, and raises
-    :class:`~wormhole.model.errors.Fatal` while the application is still being asked. Raises
+    ``held``: its status when it was held first; ``look``: returns its status now; ``accept_loss``: accepts, and raises
+    :class:`~wormhole.model.errors.Fatal` while the application has not decided yet. Raises
     :class:`~wormhole.model.errors.StreamBroken` after ``patience_s``.
     """
     until = clock.monotonic() + patience_s

@@ -1,11 +1,11 @@
 """Delivery counts of one flow: what was delivered and processed, by windows of commit time. Pure.
 
-The publisher stores them together with the datamarker, so what they count is exactly what lies before it. There is one
-page for each window and filter. An acknowledged update counts once as delivered. Subscribers report every callback that
-returned, repeats included. What they report beyond the delivered updates are repeats, except for callbacks of updates
-that are not acknowledged yet (``unacknowledged``), or never will be (``moved_past``).
+The publisher stores them together with the datamarker, so they count exactly the updates before it. There is one page
+for each window and filter. An acknowledged update is counted once as delivered. Subscribers report every callback that
+returned, repeats included. Callbacks beyond the delivered updates are repeats, except callbacks of updates that are not
+acknowledged yet (``unacknowledged``) or never will be (``moved_past``).
 
-Pages of ranges say between which places of the log the counts hold (:class:`RangeKind`).
+Pages of ranges record between which places of the log the counts are valid (:class:`RangeKind`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ __all__ = [
 ]
 
 KEPT_WINDOWS: Final = 1008
-"""A week: updates that were committed before are not counted."""
+"""The number of windows that are kept: a week. Updates that were committed earlier are not counted."""
 
 KEPT_LIVES: Final = 16
-"""How many lives' reports are remembered. Each epoch is of one life; a process that returns after more of them begins
-another life.
+"""How many lives' reports are remembered.
+
+Each epoch belongs to one life. A process that returns after more lives than these begins another life.
 """
 
 _MOST_PAGES: Final = 2 * KEPT_WINDOWS  # pages of all filters together
@@ -47,21 +48,22 @@ _MOVED_PAGE: Final = "moved"
 _WINDOWS_A_DAY: Final = 144
 
 Range = tuple[LogPosition, LogPosition]
-"""After the first place, up to and with the second."""
+"""From the first place (exclusive) to the second (inclusive)."""
 
 _Key = tuple[str, int]  # filter and window
 
 
 class RangeKind(Enum):
-    """What holds in a range. The value is the name of the stored page."""
+    """What is true in a range. The value is the name of the stored page."""
 
     COUNTED = "ranges"
     """Every delivered update is counted."""
     PARTIAL = "partly"
-    """A replay delivered the last change of each key only, or what a filter of its own selected: counts cannot be
-    compared."""
+    """A replay delivered only the last change of each key, or only what a filter of its own selected: counts cannot be
+    compared.
+    """
     REDELIVERED = "again"
-    """Counted, and a replay delivered every change a second time, with any that was missing."""
+    """Counted, and a replay delivered every change a second time, including missing ones."""
 
 
 def moved_page(epoch: int) -> dict[str, bytes]:
@@ -72,7 +74,7 @@ def moved_page(epoch: int) -> dict[str, bytes]:
 class DeliveryCounts:
     """The delivery counts of one flow. ``stored``: the pages that :meth:`changed` returned.
 
-    If a page cannot be read (``unreadable``) all counts begin anew.
+    If a page cannot be read (``unreadable``) all counts begin at 0 again.
     """
 
     def __init__(self, stored: Mapping[str, bytes] | None = None) -> None:
@@ -104,10 +106,11 @@ class DeliveryCounts:
         now_s: float,
         sent_until: LogPosition | None = None,
     ) -> None:
-        """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to`
-        does not cover.
+        """The updates between two datamarkers were acknowledged at ``now_s``. ``counted``: those of them that
+        :meth:`counted_to` does not cover.
 
-        ``sent_until``: nothing behind it was sent in an earlier epoch; ``None``: that is not known."""
+        ``sent_until``: no update after it was sent in an earlier epoch; ``None``: that is not known.
+        """
         known = self.ranges[RangeKind.COUNTED].setdefault(filter_hash, [])
         if not known or begin > known[-1][1]:
             known.append((begin, end))
@@ -139,7 +142,9 @@ class DeliveryCounts:
             self._unacknowledged[filter_hash, window] = counts
 
     def processed_further(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
-        """As :meth:`processed_unacknowledged`, added to it: a reported pass continued without a further report."""
+        """:meth:`processed_unacknowledged`, but added to its count: a reported pass continued without a further
+        report.
+        """
         before = self._counts(filter_hash, window, now_s).unacknowledged
         self.processed_unacknowledged(filter_hash, window, before + updates, now_s)
 
@@ -165,8 +170,10 @@ class DeliveryCounts:
     def redelivered(
         self, filter_hash: str, begin: LogPosition, end: LogPosition, lacking: Collection[int] = ()
     ) -> None:
-        """Every change between two datamarkers was delivered; call it before :meth:`acknowledged`. What is counted
-        already was delivered a second time. ``lacking``: windows in which not every callback returned.
+        """Every change between two datamarkers was delivered. Call it before :meth:`acknowledged`.
+
+        Changes that are counted already were delivered a second time. ``lacking``: windows in which not every callback
+        returned.
         """
         counted_to = self.counted_to(filter_hash)
         if counted_to is None or begin >= counted_to:
@@ -180,7 +187,7 @@ class DeliveryCounts:
                         self._changed[_name(key)] = key
 
     def is_news(self, life: int, window: int, counted: ProcessedCount) -> bool:
-        """Whether that much was not reported yet."""
+        """Whether some of these counts were not reported yet."""
         return counted.all > self._lives.get(window, {}).get(life, ProcessedCount()).all
 
     def reported(
@@ -192,8 +199,9 @@ class DeliveryCounts:
         *,
         partial: bool = False,
     ) -> dict[int, int]:
-        """Everything that a subscriber processed or set aside in ``life`` so far. Returns how much of each window is
-        new. ``partial``: the new ones are of a partial replay.
+        """Record everything that a subscriber processed or set aside in ``life`` so far.
+
+        Returns how much of each window is new. ``partial``: the new counts are of a partial replay.
         """
         new: dict[int, int] = {}
         for window, counted in windows.items():
@@ -216,13 +224,13 @@ class DeliveryCounts:
         return new
 
     def parked_delivered(self, filter_hash: str, window: int, hash_: int, now_s: float) -> None:
-        """A parked update was delivered after all."""
+        """Record that a parked update was delivered after all."""
         counts = self._counts(filter_hash, window, now_s)
         counts.set_aside -= 1
         counts.aside_hash = (counts.aside_hash - hash_) % (1 << 64)
 
     def mismatch(self, filter_hash: str, window: int, found: Mismatch, now_s: float) -> None:
-        """What was sent and what was processed differ."""
+        """Record that the sent and the processed updates differ."""
         counts = self._counts(filter_hash, window, now_s)
         self._mismatched[filter_hash, window] = counts
         known = counts.mismatches
@@ -235,7 +243,7 @@ class DeliveryCounts:
                 known[:2] = [known[0].joined(known[1])]
 
     def changed(self, now_s: float) -> dict[str, bytes]:
-        """The pages to store, by name, since the last call; those that are too old are empty."""
+        """The pages that changed since the last call, by name. Pages that are too old are empty."""
         self._prune(now_s)
         names, self._changed = self._changed, {}
         return {name: self._page(name, key) for name, key in names.items()}
@@ -249,7 +257,7 @@ class DeliveryCounts:
     # -- inside
 
     def _counts(self, filter_hash: str, window: int, now_s: float) -> WindowCounts:
-        """Those of a window that is long past are not kept."""
+        """The counts of a window. Those of a window that is too old are not kept."""
         if is_past(window, now_s):
             return WindowCounts()
         key = (filter_hash, window)
@@ -345,7 +353,7 @@ def _name(key: _Key) -> str:
 
 
 def is_ahead(window: int, now_s: float) -> bool:
-    """Whether the window begins more than a day from now: no clock is so wrong."""
+    """Whether the window begins more than a day from now. No clock is so far off."""
     return window > now_s // WINDOW_S + _WINDOWS_A_DAY
 
 

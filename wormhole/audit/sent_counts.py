@@ -1,11 +1,11 @@
-"""What one epoch of a flow sent and what its subscriber reported, until it is acknowledged. Pure. The publisher and a
-task of a mass replay use it.
+"""The updates that one epoch of a flow sent, and its subscriber's reports, until the updates are acknowledged. Pure.
+The publisher and a task of a mass replay use it.
 
-Nothing is done per update: a batch body has the counts of its updates, shared by every flow that sends it.
+No work is done per update: a batch body has the counts of its updates, shared by every flow that sends it.
 
-A subscriber reports its counts in order: at an acknowledgement it reports what was counted up to the datamarker and not
-beyond. So what it counted since the acknowledgement before, less what was rolled back, is one pass over the updates
-between the two: each of them has to be in it once.
+A subscriber reports its counts in order. At an acknowledgement it reports its counts up to the datamarker and not
+beyond. So its counts since the previous acknowledgement, less the rolled back ones, are one pass over the updates
+between the two: each of them has to be included once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["NOT_COUNTED", "EarlierCounts", "EndedEpoch", "SentCounts", "Settled"
 
 @dataclass(frozen=True, slots=True)
 class EarlierCounts:
-    """What the subscriber's life had counted before it took the flow, and in which epochs it had it."""
+    """The counts of the subscriber's life before it accepted the flow, and the epochs in which it had the flow."""
 
     counted: Mapping[int, ProcessedCount] = field(default_factory=dict)
     epochs: tuple[int, ...] = ()
@@ -35,13 +35,16 @@ class EarlierCounts:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What lies between ``begin`` and a datamarker that was acknowledged. ``sent``: repeats included; ``counted``: of
-    it, what is not counted as delivered yet; ``letters``: hashes of parked updates that were sent again, with their
-    windows; ``reported``: what the subscriber's ``life`` (0: it does not count) processed or set aside, as reported
-    since the last of these; ``passed``: of it, the pass that was acknowledged; ``before``: with the first of an epoch.
+    """The updates between ``begin`` and an acknowledged datamarker.
 
-    ``partial``: only the last change of each key was sent, or what a filter beside the application's selected:
-    ``sent`` and ``counted`` say nothing.
+    ``sent``: all that were sent, repeats included. ``counted``: those of them that were not counted as delivered
+    before. ``letters``: hashes of parked updates that were sent again, with their windows. ``reported``: the updates
+    that the subscriber's ``life`` (0: it keeps no counts) processed or set aside, as reported since the last
+    acknowledgement. ``passed``: the part of ``reported`` in the acknowledged pass. ``before``: the life's counts before
+    the epoch, only in the first one of an epoch.
+
+    ``partial``: only the last change of each key was sent, or only updates that a filter in addition to the
+    application's selected. Then ``sent`` and ``counted`` have no meaning.
     """
 
     begin: LogPosition
@@ -65,7 +68,7 @@ class Settled:
         return Settled(self.begin, sent, counted, letters, self.life, reported, passed, self.before, self.partial)
 
     def to_message(self) -> admin_pb2.Settled:
-        """But for ``letters``: a replay has none."""
+        """The message, without ``letters``: a replay has none."""
         message = admin_pb2.Settled(begin=position_to_message(self.begin), life=self.life, partly=self.partial)
         for window, tally in () if self.partial else self.sent.items():
             counted, passed = self.counted.get(window, Tally()), self.passed.get(window, 0)
@@ -80,7 +83,7 @@ class Settled:
 
     @classmethod
     def from_message(cls, message: admin_pb2.Settled) -> Settled:
-        """Inverse of :meth:`to_message`; the hash of what was sent again is not known."""
+        """Inverse of :meth:`to_message`. The hashes of updates that were sent again are not known."""
         before = EarlierCounts(processed_from_messages(message.before.processed), tuple(message.before.epochs))
         return cls(
             position_from_message(message.begin),
@@ -97,8 +100,9 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class EndedEpoch:
-    """How an epoch ended, beyond what was acknowledged: what its ``life`` reported, and by window what was sent that is
-    not counted as delivered yet (``sent``).
+    """The end of an epoch, beyond the acknowledged updates.
+
+    The reports of its ``life``, and by window the updates that were sent and not counted as delivered (``sent``).
     """
 
     life: int
@@ -109,8 +113,10 @@ class EndedEpoch:
 
 @dataclass(slots=True)
 class _Interval:
-    """What was sent between two datamarkers. ``counted``: of it, what is not counted as delivered yet; ``letters``:
-    hashes of parked updates that were sent again, with their windows.
+    """The updates that were sent between two datamarkers.
+
+    ``counted``: those of them that were not counted as delivered before. ``letters``: hashes of parked updates that
+    were sent again, with their windows.
     """
 
     sent: dict[int, Tally] = field(default_factory=dict)
@@ -120,16 +126,17 @@ class _Interval:
 
 
 class SentCounts:
-    """One epoch of one flow, from ``place`` on: what was sent and not acknowledged. Bounded by the credit and the
-    datamarkers that may be open. A subscriber reports nothing before :meth:`opened`.
+    """One epoch of one flow, from ``place`` on: updates that were sent and not acknowledged.
 
-    ``counted_to``: up to where deliveries are counted already. ``partial``: see :class:`Settled`.
+    Its size is bounded by the credit and the datamarkers that may be open. A subscriber reports nothing before
+    :meth:`opened`. ``counted_to``: the place up to which deliveries are counted already. ``partial``: see
+    :class:`Settled`.
     """
 
     def __init__(self, place: LogPosition, counted_to: LogPosition | None = None, *, partial: bool = False) -> None:
         self.place = place
         self.life = 0
-        """The life of the subscriber; 0: it does not count."""
+        """The life of the subscriber; 0: it keeps no counts."""
         self._partial = partial
         self._before: EarlierCounts | None = None
         self._reported: dict[int, ProcessedCount] = {}  # the last report of each window
@@ -140,7 +147,7 @@ class SentCounts:
         self._offered: deque[_Interval] = deque()
 
     def opened(self, life: int, processed: Iterable[push_pb2.Processed] = (), epochs: Iterable[int] = ()) -> None:
-        """The subscriber takes the flow, and reports what its life counted before."""
+        """The subscriber accepts the flow, and reports the earlier counts of its life."""
         self.life = life
         if life:
             self._reported = processed_from_messages(processed)
@@ -163,14 +170,15 @@ class SentCounts:
         self._open.letters.append((window, hash_))
 
     def offered(self, marker: Datamarker) -> None:
-        """A datamarker was sent behind all that."""
+        """A datamarker was sent after all that."""
         self._open.marker = marker
         self._offered.append(self._open)
         self._open = _Interval()
 
     def reported(self, processed: Iterable[push_pb2.Processed]) -> None:
-        """What the subscriber reports with progress, with an acknowledgement, or as it releases the flow. Windows of
-        which it was sent nothing, in this epoch or before, are ignored.
+        """The subscriber's report with progress, with an acknowledgement, or with the release of the flow.
+
+        Windows of which it was sent no update, in this epoch or before, are ignored.
         """
         if not self.life:
             return
@@ -180,8 +188,8 @@ class SentCounts:
             self._reported[window] = counted
 
     def acknowledged(self, marker: Datamarker) -> Settled | None:
-        """All that was sent before ``marker``, and what was reported; ``None`` when it was not offered here: the
-        application has its own.
+        """All that was sent before ``marker``, and all reports. ``None`` when the marker was not offered here: the
+        application keeps its own.
         """
         if all(interval.marker != marker for interval in self._offered):
             self.place = marker.order
@@ -233,11 +241,13 @@ class _NotCounted(SentCounts):
 
 
 NOT_COUNTED: Final = _NotCounted(LogPosition(0, 0, 0))
-"""Counts nothing; it is for a flow that no subscriber has."""
+"""Counts nothing, for a flow without a subscriber."""
 
 
 def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:
-    """The tallies of a body's updates behind ``place``. What a flow repeats after it went back is counted already."""
+    """The tallies of a body's updates after ``place``. Updates that a flow repeats after it was set back are counted
+    already.
+    """
     found: dict[int, Tally] = {}
     if body.last is not None and (body.last < place or (body.last == place and not body.unfinished)):
         return found  # so is nearly every body of a replay, and to look at each update costs as much as to push it

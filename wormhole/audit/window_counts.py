@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
-"""Upper limits of the delays that are counted separately; longer ones are counted together."""
+"""Upper limits of the delays that are counted separately. Longer delays are counted together."""
 
 
 class ProcessedCount(NamedTuple):
@@ -43,7 +43,7 @@ class ProcessedCount(NamedTuple):
 
 
 def processed_to_messages(counts: Mapping[int, ProcessedCount]) -> list[push_pb2.Processed]:
-    """Counts by window, as the protocol has them."""
+    """Counts by window, in the protocol's form."""
     return [
         push_pb2.Processed(
             window=window,
@@ -63,10 +63,10 @@ def processed_from_messages(messages: Iterable[push_pb2.Processed]) -> dict[int,
 
 @dataclass(slots=True)
 class Mismatch:
-    """After ``begin``, up to and with ``end``, ``sent`` updates were sent and acknowledged, ``processed`` of them
-    processed or set aside.
+    """A difference between sent and processed updates, from ``begin`` (exclusive) to ``end`` (inclusive).
 
-    ``first``: how many of the missing ones were certainly sent for the first time; ``redelivered_to``: up to where
+    ``sent`` updates were sent and acknowledged, and ``processed`` of them were processed or set aside. ``first``: how
+    many of the missing ones were certainly sent for the first time. ``redelivered_to``: the place up to which
     everything was delivered again since.
     """
 
@@ -84,7 +84,7 @@ class Mismatch:
 
     @property
     def is_repaired(self) -> bool:
-        """Whether all of the range was delivered again, and every update of it was processed or set aside then."""
+        """Whether all of the range was delivered again, and every update of it was then processed or set aside."""
         return self.redelivered_to >= self.end
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Mismatch:
         )
 
     def joined(self, other: Mismatch) -> Mismatch:
-        """Both as one: the range is wider then, and repaired only as a whole."""
+        """Both as one. Its range is wider, and it is repaired only as a whole."""
         begin, end = min(self.begin, other.begin), max(self.end, other.end)
         sums = (self.sent + other.sent, self.processed + other.processed, self.first + other.first)
         return Mismatch(begin, end, *sums, begin)
@@ -102,11 +102,14 @@ class Mismatch:
 
 @dataclass(slots=True)
 class WindowCounts:
-    """``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: how many delivered updates were
+    """The counts of one window.
+
+    ``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: how many delivered updates were
     acknowledged within each of :data:`DELAY_LIMITS_S` after the window's end. ``lives``: the last report of each
-    subscriber's process, the latest one at the end. ``partial``: callbacks for updates of a partial replay, which do
-    not count as delivered. ``unacknowledged``: of ``processed`` and ``set_aside``, how many at most are of updates that
-    are not acknowledged yet; ``moved_past``: of updates that will not be, because the flow was moved past them.
+    subscriber's process, the latest one at the end. ``partial``: callbacks for updates of a partial replay, which are
+    not counted as delivered. ``unacknowledged``: an upper limit of the updates in ``processed`` and ``set_aside`` that
+    are not acknowledged yet. ``moved_past``: the same for updates that will never be, because the flow was moved past
+    them.
     """
 
     delivered: Tally = field(default_factory=Tally)
@@ -159,5 +162,5 @@ class WindowCounts:
 
 
 def place_numbers(place: LogPosition) -> list[int]:
-    """A place as it is stored."""
+    """The stored form of a place."""
     return [place.incarnation, place.file, place.offset]
