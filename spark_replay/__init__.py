@@ -1,14 +1,15 @@
-"""Mass replay: the archive of a dataset in Parquet, and what PySpark makes of it.
+"""Mass replay: the archive of a dataset in Parquet, and the PySpark jobs on it.
 
 ::
 
-    archive   a subscriber that writes Parquet (``archiver``), and its manifests with compare-and-set
-              (``manifest``, ``store``), what is covered (``coverage``), whether it is whole (``verify``), retention
-    replay    updates of the archive, pushed again: which (``plan``, pure), by a Spark job (``driver``, ``task``),
-              over the wire that publishers use (``push``), every change or the last of each key (``latest``)
-    tables    what people query: snapshot, history, rows as columns, a streaming source
-    audit     what was archived against what was delivered and processed
-    spark     how a Spark session is made
+    archive   a subscriber that writes Parquet (``archiver``), its manifests with compare-and-set (``manifest``,
+              ``store``), their ranges (``coverage``), verification (``verify``), retention
+    replay    pushes updates of the archive again: the plan (``flow_plans``, ``mode``), a Spark job (``driver``,
+              ``task``) that uses the wire of publishers (``delivery``), every change or the last of each key
+              (``latest``)
+    tables    queries: snapshot, history, rows as columns, a streaming source
+    audit     compares the archived updates with the delivered and processed ones
+    spark     starts a Spark session
     commands  the commands of ``wormholectl`` for all of these
 
 Only ``wormhole`` and ``subscriber_sdk`` are imported; by ``commands`` also the command line and, for a baseline, the
@@ -62,7 +63,7 @@ _WHERE: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: the archiver's process never needs what reads tables.
+    # Imported at the first use, because the archiver's process needs nothing that reads tables.
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)

@@ -1,16 +1,17 @@
-"""Fewer changes that fold to the same: what a task makes of those that it has before others add theirs. Replay,
-snapshot and export leave most of their work to it, a column at a time.
+"""Reduces the changes of each key to fewer ones that fold to the same result.
 
-A change of a whole row contains all of it, so the changes of the same row before it count for nothing in the rows as
-they are at the end (:func:`rows_that_count`). A replay's net change begins with a key's first one, so that stays, and
-one row that says what those behind it come to (:func:`combined`)::
+A task does this with its own changes before they are joined with those of other tasks. It works on whole columns, and
+does most of the work of replay, snapshot and export.
+
+A change of a whole row contains every value, so earlier changes of the row have no effect on the rows at the end
+(:func:`rows_that_count`). A replay's net change begins with the first change of a key. So :func:`combined` keeps this
+change, and one row for all later ones::
 
     whole rows, deletes      the last one
-    parts of rows            the last one, with what the earlier ones say of the columns that it lacks
-    a delete and then a partial INSERT, not whole again to the end      both, and what comes behind them
+    parts of rows            the last one, with the earlier values of the columns that it lacks
+    a delete and then a partial INSERT, not whole again to the end      both, and one row for the changes after them
 
-So of a key there are four rows at the most, however often it changed, and what was combined can be combined again with
-what comes behind it.
+So at most four rows of a key are left, however often it changed. Combined rows can be combined again with later ones.
 """
 
 from __future__ import annotations
@@ -34,19 +35,21 @@ _ROW: Final = ("shard", "table", "key")
 _WHOLE: Final = [op.value for op in (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.READ, Op.DELETE)]
 _OF_ONE_ROW: Final = [*_WHOLE, Op.MERGE.value]
 Written = tuple[str, bytes, bool]
-"""An operation, its update, and whether that lacks columns."""
+"""An operation, its update, and whether the update lacks columns."""
 
 
 def keyless(keys: pa.Array) -> pa.Array:
-    """Which values of the archive's column ``key`` belong to tables without a key. No two such rows are changes of one
-    row.
+    """Whether each value of the archive's column ``key`` belongs to a table without a key.
+
+    Each such row is taken as a change of a row of its own.
     """
     return pc.equal(pc.binary_length(keys), 0)
 
 
 def numbers(rows: pa.RecordBatch, *more: pa.Array) -> pa.Array:
-    """A number for each row, the same where table and key are, and ``more``: they are sorted much faster than keys. A
-    row without a key has its own."""
+    """A number for each row, equal for equal table, key and ``more``. Numbers are sorted much faster than keys.
+
+    Each row without a key has its own number."""
     found, count = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows), 1
     for column in (rows.column("key"), rows.column("table"), *more):
         named = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -59,8 +62,9 @@ def numbers(rows: pa.RecordBatch, *more: pa.Array) -> pa.Array:
 
 
 def groups(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Rows ascending by place, in one piece, by key: in which order they are so, and where in that order each key
-    begins and ends."""
+    """Group rows by key. ``rows``: ascending by place, in one piece.
+
+    Returns an order by key and then place, and where in this order each key begins and ends."""
     of = numbers(rows)
     order = pc.array_sort_indices(of)
     of = of.take(order)
@@ -71,15 +75,16 @@ def groups(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 
 def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBatch:
-    """Rows of one shard ascending by place, in one piece, to rows ascending by place of which
-    :func:`~spark_replay.replay.latest.folded` makes the same. ``schemas``: of the rows, by id.
+    """Fewer rows, ascending by place, of which :func:`~spark_replay.replay.latest.folded` makes the same rows.
+
+    ``rows``: of one shard, ascending by place, in one piece. ``schemas``: of the rows, by id.
     """
     order, begins, ends = groups(rows)
     if len(begins) == rows.num_rows:
         return rows
     firsts, lasts = order.take(begins), order.take(pc.subtract(ends, 1))
     partial = rows.column("partial")
-    # Two whole rows without a row before them need only the second one.
+    # If the first and the last change both have the whole row, only the last one is needed.
     plain = pc.and_not(pc.equal(rows.column("op").cast(pa.string()), _UPSERT), partial)
     kept = [lasts, firsts.filter(pc.invert(pc.and_(plain.take(firsts), plain.take(lasts))))]
     chains = pc.and_(pc.greater(pc.subtract(ends, begins), 2), partial.take(lasts))
@@ -98,7 +103,7 @@ def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBa
 
 
 class _Chain:
-    """What the changes of one key behind the first come to, where the last of them is a part of a row."""
+    """Combines the changes of one key after the first, if the last of them is a part of a row."""
 
     def __init__(self, rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> None:
         self._ops = rows.column("op").cast(pa.string()).to_pylist()
@@ -108,10 +113,11 @@ class _Chain:
         self._schemas = schemas
 
     def of(self, changes: list[int]) -> tuple[list[int], Written | None]:
-        """``changes``: three rows or more, by place. Which of them stay besides the first and the last, and what the
-        last says now; ``None``: what it said."""
+        """Returns the changes that stay besides the first and the last, and the new content of the last one.
+
+        ``changes``: three rows or more, by place. The new content is ``None`` if the last change stays as it is."""
         stay: list[int] = []
-        start: int | None = None  # what is laid over each other begins with this
+        start: int | None = None  # the first of the changes that are combined
         before = changes[0]
         for at in changes[1:]:
             if not self._partial[at]:
@@ -128,12 +134,12 @@ class _Chain:
             schema = self._schemas[self._schema_ids[at].as_py() & U64]
             image = fold(image, schema, read_row(self._updates[at].as_py()))
         assert image is not None
-        # An INSERT becomes an UPDATE as well: behind a delete it would be another row.
+        # An INSERT becomes an UPDATE too, because after a delete an INSERT would begin another row.
         return stay, (_UPDATE, encoded(image, Op.UPDATE, last=False), not image.complete)
 
 
 def replaced(rows: pa.RecordBatch, at: pa.Array, written: Mapping[int, Written]) -> pa.RecordBatch:
-    """``rows``, which were at ``at``, in ascending order, with what was written of some."""
+    """``rows`` with the new content in ``written`` for some. ``at``: the number of each row, ascending."""
     if not written:
         return rows
     mask = pc.is_in(at, pa.array(written, at.type))
@@ -150,8 +156,10 @@ def replaced(rows: pa.RecordBatch, at: pa.Array, written: Mapping[int, Written])
 
 
 def rows_that_count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Archive rows of which those of one row ascend by place, without changes that leave no trace in the rows as they
-    are at the end, as far as windows of 64 MiB show them."""
+    """Archive rows without changes that have no effect on the rows at the end.
+
+    The changes of each row have to ascend by place. Changes are compared within windows of 64 MiB, so some of these
+    changes may stay."""
     held: list[pa.RecordBatch] = []
     size = least = 0
     for batch in batches:
@@ -162,7 +170,7 @@ def rows_that_count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         if size > max(_WINDOW_BYTES, 2 * least):
             held = not_superseded(held)
             size = least = sum(one.nbytes for one in held)
-            if least > _WINDOW_BYTES // 2:  # many keys: little would be gained
+            if least > _WINDOW_BYTES // 2:  # there are many keys, so little would be gained
                 yield from held
                 held, size, least = [], 0, 0
     if held:
@@ -170,14 +178,14 @@ def rows_that_count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def not_superseded(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The rows but for those that a later one of them makes superfluous."""
+    """The rows without those that a later one makes superfluous."""
     (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     of, at = numbers(rows, rows.column("shard")), pa.array(range(rows.num_rows), pa.int64())
     whole = pc.and_not(pc.is_in(rows.column("op"), pa.array(_WHOLE)), rows.column("partial"))
     if "_left" in rows.schema.names:
-        whole = pc.and_not(whole, rows.column("_left"))  # it is in its own group, too
+        whole = pc.and_not(whole, rows.column("_left"))  # the row is in its own group too
     moved = pc.is_valid(rows.column("old_key"))
-    if pc.any(moved).as_py():  # the image before such a change may be looked for under the former key
+    if pc.any(moved).as_py():  # the image before a key change may be needed under the former key
         whole = pc.and_not(whole, pc.is_in(rows.column("key"), rows.column("old_key").filter(moved)))
     last = pa.table({"of": of, "at": at}).filter(whole).group_by("of").aggregate([("at", "max")]).combine_chunks()
     reached = last.column("at_max").take(pc.index_in(of, last.column("of")))

@@ -1,7 +1,7 @@
-"""Rows of the archive as a DataFrame: which files, as manifests say, and which of their rows.
+"""Rows of the archive as a DataFrame.
 
-Folders are never listed: a file that no manifest names does not count. Files are chosen by what their entries say
-(places, times); of those that a range cuts, the rows outside of it are left out.
+Files are chosen by their entries in manifests (places, times). Folders are never listed, because a file that no
+manifest names is not part of the archive. If a range begins or ends within a file, rows outside it are left out.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ _OURS: Final = re.compile(rf"wormhole\.model\.errors\.({'|'.join(_KINDS)}): (.*)
 
 @dataclass(frozen=True, slots=True)
 class ShardFiles:
-    """What to read of one shard: of ``files``, which adjoin, the updates after ``begin`` up to ``until``; ``None``:
-    from the first, to the last.
+    """The updates to read from one shard: those of the adjacent ``files`` after ``begin`` and up to ``until``.
+
+    ``None``: from the first update, or up to the last one.
     """
 
     shard: str
@@ -48,17 +49,16 @@ class ShardFiles:
 
     @property
     def bounds(self) -> tuple[bytes, bytes]:
-        """Rows with the first < place <= the second are meant."""
+        """Two places. The range has the rows with first < place <= second."""
         if not self.files:
             return b"", b""
         return after(self.begin or self.files[0].begin), upto(self.until or self.files[-1].end)
 
 
 def within_times(files: Iterable[FileEntry], since_us: int = 0, until_us: int = 0) -> tuple[FileEntry, ...]:
-    """Files that may hold updates committed from ``since_us`` up to, not including, ``until_us``; microseconds since
-    1970, 0: no bound.
+    """Files that may have updates committed from ``since_us`` on and before ``until_us``.
 
-    One whose updates have no commit times may hold any.
+    Both are microseconds since 1970; 0: no bound. A file whose updates have no commit times is always included.
     """
     return tuple(
         entry
@@ -77,13 +77,13 @@ def read(
     *,
     current: bool = False,
 ) -> DataFrame:
-    """The updates of all these shards that are ``wanted``: the archive's columns, or those of ``columns``, then
-    ``shard``. In no order. ``current``: only the rows as they are at the end count, so a task leaves out changes of
-    which its later ones leave no trace.
+    """The ``wanted`` updates of all these shards, in no order: ``columns``, then ``shard``.
 
-    Tasks read the files as everything else here does, since Spark's own reader compares neither headers of pages nor
-    footers with anything. What is wrong with a file shows then, as an error of Spark that names it: within
-    :func:`reading` it is one of ours.
+    ``current``: only the rows at the end are needed, so a task leaves out changes that its later ones make superfluous.
+
+    Tasks use the reader of this package, because Spark's own reader does not verify headers of pages and footers. A
+    damaged file is found when Spark reads it. Within :func:`reading` this raises one of our errors, which names the
+    file.
     """
     types = dict(one.split(" ") for one in TYPES.split(", "))
     shape = ", ".join([*(f"`{name}` {types[name]}" for name in columns), "shard string"])
@@ -96,14 +96,14 @@ def read(
 def _task_rows(
     store: ArchiveStore, columns: Sequence[str], wanted: Wanted, current: bool, pieces: Iterable[FilePiece]
 ) -> Iterator[pa.RecordBatch]:
-    """What runs on the executors: a task's pieces of files become their rows."""
+    """The rows of a task's pieces of files. Runs on the executors."""
     rows = (batch for piece in pieces for batch in piece_rows(store, piece, columns, wanted))
     return rows_that_count(rows) if current else rows
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around what makes Spark read the archive: what a task said of a file becomes its own error again."""
+    """Within the block, turn errors of Spark back into the errors that its tasks raised for files of the archive."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -113,18 +113,17 @@ def reading() -> Iterator[None]:
         found = _OURS.findall(str(error))
         if not found:
             raise
-        kind, text = found[-1]  # what led to it stands before it
-        problem = Problem.parsed(text)  # Spark hands on the text of an exception, nothing else
+        kind, text = found[-1]  # the last one; its causes are before it
+        problem = Problem.parsed(text)  # Spark passes on only the text of an exception
         hint = problem.hint or (VERIFY if kind == "ArchiveError" else None)
         raise _KINDS[kind](problem.text, hint=hint, code=problem.code or None) from error
 
 
 def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, Schema]:
-    """Every schema that the rows refer to, by id as an unsigned number. Opens the footers of so few files as name them
-    all.
+    """Every schema of the rows, by id as an unsigned number. Opens as few footers as necessary.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing, foreign, or lacks what its entry
-    says.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing, foreign, or lacks a schema of its
+    entry.
     """
     found: dict[int, Schema] = {}
     for one in chosen:

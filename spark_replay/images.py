@@ -1,8 +1,9 @@
-"""The image of a row, folded over the changes of it. Pure; the one fold of replay, snapshot, history and export.
+"""Folds the changes of a row to its image. Pure; replay, snapshot, history and export all use this fold.
 
-A log need not hold whole rows: the image after a change is what the change says, laid over the image before it, column
-by column and by name, since a table's columns change too. What is not known stays unavailable, and never becomes a
-NULL. Some changes can be folded before those in front of them are known: the result laid over these is the same.
+A log may have only parts of rows. So the image after a change is the image before it, overwritten column by column with
+the values of the change. Columns are matched by name, because a table's columns change too. An unknown value stays
+unavailable, and never becomes NULL. Changes can be folded before the earlier ones are known. The result is the same
+when it is applied to these later.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["ABSENT", "RowImage", "SchemaOf", "encoded", "fold", "read_row"]
 
 SchemaOf = Callable[[int], Schema]
-"""Schema by id; raises ``KeyError`` for one that no file of the archive names."""
+"""Returns the schema of an id. Raises ``KeyError`` for a schema that no file of the archive names."""
 
 ABSENT: Final = update_pb2.Value(unavailable=True)
-"""What a change says of a value that is as it was."""
+"""The value of a column that a change leaves as it was."""
 _UNKNOWN: Final = update_pb2.Value()
 
 
 @dataclass(slots=True)
 class RowImage:
-    """A row as it was after a change, with values as the log has them:
+    """A row after a change, with values as in the log: ``values`` in the order of ``schema.columns``, ``key`` in that
+    of ``schema.key``.
 
-    ``values`` in the order of ``schema.columns``, ``key`` in that of ``schema.key``. One that is unavailable is as it
-    was before the first change that was folded; one without a kind is not known any more.
+    A value that is unavailable is unchanged since before the first folded change. A value without a kind is no longer
+    known.
     """
 
     schema: Schema
@@ -48,7 +50,7 @@ class RowImage:
 
 
 def read_row(update: bytes) -> Row:
-    """Parse the bytes of an archived update. Raises :class:`~wormhole.model.errors.ArchiveError` for what is none."""
+    """Parse the bytes of an archived update. Raises :class:`~wormhole.model.errors.ArchiveError` for other bytes."""
     try:
         return decode_row(update)
     except ProtobufDecodeError as error:
@@ -59,17 +61,17 @@ def read_row(update: bytes) -> Row:
 
 
 def fold(base: RowImage | None, schema: Schema, row: Row) -> RowImage:
-    """The image after ``row``; ``base``: the one before it, ``None`` where that comes later or nothing is known of it.
+    """The image after ``row``. ``base``: the image before it; ``None`` if it is not known, or is folded in later.
 
-    An UPDATE leaves what it lacks as it was, unless its values were left out because they are too large, or the log
-    says that a value changed and not to what (``PARTIAL_JSON`` without the document before). Every other operation is
-    the whole row: what it lacks is unknown. After a MERGE the value is unknown, since the operand is not the result.
-    After a DELETE only the key is known.
+    An UPDATE keeps the values that it lacks. There are two exceptions: its values were left out because they are too
+    large, or the log shows only that a value changed (``PARTIAL_JSON`` without the document before). Every other
+    operation is the whole row, so values that it lacks are unknown. After a MERGE the value is unknown, because the
+    operand is not the result. After a DELETE only the key is known.
     """
     op = op_of(row)
     values: list[update_pb2.Value] = [] if op is Op.MERGE else list(row.after)
     if not values:
-        # Some datastores log the key's columns there as well; they are known.
+        # Some datastores log the key's columns there too. Their values are known.
         of_key = {column.name: value for column, value in zip(schema.key, row.key, strict=True)}
         values = [of_key.get(column.name, ABSENT) for column in schema.columns]
     if op is not Op.UPDATE or row.too_large:
@@ -88,8 +90,9 @@ def _in_columns(base: RowImage, schema: Schema) -> Sequence[update_pb2.Value]:
 
 
 def encoded(image: RowImage, op: Op, *, last: bool = True) -> bytes:
-    """Update bytes of ``op`` with the image after it. ``last``: it is not laid over an earlier one any more, so what is
-    not known is unavailable.
+    """The bytes of an update ``op`` with ``image`` as its image after the change.
+
+    ``last``: the image is not applied to an earlier one any more, so unknown values become unavailable.
     """
     row = Row(op=number_of_op(op), key=image.key, after=image.values)  # type: ignore[arg-type]
     if last:

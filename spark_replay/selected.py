@@ -1,6 +1,6 @@
-"""Rows of the archive's files as Spark takes them: which pieces of which files, and what a row has to fulfil.
+"""Rows of the archive's files in the form that Spark accepts: pieces of files, and conditions for rows.
 
-Everything that Spark reads of an archive is read here, by the reader that compares every byte with its checksum.
+Everything that Spark gets from an archive is read here, by the reader that compares every byte with its checksum.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ PLAIN: Final = pa.schema(
         pa.field("shard", pa.string()),
     ]
 )
-"""The columns with their shard, of types that Spark takes from Arrow."""
+"""The columns with their shard, in types that Spark accepts from Arrow."""
 
 TYPES: Final = (
     "place binary, tx_source string, tx_number bigint, tx_index int, ends_tx boolean, committed_at timestamp, op "
     "string, table string, key binary, old_key binary, schema_id bigint, partial boolean, update binary"
 )
-"""The same without the shard, as Spark's types."""
+"""The same columns without the shard, as types of Spark."""
 _TASK_BYTES: Final = 8 << 20, 128 << 20
 """Bytes of rows that one task reads: the least, and the most unless one file has more."""
-_FILE_BYTES: Final = 1 << 20  # what opening a file counts as
+_FILE_BYTES: Final = 1 << 20  # the cost of opening a file, in bytes
 _LAST_INDEX: Final = (1 << 32) - 1
 _COMPARE: Final = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 VERIFY: Final = (
@@ -88,12 +88,12 @@ class ColumnCondition:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a row has to fulfil: every one of ``conditions``; as files, their places and their rows are asked."""
+    """The conditions of a query, all of which a row has to fulfil. They are applied to files, places and rows."""
 
     conditions: tuple[ColumnCondition, ...] = ()
 
     def cut(self, piece: FilePiece) -> FilePiece | None:
-        """What of a piece may hold such rows; ``None``: nothing. Rows within still have to be asked."""
+        """The part of a piece that may have such rows; ``None``: none. Its rows still have to be filtered."""
         entry = piece.entry
         low, high = piece.after, piece.until
         for one in self.conditions:
@@ -106,7 +106,8 @@ class Wanted:
         return None if low >= min(high, ends) or high < begins else replace(piece, after=low, until=high)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Those rows of a file's batch. Its shard, and bounds of places, were asked of the piece."""
+        """The rows of a file's batch that fulfil the conditions. :meth:`cut` has already applied those on shard and
+        place."""
         for one in self.conditions:
             if one.column == "shard" or (one.column == "place" and one.compared != "in"):
                 continue
@@ -116,7 +117,7 @@ class Wanted:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a file that are asked."""
+        """The columns of a file that the conditions need."""
         return tuple(dict.fromkeys(one.column for one in self.conditions if one.column != "shard"))
 
 
@@ -124,7 +125,7 @@ ALL: Final = Wanted()
 
 
 def _fulfil(column: pa.Array, one: ColumnCondition) -> pa.Array | None:
-    """Which of a file's rows do; ``None``: all."""
+    """Whether each row of a file fulfils the condition; ``None``: all rows do."""
     if pa.types.is_dictionary(column.type):
         texts = pc.is_in(column.dictionary, pa.array(one.values, pa.string()))
         return None if pc.all(texts).as_py() else texts.take(column.indices)
@@ -145,13 +146,15 @@ def _may_hold(piece: FilePiece, one: ColumnCondition) -> bool:
     if one.column == "op":
         return any(entry.ops.get(name) for name in one.values)
     if not entry.last_us:
-        return True  # no times are known of it
+        return True  # its times are not known
     early = one.compared.startswith(">") or entry.first_us <= max(one.values)
     return early and (one.compared.startswith("<") or entry.last_us >= min(one.values))
 
 
 def _places(one: ColumnCondition) -> tuple[bytes, bytes]:
-    """Rows that fulfil it have places above the first and up to the second, whatever the length of what is asked."""
+    """Two places. Rows that fulfil the condition are after the first and up to the second.
+
+    The places in the condition may have any length."""
     least, most = min(one.values), max(one.values)
     match one.compared:
         case "in":
@@ -167,7 +170,7 @@ def _places(one: ColumnCondition) -> tuple[bytes, bytes]:
 
 
 def _before(place: bytes) -> bytes:
-    """The last that a row's place can be and be less."""
+    """The greatest possible place of a row that is less than ``place``."""
     if len(place) > PLACE_BYTES:
         return place[:PLACE_BYTES]
     number = int.from_bytes(place.ljust(PLACE_BYTES, b"\0"))
@@ -175,13 +178,13 @@ def _before(place: bytes) -> bytes:
 
 
 def _upto(place: bytes) -> bytes:
-    """The last that a row's place can be and not be greater."""
+    """The greatest possible place of a row that is not greater than ``place``."""
     return place if len(place) == PLACE_BYTES else _before(place)
 
 
 def tasks_of(pieces: Sequence[FilePiece], slots: int) -> list[tuple[FilePiece, ...]]:
-    """What each task reads: pieces that follow each other, as evenly as files allow. ``slots``: how many tasks run at
-    one time."""
+    """The pieces of each task: consecutive ones, as evenly distributed as files allow. ``slots``: how many tasks run
+    at one time."""
     weights = [piece.entry.raw + _FILE_BYTES for piece in pieces]
     least, most = _TASK_BYTES
     enough = min(most, max(least, sum(weights) // max(1, 2 * slots)))
@@ -199,11 +202,13 @@ def tasks_of(pieces: Sequence[FilePiece], slots: int) -> list[tuple[FilePiece, .
 def piece_rows(
     store: ArchiveStore, piece: FilePiece, columns: Sequence[str] = COLUMNS, wanted: Wanted = ALL
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece that are ``wanted``, in order: ``columns`` and ``shard``.
+    """The ``wanted`` rows of a piece, in order: ``columns`` and ``shard``.
 
-    A file that is gone since it was chosen was merged into another, or let go: the newest manifest says where its rows
-    are. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is damaged, that the newest manifest names
-    and that is not there, and for rows that nobody has any more.
+    If the file is gone, it was merged into another or dropped since it was chosen. Then its rows are read from the
+    files of the newest manifest.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is damaged, or missing although the newest
+    manifest names it, and for rows that the archive no longer has.
     """
     reached = piece.after
     try:
@@ -228,9 +233,9 @@ def _is_gone(error: ArchiveError) -> bool:
 
 
 def _in_its_place(store: ArchiveStore, piece: FilePiece, error: ArchiveError) -> list[FilePiece]:
-    """Where the rows of a file are that is not there: exactly these, which its entry had counted, or an error.
+    """The pieces that have the rows of a missing file. Their number has to be that of its entry, else it is an error.
 
-    Rows that a backfill read at the border of two files may be of either.
+    Rows that a backfill read at the border of two files may be in either.
     """
     entry = piece.entry
     path = store.data_path(piece.shard, entry.name)
@@ -254,7 +259,7 @@ def _in_its_place(store: ArchiveStore, piece: FilePiece, error: ArchiveError) ->
 
 
 def plain_rows(batch: pa.RecordBatch, shard: str, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-    """Rows of a file as Spark takes them, with their shard: it knows neither dictionaries nor fixed lengths."""
+    """Rows of a file with their shard, in Spark's form: without dictionaries and types of fixed length."""
     found = [batch.column(name).cast(PLAIN.field(name).type) for name in columns]
     fields = [PLAIN.field(name) for name in (*columns, "shard")]
     return pa.RecordBatch.from_arrays([*found, pa.repeat(pa.scalar(shard), batch.num_rows)], schema=pa.schema(fields))

@@ -1,1 +1,1 @@
-"""What was archived against what was delivered and processed."""
+"""The audit: compares archived updates with delivered and processed ones."""

@@ -41,10 +41,10 @@ _IDS: Final = "shard string, window bigint, hash bigint, id string"
 
 
 class AuditPart(IntEnum):
-    """Where an update lies, as the delivery counts have it."""
+    """The range of the delivery counts in which an update is."""
 
     COUNTED = 0
-    """Between places that the counts cover."""
+    """In a range that the counts cover."""
     UNAUDITED = 1
     """Before the counts began, or in a range that they do not cover."""
     PENDING = 2
@@ -52,26 +52,26 @@ class AuditPart(IntEnum):
     PARTIAL = 3
     """See :class:`~wormhole.audit.delivery_counts.RangeKind`."""
     REDELIVERED = 4
-    """As above."""
+    """See :class:`~wormhole.audit.delivery_counts.RangeKind`."""
 
 
 @dataclass(slots=True)
 class Archived:
-    """What the archive has in one window. ``first`` and ``last``: places of the first and the last counted update."""
+    """The archived updates of one window. ``first`` and ``last``: places of the first and the last counted update."""
 
     parts: dict[AuditPart, Tally] = field(default_factory=dict)
     first: bytes = b""
     last: bytes = b""
 
     def of(self, part: AuditPart) -> Tally:
-        """What lies there."""
+        """The updates in this part."""
         return self.parts.get(part, Tally())
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlaces:
     """The ranges of a flow's delivery counts, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and
-    disjoint; ``parts[i]``: what lies there.
+    disjoint. ``parts[i]``: the part of each.
     """
 
     begins: tuple[bytes, ...] = ()
@@ -80,7 +80,7 @@ class AuditPlaces:
 
     @classmethod
     def of(cls, ranges: Mapping[RangeKind, Iterable[Range]]) -> AuditPlaces:
-        """A range that was counted and partially replayed counts as counted."""
+        """Build the places from ranges. A range that was both counted and partially replayed is ``COUNTED``."""
         bounds = {kind: [(_bound(begin), _bound(end)) for begin, end in ranges.get(kind, ())] for kind in RangeKind}
         edges = sorted({edge for some in bounds.values() for both in some for edge in both})
         found = []
@@ -97,11 +97,11 @@ class AuditPlaces:
 
 
 def _bound(place: LogPosition) -> bytes:
-    return place_bytes(place, True, 0)  # a transaction that begins there lies behind it
+    return place_bytes(place, True, 0)  # a transaction that begins there is after it
 
 
 def part_of(place: bytes, places: AuditPlaces) -> AuditPart:
-    """Where an update at ``place`` lies."""
+    """The part of an update at ``place``."""
     number = bisect_left(places.ends, place)
     if number < len(places.ends) and places.ends[number] == place:
         number += 1
@@ -112,7 +112,7 @@ def part_of(place: bytes, places: AuditPlaces) -> AuditPart:
 
 @dataclass(frozen=True)
 class Selecting:
-    """An application's filter, as it can be sent to where Spark works."""
+    """An application's filter, in a form that can be sent to executors."""
 
     where: str
     tables: tuple[str, ...]
@@ -120,7 +120,7 @@ class Selecting:
     schemas: Mapping[int, bytes]
 
     def filter(self) -> Filter:
-        """As the publisher has it."""
+        """The filter as the publisher applies it."""
         return Filter.parse(self.where or None, self.tables, self.formats.open())
 
 
@@ -131,7 +131,8 @@ def tally(
     selecting: Selecting,
     places: Mapping[str, AuditPlaces],
 ) -> dict[str, dict[int, Archived]]:
-    """By shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a missing or damaged file."""
+    """The archived updates by shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a missing or
+    damaged file."""
     job = _Tallying(_with_schemas(selecting, store, chosen), dict(places))
     found: dict[str, dict[int, Archived]] = {}
     for row in _collected(spark, store, chosen, job, _TALLIES):
@@ -151,7 +152,7 @@ def which(
     selecting: Selecting,
     hashes: Mapping[tuple[str, int], frozenset[int]],
 ) -> dict[tuple[str, int], dict[int, str]]:
-    """The ids of updates by the hashes that are looked for, by shard and window."""
+    """The ids of the updates with these hashes, by shard and window, then by hash."""
     if not hashes:
         return {}
     job = _Finding(_with_schemas(selecting, store, chosen), dict(hashes))
@@ -183,7 +184,9 @@ class _Row:
 
 
 class _Selected:
-    """Rows of batches that pass the filter. Those that a backfill read are in no delivery count."""
+    """Selects the rows of batches that pass the filter. Rows that a backfill read are left out, as in delivery
+    counts.
+    """
 
     def __init__(self, selecting: Selecting) -> None:
         self._filter = selecting.filter()
@@ -226,7 +229,7 @@ class _Selected:
 
 @dataclass(frozen=True)
 class _Tallying:
-    """What each task does with its rows; sent to where Spark works."""
+    """Counts the rows of a task. Runs on the executors."""
 
     selecting: Selecting
     places: Mapping[str, AuditPlaces]

@@ -1,4 +1,4 @@
-"""One audit: the delivery counts of every publisher against the archive, from manifests to findings."""
+"""One audit: compares the delivery counts of all publishers with the archive, from manifests to findings."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def audit(
     since_s: float,
     now_s: float,
 ) -> Audit:
-    """Compare. ``flows``: all of the application; ``since_s``: only windows that end after it, seconds since 1970.
+    """Audit an application. ``flows``: all of its flows. ``since_s``: only windows that end later, seconds since 1970.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where there is nothing to compare,
+    Raises :class:`~wormhole.model.errors.UsageError` if there is nothing to compare, and
     :class:`~wormhole.model.errors.ArchiveError` for a damaged file.
     """
     manifests = {one.shard: store.read(one.shard) for one in counts}
@@ -103,7 +103,7 @@ def audit(
             hint="publishers count what they deliver; `wormholectl archive show` lists what is archived",
         )
     first = window_of(round(since_s * 1e6))
-    begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
+    begin_us = first * WINDOW_S * 1_000_000  # whole windows; else their beginning would seem not to be archived
     chosen = [ShardFiles(one.shard, within_times(known[one.shard].files, begin_us)) for one in mine]
     cut = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
     places = {one.shard: AuditPlaces.of(one.ranges) for one in mine}
@@ -126,7 +126,7 @@ def audit(
 def _lacking(manifest: Manifest, ranges: Sequence[Range], *, timeless: bool) -> Callable[[int], bool]:
     """A test whether the archive may lack delivered updates of a window: it is behind, or lost its oldest files.
 
-    ``timeless``: whether all was read that has updates without a time.
+    ``timeless``: whether all files with updates without a time were read.
     """
     begin, end = manifest.begin, manifest.end
     late = any(last > end.order for _, last in ranges)

@@ -1,11 +1,11 @@
-"""What was archived against what was delivered and processed, window by window. Pure.
+"""Compares archived updates with delivered and processed ones, window by window. Pure.
 
-Delivered and archived are compared exactly, with their checksums, between the places that the flow's delivery counts
-cover and the archive holds. What lies before is unaudited. What lies behind is open: it was not acknowledged yet, and
-is not lost. Where a replay delivered only a part of the log, as requested, nothing can be compared: that is neither
-lost nor complete.
+Delivered and archived updates are compared exactly, with their checksums, in the range that both the flow's delivery
+counts and the archive cover. Earlier updates are unaudited. Later ones are open: they are not acknowledged yet, and not
+lost. If a replay delivered only a part of the log, as requested, nothing can be compared there, so these updates are
+neither lost nor complete.
 
-Duplicates are the times that an update was certainly processed again: its callback returned, or it was set aside.
+Duplicates are counted only if an update was certainly processed again: its callback returned, or it was set aside.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["COMPLETE", "AuditFinding", "AuditWindow", "compare", "completed_s", "findings", "single_hashes"]
 
 COMPLETE = 0.999
-"""A window counts as complete when this share of it was acknowledged."""
+"""A window is complete when this share of it is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned),
-    ``repaired`` (as that, and delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered, and
-    not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known; else ``where``
-    is the narrowest known range.
+    """``kind``: ``lost`` (archived and never delivered), ``unprocessed`` (delivered, but no callback returned),
+    ``repaired`` (unprocessed, and delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered,
+    but not in the archive), ``differs`` (the same number of updates, but other ones). ``update``: its id, if known;
+    else ``where`` is the narrowest known range.
     """
 
     kind: str
@@ -48,10 +48,11 @@ class AuditFinding:
 
 @dataclass(slots=True)
 class AuditWindow:
-    """One window of one flow. ``archived``: between the places that the delivery counts cover; ``processed``,
-    ``duplicates``: ``None`` where no subscriber reported; ``replayed``: archived, and partially replayed, and
-    ``replayed_processed``: callbacks of these that returned; ``state``: ``complete``, ``open``, ``unaudited``,
-    ``replayed`` or ``not archived``; ``complete_s``: when it was complete, in seconds after its end (an upper limit).
+    """One window of one flow. ``archived``: archived updates in the range of the delivery counts. ``processed``,
+    ``duplicates``: ``None`` if no subscriber reported them. ``replayed``: archived updates in ranges that were
+    partially replayed. ``replayed_processed``: callbacks of these that returned. ``state``: ``complete``, ``open``,
+    ``unaudited``, ``replayed`` or ``not archived``. ``complete_s``: the time from its end until it was complete, in
+    seconds (an upper limit).
     """
 
     flow: str
@@ -88,7 +89,7 @@ def compare(
 ) -> list[AuditWindow]:
     """All windows of one flow, in order.
 
-    ``lacks``: whether the archive may not have all of a window that was delivered.
+    ``lacks``: whether the archive may lack delivered updates of a window.
     """
     found = []
     for window in sorted({*archived, *counted}):
@@ -154,8 +155,9 @@ def _window(
 
 
 def completed_s(delays: Sequence[int], limits: Sequence[float], updates: int) -> float | None:
-    """How long after a window's end :data:`COMPLETE` of its updates had been acknowledged: the limit below which that
-    lies; ``None`` when that is not known, infinity above the last limit.
+    """An upper limit of the time from a window's end until :data:`COMPLETE` of its updates were acknowledged.
+
+    ``None`` if it is not known; infinity if it is above the last limit.
     """
     reached = 0
     for limit, count in zip((*limits, float("inf")), delays, strict=False):
@@ -166,8 +168,9 @@ def completed_s(delays: Sequence[int], limits: Sequence[float], updates: int) ->
 
 
 def single_hashes(windows: Sequence[AuditWindow]) -> dict[tuple[str, int], frozenset[int]]:
-    """Hashes of updates that are lost or were set aside alone in their window, by shard and window: their ids can be
-    found.
+    """Hashes of updates that are the only lost or the only set aside one of their window, by shard and window.
+
+    Their ids can be found in the archive.
     """
     single: dict[tuple[str, int], frozenset[int]] = {}
     for one in windows:
@@ -179,7 +182,7 @@ def single_hashes(windows: Sequence[AuditWindow]) -> dict[tuple[str, int], froze
 
 
 def findings(windows: Sequence[AuditWindow], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[AuditFinding]:
-    """What the comparison found. ``ids``: of :func:`single_hashes`."""
+    """The findings of the comparison. ``ids``: of the updates in :func:`single_hashes`."""
     return [finding for one in windows for finding in _findings(one, ids.get((_shard(one), one.window), {}))]
 
 

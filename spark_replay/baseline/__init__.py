@@ -1,1 +1,1 @@
-"""The rows that tables hold already, read in parallel, as the first snapshot of an archive that began after them."""
+"""Baselines: reads the existing rows of tables in parallel, as the first snapshot of an archive that began later."""

@@ -2,14 +2,14 @@
 
 ::
 
-    plan      the archive's end, then the tables, divided into ranges by the datastore's own order of keys
+    plan      take the archive's end, then divide the tables into ranges by the datastore's own order of keys
     scan      tasks of Spark read them chunk by chunk, each chunk with its (not_before, high)
     wait      until the archive reaches every high
-    check     tables whose columns or rows changed meanwhile as a whole, and new tables, are read (again)
-    fold      rows read and archived changes since the plan: every row as it is at the archive's end
-    again     rows of which the changes do not tell all are read again, and folded
+    check     read tables again whose columns or rows changed as a whole meanwhile; read new tables
+    fold      combine the rows with the archived changes since the plan: every row as it is at the archive's end
+    again     read rows again that still lack values, and fold
 
-The work lies in the snapshot's folder (:mod:`spark_replay.baseline.work`), and the same call goes on with it.
+The work is stored in the snapshot's folder (:mod:`spark_replay.baseline.work`). The same call continues it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 __all__ = ["write_baseline"]
 
 _ROUNDS: Final = 3
-"""So often tables or rows are read again."""
+"""How often tables or rows are read again."""
 _LEAST, _MOST = 50_000, 2_000_000
-"""Rows of a range."""
+"""The least and the most rows of a range."""
 _RANGES_PER_SLOT: Final = 8
 _MOST_KEYS: Final = 100_000
 _KEYS_PER_RANGE: Final = 1_000
@@ -69,12 +69,12 @@ def write_baseline(
     now: datetime,
     pace: ScanPace = ScanPace(),  # noqa: B008 - frozen
 ) -> Written:
-    """Write the tables of ``logs``, which are those of the archive, as they are at the archive's end, into the folder
-    ``to``: an empty one, or one in which this did not finish before.
+    """Write the tables of ``logs`` as they are at the archive's end into the folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.model.errors.UsageError`
-    for what is wrong with the request, :class:`~wormhole.model.errors.ReplayError` for what cannot be made whole, and
-    what the datastore and the archive raise.
+    ``logs``: the logs of the archive. ``to``: an empty folder, or one in which an earlier call did not finish.
+    ``tables``: only these. ``readings``: how single tables are read. Raises :class:`~wormhole.model.errors.UsageError`
+    for a wrong request, :class:`~wormhole.model.errors.ReplayError` if the tables cannot be made whole, and what the
+    datastore and the archive raise.
     """
     folder = Folder(to, ABOUT, FOLDER)
     with SourceTables({log.name: log for log in logs}, pace.patience_s) as source:
@@ -88,8 +88,8 @@ def write_baseline(
 
 @dataclass(slots=True)
 class _Now:
-    """How the tables are, at the end of a round. ``schemas``: by log and table, with the place that they were asked
-    at. ``truncated``: by log and table, the last place where it lost all rows, or those of a partition.
+    """The tables at the end of a round. ``schemas``: by log and table, with the place at which they were read.
+    ``truncated``: by log and table, the last place where it lost all rows, or all of a partition.
     """
 
     schemas: dict[tuple[str, str], tuple[Schema, LogPosition]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class _Baseline:
     # -- the plan
 
     def begin(self, asked: tuple[str, ...], scan: int) -> None:
-        """Make the plan, or go on with the one that is there."""
+        """Make the plan, or continue with an existing one."""
         storage = self._folder.storage
         data = storage.read(PLAN)
         if data is None:
@@ -146,7 +146,7 @@ class _Baseline:
 
     def _planned(self, asked: tuple[str, ...], scan: int) -> BaselinePlan:
         self._pace.say("looking at the tables")
-        # Before anything is looked at: what changes from here on is in the archive.
+        # Taken before anything is read, so that the archive has every later change.
         self._begins = {log: self._archive.end(log) for log in self._logs}
         listed = {log: self._source.listed(log, asked) for log in self._logs}
         every = [table for tables in listed.values() for table in tables]
@@ -190,7 +190,7 @@ class _Baseline:
         )
 
     def _check_archiver(self, log: str, table: ScannedTable) -> None:
-        """That the archive moves, before hours are spent on reading."""
+        """Check that the archive grows, before hours are spent on reading."""
         self._archive.await_reached({log: {self._source.first(log, table.name, self._begins[log]).high}}, self._begins)
 
     def _range_rows(self, tables: Iterable[ScannedTable]) -> int:
@@ -208,7 +208,7 @@ class _Baseline:
     # -- rounds
 
     def rows(self) -> tuple[SnapshotPlan, HeldRows]:
-        """Read and fold until every row is whole, or was read so often that it never will be."""
+        """Read and fold until every row is whole, or :data:`_ROUNDS` is reached."""
         again = self._plan.round
         while True:
             self._scan()
@@ -249,7 +249,7 @@ class _Baseline:
                     raise ReplayError(outcome.problem.text, hint=hint)
 
     def _by_spark(self, scan: Scan, portions: Sequence[Portion]) -> list[ScanOutcome]:
-        # What is secret goes with the function, in memory; the portions go through a file of Spark's.
+        # Secrets are sent with the function, in memory. Portions are sent through a file of Spark.
         tasks = self._spark.sparkContext.parallelize(portions, len(portions))
         with self._progress():
             found: list[ScanOutcome] = tasks.map(scan).collect()
@@ -257,12 +257,12 @@ class _Baseline:
 
     @contextmanager
     def _progress(self) -> Iterator[None]:
-        """Say how far the ranges are, at once and every few seconds."""
+        """Report the progress of the ranges, at once and every few seconds."""
         ended = threading.Event()
 
         def watch() -> None:
             while True:
-                with suppress(WormholeError):  # it is only said
+                with suppress(WormholeError):  # it is only a report
                     done = len(self._folder.storage.files(f"{FOLDER}/done"))
                     self._pace.say(f"read {done:,} of {len(self._plan.ranges):,} ranges")
                 if ended.wait(_PROGRESS_S):
@@ -277,7 +277,7 @@ class _Baseline:
             watcher.join()
 
     def _pending(self) -> list[KeyRange]:
-        """Ranges to read; those that were are in ``_done`` then."""
+        """The ranges that are still to read. Loads those that were read into ``_done``."""
         storage = self._folder.storage
         for one in self._plan.ranges:
             path = done_path(one.number)
@@ -293,7 +293,7 @@ class _Baseline:
     # -- what changed meanwhile
 
     def _look(self) -> _Now:
-        """How the tables are now, when the archive has reached everything that was read."""
+        """Wait until the archive has reached all rows that were read. Returns the tables as they are then."""
         self._archive.await_reached(self._highs(), self._begins)
         now = _Now()
         highs: dict[str, set[str]] = {}
@@ -337,7 +337,7 @@ class _Baseline:
         highs.setdefault(log, set()).add(chunk.high)
 
     def _meet(self, log: str, tables: Sequence[ScannedTable]) -> None:
-        """Tables that came meanwhile, which may be former ones under another name: they are read too."""
+        """Add tables that appeared meanwhile, to be read too. They may be former tables with another name."""
         for table in tables:
             if table.name in self._left_out:
                 continue
@@ -348,7 +348,7 @@ class _Baseline:
             self._plan = replace(self._plan, fingerprints=prints)
 
     def _stale(self, now: _Now) -> list[KeyRange]:
-        """Ranges of tables that have to be read (again)."""
+        """The ranges of tables that have to be read, or read again."""
         found: list[KeyRange] = []
         covering = self._plan.newest()
         for log, known in self._plan.fingerprints.items():
@@ -367,7 +367,7 @@ class _Baseline:
         return found
 
     def _find_truncated(self, now: _Now) -> None:
-        """The log says that rows were removed, and not which: a partition's, or all."""
+        """Find the last TRUNCATE of each table. The log does not show whether it removed all rows or a partition's."""
         import pyspark.sql.functions as f
 
         ranges = [one for one in self._archive.since(self._begins, self._store.manifests()) if _has(one, Op.TRUNCATE)]
@@ -417,7 +417,7 @@ class _Baseline:
         return SnapshotPlan(selection, names, left_out, tuple(sorted(others)))
 
     def _check_shards(self, manifests: Mapping[str, Manifest]) -> None:
-        """Changes of each row since it was read are in the archive."""
+        """Leave out tables if the archive may lack changes of their rows since they were read."""
         for one in self._plan.ranges:
             done = self._done.get(one.number)
             if done is None or one.table in self._left_out:
@@ -443,8 +443,9 @@ class _Baseline:
         return write_updates(self._spark, self._folder, source.where(f.col("table").isin(*plan.names)), plan)
 
     def _lacking(self, rows: HeldRows) -> list[KeyRange]:
-        """The keys of rows that lack values, but for those that are too large to have them; none where they are too
-        many.
+        """The keys of rows that lack values, without rows that lack them because of their size.
+
+        Empty if there are more than :data:`_MOST_KEYS`.
         """
         if not any(one.lack for one in rows.tables.values()):
             return []

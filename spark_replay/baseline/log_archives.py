@@ -1,4 +1,4 @@
-"""The archive of a dataset as a baseline sees it: by log, from the plan on, and how far it is."""
+"""The archive of a dataset for a baseline: by log, its updates since the plan, and its ends."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PAUSE_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ScanPace:
-    """How a baseline is written. ``range_rows``: of one range, 0: as the tables' sizes and Spark's slots suggest.
-    ``patience_s``: seconds that the datastore and the archive may stand still. ``pause``: waits so many seconds.
-    ``say``: gets what is being done. ``run``: runs the portions; ``None``: as tasks of Spark.
+    """The settings of a baseline. ``range_rows``: rows of a range; 0: by the tables' sizes and Spark's slots.
+    ``patience_s``: seconds for which the datastore may not answer, or the archive may not grow. ``pause``: waits so
+    many seconds. ``say``: gets the present activity. ``run``: runs the portions; ``None``: as tasks of Spark.
     """
 
     range_rows: int = 0
@@ -40,7 +40,7 @@ class ScanPace:
 
 
 class LogArchives:
-    """Methods block, and raise what the store raises. ``logs``: their names."""
+    """Methods block, and raise what the store raises. ``logs``: names of the logs."""
 
     def __init__(self, store: ArchiveStore, source: SourceTables, logs: Sequence[str], pace: ScanPace) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class LogArchives:
         self._pace = pace
 
     def end(self, log: str) -> Datamarker:
-        """Up to where the log is archived. Raises :class:`~wormhole.model.errors.UsageError` where nothing of it is."""
+        """The end of the log's archive. Raises :class:`~wormhole.model.errors.UsageError` if nothing is archived."""
         end = archive_end(self._manifests(log).values())
         if end is None:
             raise UsageError(
@@ -60,7 +60,7 @@ class LogArchives:
         return end
 
     def log_of(self, shard: str) -> str:
-        """The log of a shard. Raises :class:`~wormhole.model.errors.UsageError` for one of no log."""
+        """The log of a shard. Raises :class:`~wormhole.model.errors.UsageError` for a shard of no configured log."""
         for log in self._logs:
             if of_log(log, shard):
                 return log
@@ -70,8 +70,9 @@ class LogArchives:
         )
 
     def since(self, begins: Mapping[str, Datamarker], manifests: Mapping[str, Manifest]) -> list[ShardFiles]:
-        """What was archived since ``begins``, by log. Raises :class:`~wormhole.model.errors.ReplayError` where a part
-        of that is lost.
+        """The ranges that were archived since ``begins``. ``begins``: by log.
+
+        Raises :class:`~wormhole.model.errors.ReplayError` if a part of them is lost.
         """
         found = []
         for shard, manifest in manifests.items():
@@ -81,7 +82,7 @@ class LogArchives:
                     f"{held(manifest)}, and the baseline began at {begin.order}",
                     hint=f"put the newer manifests back, or {ANOTHER}",
                 )
-            # How far the archiver's own backfill came says nothing about another flow's.
+            # The progress of the archiver's own backfill has no meaning for another flow.
             begin, end = (replace(marker, backfill=b"") for marker in (begin, manifest.end))
             range_ = ShardFiles(shard, files_between(manifest, begin, end), begin, end)
             if lost := lost_after(manifest, range_):
@@ -90,8 +91,10 @@ class LogArchives:
         return found
 
     def await_reached(self, highs: Mapping[str, Collection[str]], begins: Mapping[str, Datamarker]) -> None:
-        """Return when every shard is archived up to each of these places, by log. Raises
-        :class:`~wormhole.model.errors.ReplayError` when it stands still, or goes on in another history.
+        """Wait until every shard is archived up to each of these places. ``highs``: by log.
+
+        Raises :class:`~wormhole.model.errors.ReplayError` if the archive does not grow, or continues in another history
+        of the log.
         """
         for log, wanted in highs.items():
             self._await_log(log, wanted, begins[log])

@@ -1,9 +1,9 @@
-"""The rows that were read, as rows of the archive, and what the archive has beside them.
+"""The rows that a baseline read, as rows of the archive, and the archived changes that are folded with them.
 
-A row that was read is taken for one that a backfill read at its chunk's ``not_before``: behind the changes before that
-place, which it shows, and before all others. Some of these it shows as well. Applied once more, whole images and
-columns that are known change nothing; docs/decisions.md has the argument, and why key changes without whole images are
-the exception (:func:`without_moves`).
+A row that was read gets the place of a backfill's row at its chunk's ``not_before``. So it is after all changes before
+that place, which it contains, and before all later changes. It may contain some of the later ones too. To apply whole
+images and known columns once more changes nothing. docs/decisions.md has the argument, and the reason why key changes
+without whole images are the exception (:func:`without_moves`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["baseline_rows", "offsets", "split_moves", "unknown_keys", "without_m
 
 _SHAPE: Final = f"{TYPES}, shard string"
 _OWN: Final = 1 << 30
-"""Numbers below it are those of rows that the archive's own backfill read at a place."""
+"""The first number of our rows at a place. Lower numbers are of rows that the archive's own backfill read there."""
 _MOST: Final = (1 << 31) - 1
 
 
 def offsets(done: Iterable[Done]) -> list[tuple[UpdatesFile, dict[LogPosition, int]]]:
-    """The files, and by place the number of the first row that a file has there, so that no two rows have one place.
+    """The files, each with the number of its first row at each place, so that all rows have different places.
 
     Raises :class:`~wormhole.model.errors.ReplayError` for more rows than a place can have.
     """
@@ -67,7 +67,7 @@ def baseline_rows(
 
 
 def _file_rows(storage: Storage, given: tuple[UpdatesFile, Mapping[LogPosition, int]]) -> Iterator[pa.RecordBatch]:
-    """What runs on the executors: a file becomes its rows."""
+    """The rows of a file. Runs on the executors."""
     file, offset = given
     by_bytes = {place.to_bytes(): (place, first) for place, first in offset.items()}
     for rows in file_rows(storage, file):
@@ -83,10 +83,11 @@ def _placed(rows: pa.RecordBatch, offset: Mapping[bytes, tuple[LogPosition, int]
 
 
 def without_moves(df: DataFrame) -> DataFrame:
-    """Archive rows in which a key change without a whole image is a delete of the former key, and an update of the row
-    under the new one, if that was read.
+    """Archive rows with each key change without a whole image replaced by two changes.
 
-    The image before such a change may be one that was read after it, of another row that took the former key.
+    They are a delete of the former key, and an update of the row under the new key, which has an effect if that row was
+    read. The image under the former key must not be used: it may be of another row that took this key, and that was
+    read after the change.
     """
     import pyspark.sql.functions as f
 
@@ -95,7 +96,7 @@ def without_moves(df: DataFrame) -> DataFrame:
 
 
 def split_moves(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What becomes of such key changes."""
+    """Replace such key changes by the two changes."""
     for batch in batches:
         made: list[dict[str, Any]] = []
         for one in batch.to_pylist():
@@ -118,7 +119,7 @@ def split_moves(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def unknown_keys(df: DataFrame) -> DataFrame:
-    """Shard, table and key of the rows that lack values, but for those that are too large to have them."""
+    """Shard, table and key of the rows that lack values, without rows that lack them because of their size."""
     import pyspark.sql.functions as f
 
     lacking = df.where(f.col("partial")).select("shard", "table", "key", "update")

@@ -1,8 +1,8 @@
-"""Reads ranges of tables into files: what runs on the executors.
+"""Reads ranges of tables into files, on the executors.
 
-Each task has one connection to the datastore, and reads chunk by chunk as a backfill does: each in one snapshot, which
-ends before anything else is done. A chunk's ``not_before`` is the end of the archive, so that the archive has every
-change that its rows may lack. What breaks on the way costs the range that was being read.
+Each task has one connection to the datastore, and reads chunk by chunk as a backfill does: each chunk in one snapshot,
+which ends before anything else is done. A chunk's ``not_before`` is the end of the archive, so that the archive gets
+every change that the chunk's rows lack. After a failure only the range that was being read is read again.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from wormhole.wire.runs import RunsBuilder
 __all__ = ["Portion", "Scan", "ScanOutcome", "TableLog", "key_changed", "not_before_of"]
 
 _LIMITS: Final = ChunkLimits()
-_END_S: Final = 1.0  # for so long the archive's end is taken to be where it was
+_END_S: Final = 1.0  # how long a read end of the archive is used
 _PAUSE_S: Final = 0.5
 _ROW_GROUP: Final = 8 << 20
-_CHUNK_BITS: Final = 24  # bits of a transaction's number that are the number of a chunk in its range
+_CHUNK_BITS: Final = 24  # bits of a transaction's number for the number of a chunk in its range
 _NOWHERE: Final = LogPosition(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TableLog:
-    """One log of the dataset. ``open``: its tables, for one thread; the folder is one of its own, and empty. It goes to
-    the executors, and raises :class:`~wormhole.model.errors.WormholeError`.
+    """One log of the dataset. ``open``: opens its tables for one thread; its argument is an empty folder of its own. It
+    is sent to the executors, and raises :class:`~wormhole.model.errors.WormholeError`.
     """
 
     name: str
@@ -56,8 +56,8 @@ class TableLog:
 
 @dataclass(frozen=True, slots=True)
 class ScanOutcome:
-    """What became of a task. ``problem``: why it did not read all. ``table``: the one that cannot be read any more;
-    empty: the problem ends the baseline.
+    """The result of a task. ``problem``: why it did not read everything. ``table``: the table that can no longer be
+    read; empty: the problem ends the baseline.
     """
 
     problem: Problem = NO_PROBLEM
@@ -65,8 +65,10 @@ class ScanOutcome:
 
 
 def not_before_of(store: ArchiveStore, log: str, begin: Datamarker) -> Datamarker:
-    """The end of the log's archive. Raises :class:`~wormhole.model.errors.ReplayError` where it went on in another
-    history since ``begin``, and what the store raises.
+    """The end of the log's archive.
+
+    Raises :class:`~wormhole.model.errors.ReplayError` if it continued in another history of the log since ``begin``,
+    and what the store raises.
     """
     end = archive_end(
         manifest for shard in store.shards() if of_log(log, shard) and (manifest := store.head(shard)) is not None
@@ -82,7 +84,7 @@ def not_before_of(store: ArchiveStore, log: str, begin: Datamarker) -> Datamarke
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Ranges of one ``log`` that one task reads. ``fingerprints``: of the tables' keys, by table."""
+    """The ranges of one ``log`` that one task reads. ``fingerprints``: of the tables' keys, by table."""
 
     log: str
     ranges: tuple[KeyRange, ...]
@@ -91,7 +93,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What runs on the executors: called with a portion it reads what of that is not done yet.
+    """Reads the ranges of a portion that were not read yet. Runs on the executors.
 
     ``storage``: of the snapshot. ``begins``: by log, as in the plan. ``scan``: the number in the ids of the rows.
     ``patience_s``: seconds without a chunk after which a task gives up.
@@ -105,7 +107,7 @@ class Scan:
     patience_s: float
 
     def __call__(self, portion: Portion) -> ScanOutcome:
-        """A problem is returned: of what is raised Spark hands on a text alone."""
+        """Read a portion. A problem is returned, not raised, because Spark passes on only the text of an exception."""
         table = ""
         try:
             with TemporaryDirectory() as folder:
@@ -146,7 +148,7 @@ class _Reader:
             file.abort()
             raise
         if not storage.create_if_absent(path, done.to_json()):
-            file.abort()  # a task that was given up for dead was first
+            file.abort()  # another attempt, which Spark had given up, was first
 
     def _chunks(self, range_: KeyRange) -> Iterable[tuple[Chunk, Datamarker]]:
         after = range_.after
@@ -158,7 +160,7 @@ class _Reader:
             after = chunk.last
 
     def _chunk(self, range_: KeyRange, after: bytes | None) -> tuple[Chunk, Datamarker]:
-        """The next chunk, asked for again and again while the datastore has reasons to refuse that pass."""
+        """The next chunk. Repeats the request while the datastore refuses it for a cause that passes."""
         deadline = time.monotonic() + self._scan.patience_s
         limits = _LIMITS
         while True:
@@ -181,7 +183,7 @@ class _Reader:
                 time.sleep(_PAUSE_S)
 
     def _check(self) -> None:
-        """The keys are those that the ranges were made of. A source compares them itself once it listed the tables."""
+        """Check that the tables have the same keys as in the plan. Later the source compares them itself."""
         if self._checked:
             return
         names = {one.table for one in self._portion.ranges}
@@ -200,7 +202,7 @@ class _Reader:
 
 
 def key_changed(table: str) -> ReplayError:
-    """The ranges of a table have no meaning any more."""
+    """The error for a table whose key changed, so that its ranges have no meaning any more."""
     return ReplayError(
         f"the key of {table} changed while its rows were read: its columns, their types or their collation",
         hint="begin the baseline in another folder, when no ALTER of a key is under way",
@@ -208,7 +210,7 @@ def key_changed(table: str) -> ReplayError:
 
 
 class _RowsFile:
-    """The rows of one range on their way into a file, which begins with the first of them."""
+    """Writes the rows of one range into a file, which is created with the first row."""
 
     def __init__(self, storage: Storage, range_: KeyRange, scan: int, shard_of: Callable[[str, bytes], str]) -> None:
         self._storage = storage
@@ -226,7 +228,7 @@ class _RowsFile:
         self._schemas: dict[Schema, None] = {}
 
     def add(self, chunk: Chunk, not_before: Datamarker) -> None:
-        """The next chunk, as rows that a backfill read at ``not_before``."""
+        """Add the next chunk, as rows that a backfill read at ``not_before``."""
         order = not_before.order
         self._first = order if self._first is None else min(self._first, order)
         self._high = chunk.high
@@ -252,7 +254,7 @@ class _RowsFile:
             self._spill()
 
     def finish(self) -> Done:
-        """Everything was added: the file is complete and durable."""
+        """Make the file complete and durable, after everything was added."""
         assert self._first is not None
         self._spill()
         file = None
@@ -268,14 +270,14 @@ class _RowsFile:
         return Done(self._range.number, self._first, self._high, file, self._counts, shards, tuple(self._schemas))
 
     def abort(self) -> None:
-        """Remove it. Raises nothing."""
+        """Remove the file. Raises nothing."""
         if self._sink is None:
             return
         try:
             self._sink.close()
             self._storage.delete(self._path)
         except (OSError, WormholeError):
-            pass  # nothing names it
+            pass  # nothing names the file
 
     def _spill(self) -> None:
         for shard, rows in self._rows.items():

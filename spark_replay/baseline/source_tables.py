@@ -1,4 +1,4 @@
-"""The tables of the dataset's logs, as the driver of a baseline asks for them: lists, ranges, and how they are now."""
+"""The datastore's tables for the driver of a baseline: their lists, their ranges and their present columns."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PAUSE_S: Final = 0.5
 
 
 class SourceTables(ExitStack):
-    """A context manager; ``patience_s``: seconds for which the datastore may refuse an answer. Methods raise
-    :class:`~wormhole.model.errors.WormholeError`, as the port says.
+    """A context manager. ``patience_s``: seconds for which the datastore may refuse to answer. Methods raise
+    :class:`~wormhole.model.errors.WormholeError`, as documented in the port.
     """
 
     def __init__(self, logs: Mapping[str, TableLog], patience_s: float) -> None:
@@ -36,11 +36,11 @@ class SourceTables(ExitStack):
         self._opened: dict[str, TableSource] = {}
 
     def listed(self, log: str, named: Collection[str] = ()) -> Sequence[ScannedTable]:
-        """All tables, as they are now. ``named``: as of the port."""
+        """All tables, as they are now. ``named``: see the port."""
         return self._patiently(lambda: self._of(log).tables(lambda _: True, named))
 
     def first(self, log: str, table: str, not_before: Datamarker) -> Chunk:
-        """The first row of a table, if there is one: what its columns are now."""
+        """A chunk with the first row of a table, if there is one. It shows the table's present columns."""
         return self._patiently(lambda: self._of(log).chunk(table, None, None, _ONE, not_before))
 
     def reached(self, log: str, high: str, marker: Datamarker) -> bool:
@@ -48,8 +48,9 @@ class SourceTables(ExitStack):
         return self._of(log).reached(high, marker)
 
     def ranges(self, log: str, table: ScannedTable, rows: int, round_: int) -> Iterator[KeyRange]:
-        """The table in ranges of about ``rows`` rows each. One of which the datastore knows that it has fewer is not
-        counted.
+        """The table in ranges of about ``rows`` rows each.
+
+        If the datastore knows that the table has fewer rows, they are not counted.
         """
         begin = None
         known = table.rows

@@ -1,10 +1,10 @@
-"""What a baseline still has to read, and what it has: two kinds of small files in the snapshot's folder. Pure.
+"""The plan and the progress of a baseline, as small files in the snapshot's folder. Pure.
 
 ::
 
-    baseline.json                 where it began, and every range; replaced when ranges are added
-    baseline/done/NUMBER.json     one range was read; created if absent, so of two readers one counts
-    baseline/rows/NAME.parquet    its rows; counts once a file in ``done`` names it
+    baseline.json                 the beginning and every range; replaced when ranges are added
+    baseline/done/NUMBER.json     one range was read; created if absent, so only one of two readers succeeds
+    baseline/rows/NAME.parquet    its rows; valid once a file in ``done`` names it
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ __all__ = ["FOLDER", "PLAN", "BaselinePlan", "Done", "KeyRange", "archive_end", 
 FOLDER: Final = "baseline"
 PLAN: Final = f"{FOLDER}.json"
 _FORMAT: Final = 1
-_ROWS_PER_TASK: Final = 100_000  # small tables share a task, and its connection
+_ROWS_PER_TASK: Final = 100_000  # small tables share a task with its connection
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Rows of one table to read: with keys above ``after`` up to ``until`` (``None``: no bound), or those of ``keys``
-    alone. ``rows``: about so many. ``round``: a table whose rows have to be read again has ranges of a later one too.
+    """Rows of one table to read: keys above ``after`` and up to ``until`` (``None``: no bound), or only ``keys``.
+
+    ``rows``: about how many. ``round``: a table whose rows have to be read again also has ranges of a later round.
     """
 
     number: int
@@ -51,8 +52,8 @@ class KeyRange:
 @dataclass(frozen=True, slots=True)
 class BaselinePlan:
     """``scan``: the number in the ids of the rows. ``asked``: only these tables. ``begins``: by log, the end of its
-    archive before anything was looked at. ``fingerprints``: by log and table, of the key. ``left_out``: tables that
-    cannot be read, and why. ``others``: tables that were not asked for. ``ranges`` ascend by number.
+    archive before anything was read. ``fingerprints``: by log and table, of the key. ``left_out``: tables that cannot
+    be read, with the reason. ``others``: tables that were not requested. ``ranges``: ascending by number.
     """
 
     dataset: str
@@ -71,7 +72,7 @@ class BaselinePlan:
         return max((one.round for one in self.ranges), default=0)
 
     def newest(self) -> dict[tuple[str, str], list[KeyRange]]:
-        """By log and table, the ranges that cover it, as it was read last."""
+        """By log and table, the newest ranges that cover the whole table."""
         found: dict[tuple[str, str], list[KeyRange]] = {}
         for one in self.ranges:
             own = found.setdefault((one.log, one.table), [])
@@ -82,7 +83,7 @@ class BaselinePlan:
         return found
 
     def with_ranges(self, more: Iterable[KeyRange]) -> BaselinePlan:
-        """The plan with ``more``, which get their numbers here."""
+        """The plan with ``more`` ranges, which are numbered here."""
         added = (replace(one, number=number) for number, one in enumerate(more, len(self.ranges)))
         return replace(self, ranges=(*self.ranges, *added))
 
@@ -124,9 +125,10 @@ class BaselinePlan:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A range that was read. ``file``: its rows, ``None`` where there are none. ``first``: the least place that a chunk
-    of it shows everything before; ``high``: that of its last chunk, in the source's terms. ``rows``: by ``not_before``
-    of their chunks, over all shards at most. ``shards``: of its rows. ``schemas``: of its chunks.
+    """A range that was read. ``file``: its rows; ``None``: there are none. ``first``: the least ``not_before`` of its
+    chunks; each chunk shows every change before its own. ``high``: the place of its last chunk, in the source's terms.
+    ``rows``: the number of rows by ``not_before`` of their chunks, counted over all shards. ``shards``: of its rows.
+    ``schemas``: of its chunks.
     """
 
     number: int
@@ -170,25 +172,28 @@ class Done:
 
 
 def done_path(number: int) -> str:
-    """Where a :class:`Done` lies."""
+    """The path of a :class:`Done`."""
     return f"{FOLDER}/done/{number:08d}.json"
 
 
 def of_log(log: str, shard: str) -> bool:
-    """Whether a shard is one of this log."""
+    """Whether a shard is of this log."""
     return shard == log or shard.startswith(f"{log}.")
 
 
 def archive_end(manifests: Iterable[Manifest]) -> Datamarker | None:
-    """Up to where the shards of one log are archived at most: what a chunk has to show. What another shard has before
-    it and is not archived yet comes with a place before it.
+    """The greatest end of the archives of a log's shards; a chunk has to show every change before it.
+
+    Changes of other shards before this place may not be archived yet. They will be archived with a place before it.
     """
     ends = [manifest.end for manifest in manifests]
     return replace(max(ends, key=lambda end: end.order), backfill=b"") if ends else None
 
 
 def tasks_of(ranges: Sequence[KeyRange]) -> list[tuple[KeyRange, ...]]:
-    """What one task reads, over one connection: a large range alone, small ones together. The largest are first."""
+    """The ranges of each task, which reads them over one connection: a large one alone, small ones together.
+
+    The largest are first."""
     found: list[list[KeyRange]] = []
     open_: dict[str, tuple[list[KeyRange], int]] = {}
     for one in sorted(ranges, key=lambda one: -one.rows):
