@@ -1,8 +1,8 @@
-"""Who receives what: keeps flows with the subscribers that the assignment names.
+"""Keeps each flow with the subscriber that the assignment names.
 
-One task decides (:meth:`Assigner.run`), woken by every change. A flow moves in four steps: revoke, wait for
-``released`` (or until a handler cannot run any more), raise the epoch in the store, assign. Dying between any two of
-them is safe: nothing was stored in the new epoch, and the old one's acks are refused once it was raised.
+One task decides (:meth:`Assigner.run`). Every change wakes it. A flow moves in four steps: revoke it, wait for
+``released`` (or until no handler can run any more), raise the epoch in the store, assign it. A crash between any two
+steps is safe: nothing was stored in the new epoch, and acks of the old epoch are refused once the epoch was raised.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST_SUBSCRIBERS = 1000  # one application has at most this many; each is a con
 
 
 class Permits(Protocol):
-    """What may be done for the flows just now; see :class:`publisher.flows.ownership.Ownership`."""
+    """What may be done for the flows now; see :class:`publisher.flows.ownership.Ownership`."""
 
     def ours(self) -> bool: ...
 
@@ -59,7 +59,7 @@ class Permits(Protocol):
 
 
 class Openings(Protocol):
-    """What a new epoch begins with; see :class:`publisher.flows.epoch_openings.EpochOpenings`."""
+    """The preparation of a new epoch; see :class:`publisher.flows.epoch_openings.EpochOpenings`."""
 
     async def settle(self) -> None: ...
 
@@ -73,7 +73,7 @@ class Openings(Protocol):
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how
-    long a handler may run; a subscriber that was asked to let go is waited for that long.
+    long a handler may run, and so how long the release by a subscriber is waited for.
     """
 
     grace: float
@@ -82,7 +82,7 @@ class Timeouts:
 
 @dataclass(slots=True)
 class _Member:
-    """One subscriber: its stream, and since when it is not registered any more (``None``: it is)."""
+    """One subscriber: its stream, and the time since when it is no longer registered (``None``: it is registered)."""
 
     stream: SubscriberStream
     task: asyncio.Task[None]
@@ -91,9 +91,9 @@ class _Member:
 
 @dataclass(slots=True)
 class _Application:
-    """``infos``: the subscribers that were registered last; ``refused``: those that are logged as not allowed;
-    ``crowded``: it is logged that there are more than are dialled. ``given``: what the assignment was computed from
-    last time, and ``wanted``, its result.
+    """``infos``: the subscribers of the last registration; ``refused``: the subscribers that were logged as not
+    allowed; ``crowded``: whether it was logged that there are more subscribers than are dialled. ``given``: the last
+    input of the assignment, and ``wanted`` its result.
     """
 
     config: ApplicationConfig
@@ -106,7 +106,7 @@ class _Application:
     settled: bool = False
 
     def rests(self) -> bool:
-        """Whether time changes nothing: no subscriber is away, asked to let go, or waited for."""
+        """Whether time alone changes nothing: no subscriber is away, was asked for a release, or is waited for."""
         return self.settled and all(
             member.gone_since is None
             and member.stream.connected
@@ -142,7 +142,8 @@ class Assigner:
         self._openings: Openings
         self._applications: dict[str, _Application] = {}
         self._former: dict[FlowKey, PublisherFlow] = {}
-        """Lost while their application was gone: it gets new ones when it is back."""
+        """Flows that were lost while their application was not configured. It gets new objects when it is configured
+        again."""
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
         self._said = BatchedLog(lambda line: _log.info("%s", line))
@@ -165,7 +166,7 @@ class Assigner:
             self._applications[config.name] = _Application(config)
         else:
             known.config = config
-            self.subscribers(config.name, known.infos)  # other ones may be allowed now
+            self.subscribers(config.name, known.infos)  # other subscribers may be allowed now
         self.changed()
 
     def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:
@@ -216,16 +217,16 @@ class Assigner:
         self.changed()
 
     def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        """The subscriber let go of the flow.
+        """The subscriber released the flow.
 
-        Unasked it does so when it leaves: it would give back whatever it got next as well.
+        A release without a request means that the subscriber leaves: it would release any further flow too.
         """
         stream.leaving |= not flow.releasing
         flow.release("released by its subscriber")
         self.changed()
 
     def ended(self, stream: SubscriberStream, lost: Iterable[PublisherFlow], cause: str) -> None:
-        """A stream broke: its flows wait for it to come back, or for another subscriber."""
+        """A stream broke: its flows wait for its subscriber to return, or for another subscriber."""
         now = self._clock.monotonic()
         for flow in lost:
             holder = flow.holding.subscriber
@@ -249,19 +250,19 @@ class Assigner:
         self.changed()
 
     def again(self, flow: PublisherFlow, cause: str) -> None:
-        """Assign the flow in a new epoch, also one that is halted."""
+        """Assign the flow in a new epoch, even if it is halted."""
         flow = self.present(flow)
         self.recall(flow, cause)
         flow.resume()
         self.changed()
 
     def anew(self, flow: PublisherFlow, cause: str) -> None:
-        """Assign the flow in a new epoch; one that is halted stays so."""
+        """Assign the flow in a new epoch, unless it is halted."""
         self.recall(self.present(flow), cause)
         self.changed()
 
     def present(self, flow: PublisherFlow) -> PublisherFlow:
-        """The present object of the flow: an application that was gone for a moment has new ones."""
+        """The present object of the flow. An application that was not configured for a moment has new objects."""
         return self.flows.get(flow.key, flow)
 
     def owns_log(self) -> bool:
@@ -269,16 +270,18 @@ class Assigner:
         return self._permits.ours()
 
     def let_go(self) -> None:
-        """Another publisher owns the log, or may own it: an open flow would only look as if it were served."""
+        """Hang up on every subscriber, because another publisher owns the log or may own it: an open flow would only
+        look as if it were served."""
         for stream in self.streams():
             if stream.flows:
                 stream.hang_up("this publisher does not own the log any more, as far as it knows")
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
-        """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have
-        left.
+        """Ids of the application's subscribers that are connected or may be running. A registered subscriber may be
+        running unless it is known to have left.
 
-        A file lists subscribers whether they run or not: at the address of one that does not run no process listens.
+        A file lists subscribers whether they run or not. At the address of a subscriber that does not run, no process
+        listens.
         """
         app = self._applications.get(application)
         members = {} if app is None else app.members
@@ -289,7 +292,7 @@ class Assigner:
         return [member.stream for app in self._applications.values() for member in app.members.values()]
 
     def stream_of(self, flow: PublisherFlow) -> SubscriberStream | None:
-        """The stream of the subscriber that the flow is at."""
+        """The stream of the subscriber that has the flow."""
         app = self._applications.get(flow.application)
         member = None if app is None or flow.holding.subscriber is None else app.members.get(flow.holding.subscriber)
         return None if member is None else member.stream
@@ -323,7 +326,8 @@ class Assigner:
     # -- for mass replays
 
     def receiver(self, flow: PublisherFlow) -> SubscriberStream | None:
-        """Whom a replay of the flow may push to; ``None`` while it has to wait: the flow's ``cause`` says for what."""
+        """The subscriber to which a replay of the flow may push; ``None`` while the replay has to wait, for the reason
+        in the flow's ``cause``."""
         app = self._applications.get(flow.application)
         if app is None or self._stopping or not self._permits.may_assign():
             flow.explain(passing("nothing may be assigned now: coordination is out of contact, or the publisher stops"))
@@ -335,15 +339,15 @@ class Assigner:
         return self._taker(app, flow, app.wanted.get(flow.shard), self._clock.monotonic())
 
     def lend(self, flow: PublisherFlow, subscriber: str) -> None:
-        """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the
-        flow."""
+        """A replay pushes, or pushed, to the subscriber. A handler of the flow may run there although no stream here
+        has the flow."""
         app = self._applications.get(flow.application)
         member = None if app is None else app.members.get(subscriber)
         until = flow.holding.held_until if flow.holding.subscriber == subscriber else 0.0
         flow.holding.was_at(subscriber, None if member is None else member.stream, until)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
-        """Whether the subscriber accepts which updates to park because they follow parked ones."""
+        """Whether the subscriber accepts the list of parked rows, whose later updates it has to park."""
         if flow.parking.count and not stream.parks:
             problem = Problem(
                 f"{flow.parking.count} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
@@ -378,13 +382,14 @@ class Assigner:
             await self._look(changed=changed)
 
     async def _look(self, *, changed: bool) -> None:
-        """Decide about every application; unless something ``changed`` only about those in which time decides."""
-        for app in tuple(self._applications.values()):  # deciding waits for the store, and others may come meanwhile
+        """Decide about every application if something ``changed``, otherwise only about applications in which time
+        changes something."""
+        for app in tuple(self._applications.values()):  # deciding waits for the store: others may be added
             if changed or not app.rests():
                 await self._decide(app)
 
     async def close(self, timeout_s: float) -> None:
-        """Ask for every flow back and wait until the subscribers let go, at most ``timeout_s`` seconds; then hang
+        """Ask the subscribers to release every flow, wait for the releases for at most ``timeout_s`` seconds, then hang
         up."""
         self._stopping = True
         self._said.flush()
@@ -412,8 +417,8 @@ class Assigner:
         app.members[info.id] = _Member(stream, task)
 
     def _dialled_anew(self, name: str, former: SubscriberStream | None, stream: SubscriberStream) -> None:
-        """The stream of a restarted subscriber may have led to its new process, before that was registered: a handler
-        of a flow of it may run there.
+        """The stream of a restarted subscriber may have led to its new process before that process was registered. So a
+        handler of one of the stream's flows may run there.
         """
         for flow in self.flows.values():
             if former is not None and flow.holding.lost_from is former:
@@ -427,22 +432,23 @@ class Assigner:
         task.add_done_callback(self._ending.discard)
 
     def _takes_part(self, app: _Application, name: str, now: float) -> bool:
-        """Whether the subscriber is there, or vanished so lately that it may come back, and is allowed."""
+        """Whether the subscriber is allowed, and is present or vanished so recently that it may return."""
         member = app.members[name]
         gone = member.gone_since is not None and now - member.gone_since > self._takeover_s(member.stream)
         there = not gone and not member.stream.left and not member.stream.leaving
         return there and app.config.allows(name)
 
     def _takeover_s(self, stream: SubscriberStream) -> float:
-        """How long a subscriber may be away before its shards move. One that does not answer may still be running a
-        handler; at an address where no process listens none runs, and one that is connected is asked to let go first.
+        """How long a subscriber may be away before its shards move. A subscriber that does not answer may still run a
+        handler. At an address where no process listens no handler runs. A connected subscriber is asked for a release
+        first.
         """
         silent = not stream.connected and not stream.vacant
         return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)
 
     def _may_work(self, stream: SubscriberStream, now: float) -> bool:
-        """Whether a handler may run there of a flow that was lost when its connection broke, also if it is connected
-        again since.
+        """Whether the subscriber may still run a handler of a flow that was lost when its connection broke, even if it
+        is connected again.
         """
         return not stream.vacant and now - stream.since <= self._timeouts.grace + self._timeouts.handler
 
@@ -452,7 +458,7 @@ class Assigner:
     def _live(self, app: _Application, now: float) -> dict[str, float]:
         """Subscribers that take part: id to weight.
 
-        Someone who cannot be dialled for long does not, if anybody else is there.
+        A subscriber that could not be dialled for long does not take part if another subscriber does.
         """
         live: dict[str, float] = {}
         unreachable: dict[str, float] = {}
@@ -467,7 +473,7 @@ class Assigner:
         now = self._clock.monotonic()
         app.settled = False
         for name, member in tuple(app.members.items()):
-            # One that said goodbye and is still listed may come back.
+            # A subscriber that said goodbye and is still listed may return.
             listed = member.gone_since is None and app.config.allows(name)
             idle = not member.stream.flows and not self._is_waited_for(member.stream, now)
             if not listed and idle and not self._takes_part(app, name, now):
@@ -495,9 +501,9 @@ class Assigner:
         await self._give_all(ready)
 
     def _hang_up_on_the_late(self, app: _Application, now: float) -> None:
-        """A handler cannot run any more in a subscriber that was asked to let go so long ago.
+        """Hang up on subscribers that were asked for a release so long ago that no handler can run any more.
 
-        Flows of a former configuration count too.
+        This includes flows of a former configuration.
         """
         for member in app.members.values():
             for flow in member.stream.flows:
@@ -506,7 +512,7 @@ class Assigner:
                     break
 
     def _taker(self, app: _Application, flow: PublisherFlow, target: str | None, now: float) -> SubscriberStream | None:
-        """The stream to give the flow to, which is nowhere now; ``None`` while it has to wait."""
+        """The stream to which a flow without a subscriber is assigned; ``None`` while it has to wait."""
         if (former := self._former.pop(flow.key, None)) is not None:
             flow.holding.was_at(former.holding.subscriber, former.holding.lost_from)
         holding = flow.holding
@@ -525,12 +531,12 @@ class Assigner:
         member = None if target is None else app.members.get(target)
         holder = None if holding.subscriber is None else app.members.get(holding.subscriber)
         if holding.held_until:
-            # An earlier publisher gave it away, and its release was not reported since.
+            # An earlier publisher assigned it, and no release was reported since.
             if now >= holding.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
                 holding.was_at(None, None)
                 holder = None
             elif holder is not None and holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
-                return holder.stream  # it moves from there as any other: by its release
+                return holder.stream  # it moves from there like any other flow: by its release
             else:
                 at = f"{holding.subscriber}, where the last publisher had it"
                 flow.explain(passing(f"a handler may still run at {at}"))
@@ -538,7 +544,7 @@ class Assigner:
         if holder is not None and holder is not member and holding.lost_from is holder.stream:
             # Its connection broke while it held the flow, and a handler of it may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
-                return holder.stream  # it is asked to let go then: only it knows when its handler has ended
+                return holder.stream  # it is asked for a release then: only it knows when its handler has ended
             if self._may_work(holder.stream, now):
                 flow.explain(passing(f"a handler may still run at {holding.subscriber}, whose connection broke"))
                 return None
@@ -551,8 +557,8 @@ class Assigner:
         return member.stream
 
     async def _give_all(self, ready: list[tuple[SubscriberStream, PublisherFlow]]) -> None:
-        """Give flows away. What the store's failure stops is tried again at the next decision; what is wrong with one
-        flow's record stops that flow only.
+        """Assign flows. After a failure of the store the next decision tries again. A problem of one flow's record
+        stops that flow only.
         """
         waiting = deque(ready)
         try:
@@ -576,7 +582,7 @@ class Assigner:
             if raised:
                 for stream, flow in raised:
                     flow.holding.intend(stream.info.id)
-                await self._openings.note(flows)  # subscribers refuse what is not recorded
+                await self._openings.note(flows)  # subscribers refuse epochs that are not recorded
                 await self._openings.read(flows)  # after the epochs were raised: former ones park nothing any more
             await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.holding.epoch))
         finally:
@@ -589,7 +595,7 @@ class Assigner:
             _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
     async def _each(self, given: Sequence[_Given], step: _Step) -> list[_Given]:
-        """Those for which ``step`` answers yes; it is no when something is wrong with the flow's own record."""
+        """The flows for which ``step`` returns true. It is false for a flow whose own record has a problem."""
 
         async def one(stream: SubscriberStream, flow: PublisherFlow) -> bool:
             try:
@@ -607,7 +613,7 @@ class Assigner:
         return [each for each, answer in zip(given, answers, strict=True) if answer]
 
     async def _raise_epochs(self, given: Sequence[_Given]) -> list[_Given]:
-        """Raise the flows' epochs. Those that may be opened in them."""
+        """Raise the flows' epochs. Returns the flows that may be opened in them."""
         free = [
             (stream, flow) for stream, flow in given if self._may_give(stream, flow) and self.keeps_order(stream, flow)
         ]
@@ -616,8 +622,8 @@ class Assigner:
         return await self._each(free, lambda stream, flow: self._raised(stream, flow, epochs.get(flow.key)))
 
     async def _raised(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int | None) -> bool:
-        """The flow's epoch is ``epoch`` now; ``None``: it has no record that can be read, and asking for it alone says
-        why. Whether it may be opened.
+        """The flow's epoch is ``epoch`` now; ``None``: it has no readable record, and a request for it alone raises the
+        reason. Returns whether it may be opened.
         """
         try:
             if epoch is None:
@@ -631,12 +637,12 @@ class Assigner:
             flow.loss.found_unreadable(error.flow is not None)
             raise
         if not self._may_give(stream, flow) or epoch <= flow.holding.epoch:
-            return False  # things changed meanwhile (its marker was set); an epoch more does no harm
+            return False  # it changed meanwhile (its marker was set); one epoch more does no harm
         flow.holding.raised(epoch)
         return True
 
     async def _open(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int) -> bool:
-        """Give the flow away in ``epoch``, which was raised for it. Whether that was done."""
+        """Assign the flow in ``epoch``, which was raised for it. Returns whether it was assigned."""
         if not self._may_give(stream, flow) or flow.holding.epoch != epoch:
             return False
         await self._openings.prepare(flow)
@@ -662,13 +668,12 @@ class Assigner:
             self.revoke(stream, flow, cause)
 
     def revoke(self, stream: SubscriberStream, flow: PublisherFlow, cause: str) -> None:
-        """Ask the subscriber to let go of the flow, if it has it; :meth:`released` follows, or the end of its
-        stream."""
+        """Ask the subscriber to release the flow, if it has it. :meth:`released` follows, or the end of its stream."""
         if flow not in stream.flows:
-            return  # the next one who gets it must not be taken for one who was asked
+            return  # the next subscriber must not be taken for one that was asked
         flow.recall(cause, self._clock.monotonic())
         stream.revoke(flow, cause)
-        self.changed()  # it may be late, which is looked at by time
+        self.changed()  # it may be late, which is checked by time
 
 
 def _may_run(member: _Member) -> bool:

@@ -1,7 +1,7 @@
-"""The backfills of the flows of one log: what was asked for, and how far it came. The one owner of these requests.
+"""The backfills of the flows of one log: the requests and their progress. This is the only owner of these requests.
 
-Each change of a request is one write of the flow's control. If the process dies between any two of them the request
-says what is to be done, and the flow's datamarker how far it came.
+Each change of a request is one write of the flow's control. If the process dies between any two writes, the request has
+what remains to be done, and the flow's datamarker has the progress.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it is there already, and paused.
+    """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it exists already, and is paused.
     ``notes``: what its filter means for tables without a column that it tests. ``keys``: the only rows that it sends;
     ``None``: all.
     """
@@ -122,9 +122,9 @@ class Backfills:
         self._ending: set[FlowKey] = set()
         self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
         self._problems: dict[FlowKey, Problem] = {}
-        self._unlogged: dict[FlowKey, set[str]] = {}  # rows changed without a trace in the log, which is not stored yet
+        self._unlogged: dict[FlowKey, set[str]] = {}  # tables, their rows changed without a trace in the log
         self._storing: set[FlowKey] = set()
-        self._last: dict[FlowKey, FlowBackfill] = {}  # also of a flow that no subscriber has now
+        self._last: dict[FlowKey, FlowBackfill] = {}  # includes flows without a subscriber
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
         # The ranges that a flow's backfill covers, with the keys that were lost in them.
@@ -133,8 +133,8 @@ class Backfills:
     # -- what the publisher reports
 
     async def prepare(self, flow: PublisherFlow) -> None:
-        """The flow is about to be assigned, in an epoch that was raised for it. Under another filter than it began
-        with, a backfill begins anew.
+        """Prepare a flow that is about to be assigned, in an epoch that was raised for it. If its filter has changed,
+        its backfill begins anew.
         """
         try:
             backfill = flow.control.backfill
@@ -147,7 +147,8 @@ class Backfills:
             raise MarkerStoreError(missing, flow=flow.name, hint=hint, code="marker-missing") from None
 
     async def _load_keys(self, flow: PublisherFlow) -> None:
-        """What a backfill of rows that changed in lost log has to read; of whole tables, where that is not known."""
+        """Load the keys that a backfill of rows in lost log has to read. If they are not known, the backfill becomes
+        one of whole tables."""
         backfill = flow.control.backfill
         if backfill is None or backfill.ended or not backfill.lost:
             return
@@ -161,7 +162,7 @@ class Backfills:
         _log.warning("%s is sent all rows of its tables, since %s", flow.name, keys, extra=flow.about)
 
     def begin(self, flow: PublisherFlow, stream: SubscriberStream) -> FlowBackfill | None:
-        """What the flow needs in the epoch that begins at its datamarker; ``None``: no rows."""
+        """The rows that the flow needs in the epoch that begins at its datamarker; ``None``: no rows."""
         self._problems.pop(flow.key, None)
         control = flow.control.backfill
         if control is None or control.ended:
@@ -180,7 +181,7 @@ class Backfills:
             _log.warning("%s is not verified: %s", flow.name, self._problems[flow.key], extra=flow.about)
             return None
         if stream.begins(flow) != (control.generation, control.verify):
-            return None  # asked for after the assignment, and so it is assigned anew
+            return None  # requested after the assignment, so the flow is assigned anew
         try:
             where = compiled(control.where, self._served.formats, capabilities_of(self._served.kind))
         except WormholeError as error:  # another release took it
@@ -221,7 +222,7 @@ class Backfills:
         return backfill
 
     def look(self) -> None:
-        """Note which tables and backfills are through; about once a second."""
+        """Note which tables and backfills have ended; called about once a second."""
         rates = []
         for flow in tuple(self._assigner.flows.values()):
             backfill, control = self.progress_of(flow), flow.control.backfill
@@ -235,7 +236,7 @@ class Backfills:
         self._scans.keep(bool(rates))
 
     def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
-        """In that epoch, the flow's subscriber compared rows with what its application holds."""
+        """The flow's subscriber, in that epoch, compared rows with those of its application."""
         backfill = self.progress_of(flow)
         if epoch != flow.holding.epoch or backfill is None or not backfill.request.verify:
             return  # the epoch or the verification ended meanwhile
@@ -252,7 +253,7 @@ class Backfills:
             self._look_at(flow, backfill)
 
     def verifications(self, flow: PublisherFlow) -> Sequence[TableVerification]:
-        """What the flow's last backfill found, if that is a verification, by table."""
+        """The findings of the flow's last backfill, by table, if that was a verification."""
         control = flow.control.backfill
         return () if control is None else self._verifications.of(flow, control.generation)
 
@@ -265,11 +266,11 @@ class Backfills:
 
     @staticmethod
     def progress_of(flow: PublisherFlow) -> FlowBackfill | None:
-        """How far the flow's backfill is; ``None`` while its subscriber takes no rows."""
+        """The progress of the flow's backfill; ``None`` while its subscriber takes no rows."""
         return None if flow.delivery.caravan_flow is None else flow.delivery.caravan_flow.backfill
 
     def last_progress_of(self, flow: PublisherFlow) -> FlowBackfill | None:
-        """How far the flow's last backfill came, as far as this process knows."""
+        """The last progress of the flow's last backfill that this process knows."""
         last, control = self._last.get(flow.key), flow.control.backfill
         stored = flow.delivery.durable.backfill
         if last is None and control is not None and not control.ended and stored:
@@ -295,7 +296,7 @@ class Backfills:
     # -- what was lost
 
     async def rows_lost(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> LostKeys | str:
-        """The rows that the flow lacks of this range of the log; or why they are not known."""
+        """The rows that the flow lacks from this range of the log, or why they are not known."""
         return await self._known(flow, ((begin, end),))
 
     async def _known(self, flow: PublisherFlow, ranges: Sequence[Range]) -> LostKeys | str:
@@ -303,8 +304,8 @@ class Backfills:
         return keys.of(self.tables_of(flow)) if isinstance(keys, LostKeys) else keys
 
     async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
-        """The application is about to be asked about a loss of this range. If rows of lost log are sent to the flow,
-        those of this range are from now on, too. False: the flow is assigned anew for that.
+        """The application is about to be asked about a loss of this range. If a backfill already sends rows of lost log
+        to the flow, the rows of this range are added to it. Returns false if the flow is assigned anew for that.
         """
         control, backfill = flow.control.backfill, self.progress_of(flow)
         if (
@@ -318,7 +319,7 @@ class Backfills:
         lost = with_lost(control.lost, begin, end)
         keys = await self._known(flow, lost)
         if isinstance(keys, str):
-            return True  # all tables are read, if the flow goes on behind the range
+            return True  # all tables are read, if the flow continues after the range
         generation, fresh = control.generation, not backfill.begun
         await self._records.control(flow, lambda control: extended(control, lost, generation, anew=not fresh))
         if fresh and self.progress_of(flow) is backfill:
@@ -329,8 +330,8 @@ class Backfills:
         return False
 
     async def release(self, oldest: LogPosition) -> None:
-        """The log before ``oldest`` goes; which rows changed in it is kept while they are still to be read. Raises what
-        the relay raises.
+        """The log before ``oldest`` is about to be deleted. The keys of rows that changed in it are kept until they
+        were read. Raises what the relay raises.
         """
         backfills = [flow.control.backfill for flow in self._assigner.flows.values()]
         lost = [one.lost for one in backfills if one is not None and not one.ended]
@@ -339,7 +340,7 @@ class Backfills:
     # -- what operators ask
 
     async def plan_repair(self, flow: PublisherFlow, rate: float | None, who: str) -> BackfillPlan | str:
-        """What a start would do that sends just the rows that changed in the log that the flow lacks; or why whole
+        """The plan of a backfill that sends only the rows that changed in the log which the flow lacks, or why whole
         tables have to be read.
         """
         check_size((), "", rate)
@@ -377,7 +378,7 @@ class Backfills:
         who: str,
         verify: VerifyMode = VerifyMode.NONE,
     ) -> BackfillPlan:
-        """What a start would do. Raises :class:`~wormhole.model.errors.WormholeError` where it cannot be done."""
+        """The plan of a backfill. Raises :class:`~wormhole.model.errors.WormholeError` if it cannot be started."""
         check_size(tables, where, rate)
         check_verifies(where, verify)
         present = flow.control.backfill
@@ -412,7 +413,7 @@ class Backfills:
         return BackfillPlan(planned, found, notes=notes)
 
     async def start(self, flow: PublisherFlow, plan: BackfillPlan) -> None:
-        """Start what was planned."""
+        """Start the planned backfill."""
         if plan.resumes:
             await self._change(flow, lambda control: replace(control, backfill=plan.wanted))
             self._set_paused(flow, False)
@@ -437,12 +438,12 @@ class Backfills:
         self._set_paused(flow, True)
 
     async def resume(self, flow: PublisherFlow) -> None:
-        """Go on where it was."""
+        """Continue where it was."""
         await self._change(flow, lambda control: paused(control, ""))
         self._set_paused(flow, False)
 
     async def cancel(self, flow: PublisherFlow) -> None:
-        """End it early; its generation is not used again."""
+        """End the backfill early. Its generation is not used again."""
         present = self.unfinished(flow)
         progress = self.last_progress_of(flow)
         rows = 0 if progress is None else progress.rows
@@ -518,8 +519,8 @@ class Backfills:
             )
 
     async def _check_columns(self, flow: PublisherFlow, where: Filter, found: Sequence[ScannedTable]) -> Sequence[str]:
-        """What the filter means for tables without a column that it tests. One that no table has is a mistake; with
-        shards by table or database, another shard's table may have it.
+        """What the filter means for tables without a column that it tests. A column that no table has is an error, but
+        with shards by table or database another shard's table may have it.
         """
         if self._served.formats or capabilities_of(self._served.kind).of_bytes:
             return ()  # it tests fields of values, which no table declares
@@ -557,7 +558,7 @@ class Backfills:
         if backfill.request.verify:
             self._end_unread(flow, finished)
         caravan_flow, stored = flow.delivery.caravan_flow, flow.delivery.durable
-        # What was taken last is in its datamarker, and durable once the store has just that.
+        # The rows taken last are in its datamarker, and are durable once the store has exactly that datamarker.
         durable = caravan_flow is not None and caravan_flow.marker.backfill == stored.backfill
         renewal = backfill.renewal
         if backfill.finished and durable and self._compared(flow, backfill):
@@ -571,7 +572,7 @@ class Backfills:
         end: Callable[[PublisherFlow, FlowBackfill], Coroutine[None, None, None]],
         backfill: FlowBackfill,
     ) -> None:
-        """``end`` the flow's backfill in its generation, unless that is under way or done."""
+        """``end`` the flow's backfill in its generation, unless that is being done or was done."""
         control = flow.control.backfill
         ends = control is not None and not control.ended and control.generation == backfill.generation
         if ends and flow.key not in self._ending:
@@ -608,8 +609,8 @@ class Backfills:
             self._background.spawn(self._store_unlogged(flow))
 
     async def _store_unlogged(self, flow: PublisherFlow, asked: Callable[[str], bool] = lambda _: False) -> None:
-        """Keep these tables with the flow's record, but for those that were ``asked`` for: the datamarker may pass what
-        changed them, and then no other publisher reads it."""
+        """Store these tables with the flow's record, except those that were ``asked`` for. The datamarker may pass the
+        change, and then no other publisher reads it."""
 
         def kept(control: FlowControl) -> FlowControl:
             tables = {*control.unlogged, *self._unlogged.get(flow.key, ())}
@@ -624,7 +625,8 @@ class Backfills:
             self._storing.discard(flow.key)
 
     def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
-        """The subscriber receives no end of a table of which rows could not be read, and so reports none."""
+        """End tables of which rows could not be read: the subscriber receives no end of such a table, and so reports
+        none."""
         for table in finished:
             if table.unread and not self._verifications.has_ended(flow, table.table):
                 self._verifications.add(flow, unread_keys(table.table, table.unread))

@@ -1,15 +1,14 @@
-"""Parks updates, delivers them again, and forgets them: what the publisher does with a
-:class:`~wormhole.ports.dead_letters.DeadLetterStore`.
+"""Parks updates, delivers them again, and discards them, with a :class:`~wormhole.ports.dead_letters.DeadLetterStore`.
 
-``PublisherFlow.parking`` is what is parked of a flow, as it was when its epoch began and with what was parked since.
-The order that matters:
+``PublisherFlow.parking`` has the parked updates of a flow: those at the beginning of its epoch, and those parked since.
+The order of steps matters:
 
-- parking: stored durably, then answered; only then does the subscriber count the update as processed.
-- assigning: the epoch is raised, then the letters are read, then the rows that they hold go out with ``Assign``. A
-  former epoch adds none.
-- delivering again: marked durably, the flow is assigned anew, the marked letters go out one by one before anything of
-  the log, and each is deleted when the datamarker behind it was acknowledged. Whatever dies in between, the rest is
-  still marked and still first.
+- parking: the update is stored durably, then answered. Only then does the subscriber count it as processed.
+- assigning: the epoch is raised, then the letters are read, then their rows are sent with ``Assign``. A former epoch
+  cannot add letters.
+- delivering again: the letters are marked durably, and the flow is assigned anew. The marked letters are sent one by
+  one before any update of the log, and each is deleted when the datamarker after it was acknowledged. If a process
+  dies in between, the remaining letters are still marked and are still sent first.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ class Holders(Protocol):
 
 
 class DeadLetterOffice:
-    """See the module. ``limit``: parked updates of one flow. ``threads``: where the store is asked; an application has
-    one turn at a time.
+    """See the module. ``limit``: the most parked updates of one flow. ``threads``: where the store is called; each
+    application has one call at a time.
     """
 
     def __init__(
@@ -97,15 +96,15 @@ class DeadLetterOffice:
     # -- for the assigner
 
     async def ask(self, flows: Collection[PublisherFlow]) -> None:
-        """Find out, of many flows at once, for which of them :meth:`load` has to read anything; each is in the epoch
-        that was just raised for it, so nothing is added meanwhile. Raises what the store raises.
+        """Find out for many flows at once for which of them :meth:`load` has to read the store. Each is in the epoch
+        that was just raised for it, so no letter is added meanwhile. Raises what the store raises.
         """
         epochs = {flow.key: flow.holding.epoch for flow in flows}
         parked = await self._ask("", partial(self._store.parked, epochs.keys()))
         self._without |= {key: epoch for key, epoch in epochs.items() if key not in parked}
 
     async def load(self, flow: PublisherFlow) -> None:
-        """Read what is parked, for the epoch that was just raised. Raises what the store raises."""
+        """Read the flow's letters, for the epoch that was just raised. Raises what the store raises."""
         if self._without.pop(flow.key, None) == flow.holding.epoch:
             flow.parking.found(())
             return
@@ -113,7 +112,7 @@ class DeadLetterOffice:
             flow.parking.found(await self._ask(flow.application, partial(self._load, flow.key)))
 
     async def look(self) -> None:
-        """Read what is parked of flows that no subscriber has received yet, so that it can be shown.
+        """Read the letters of flows that no subscriber has received yet, so that they can be shown.
 
         Raises what the store raises.
         """
@@ -128,7 +127,7 @@ class DeadLetterOffice:
         letters = self._store.load(flow)
         marked = [letter.id for letter in letters if letter.retrying]
         together = bound_together(letters, marked)
-        if len(together) > len(marked):  # what was parked since it was marked has to follow in order
+        if len(together) > len(marked):  # letters that were parked since the mark have to follow in order
             self._store.retry(flow, together)
             letters = self._store.load(flow)
         return letters
@@ -136,7 +135,7 @@ class DeadLetterOffice:
     # -- for a subscriber
 
     async def answer(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
-        """Park what the stream's subscriber wants to be parked in ``epoch``, and answer."""
+        """Park the update that the stream's subscriber sent for parking in ``epoch``, and answer."""
         letter = replace(wanted.letter, parked_by=stream.identity)
 
         def waits() -> bool:
@@ -160,9 +159,9 @@ class DeadLetterOffice:
         charge: Charge = lambda seconds: None,
     ) -> str | None:
         """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is
-        one, and half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is
-        refused; ``None``: the epoch is over, or no answer is waited for (``waits``). While the store fails it is tried
-        again: the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
+        one, and half of it is for the rows of parked updates. Returns ``""`` if it is durable, otherwise why it is
+        refused; ``None`` if the epoch is over, or if no answer is awaited (``waits``). While the store fails it is
+        tried again, and the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
         """
         trouble = ""
         while epoch == flow.holding.epoch and waits():
@@ -197,7 +196,7 @@ class DeadLetterOffice:
         charge(self._clock.processor() - began)
         if answer is not None:
             return answer
-        if known is not None:  # it failed again: what it is, and who parked it first, stays as it is stored
+        if known is not None:  # it failed again: its content and first sender stay as stored
             parcel = await self._ask(flow.application, partial(self._store.read, flow.key, known.id))
             letter = replace(known, error=letter.error)
         letter = replace(letter, parked_at=self._clock.wall(), retrying=False)
@@ -213,14 +212,15 @@ class DeadLetterOffice:
     def _answer(
         self, flow: PublisherFlow, epoch: int, letter: DeadLetter, most_rows: int
     ) -> tuple[str | None, DeadLetter | None]:
-        """What is answered without storing anything, ``None``: it has to be stored; and the letter that it replaces."""
+        """The answer if nothing has to be stored, ``None`` if the letter has to be stored; and the letter that it
+        replaces."""
         parked = flow.parking.known
         known = next((one for one in parked if one.id == letter.id), None)
-        # In a mass replay one that is to be delivered again still holds its row: it was not tried, and stays marked.
+        # In a mass replay a letter that is marked for delivery still holds its row: it was not tried, and stays marked.
         if known is not None and not (known.retrying and flow.control.replay is None):
             return "", known
         if known is None and (refused := self._refusal(flow, parked, letter, most_rows)):
-            if self._full.get(flow.key) != epoch:  # said once: a subscriber may ask as often as it likes
+            if self._full.get(flow.key) != epoch:  # logged once: a subscriber may ask any number of times
                 self._full[flow.key] = epoch
                 _log.error("%s is full: %s", flow.name, refused, extra=flow.about)
             return refused, known
@@ -257,9 +257,9 @@ class DeadLetterOffice:
         )
 
     async def redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
-        """Send what is to be delivered again, one letter after the other.
+        """Send the marked letters again, one after the other.
 
-        Whether all is done; false: the epoch ended before.
+        Returns whether all were sent; false if the epoch ended before.
         """
         epoch = flow.holding.epoch
         while (letter := flow.parking.next_again) is not None:
@@ -272,7 +272,7 @@ class DeadLetterOffice:
                 continue
             if parcel is None:
                 return False
-            if not stream.may_send:  # since the store was asked: it is asked again
+            if not stream.may_send:  # it changed since the store answered: the store is read again
                 await self._clock.sleep(_RETRY_S)
                 continue
             acked = stream.send_letter(flow, parcel)
@@ -295,8 +295,8 @@ class DeadLetterOffice:
     # -- for operators
 
     async def letters(self, only: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
-        """What is parked of a flow, or of all, at most ``limit`` and as many as fit one message; and how many there
-        are. Raises what the store raises.
+        """The letters of a flow, or of all flows, at most ``limit`` and as many as fit one message; and how many there
+        are in all. Raises what the store raises.
         """
         await self.look()
         flows = [flow for key, flow in sorted(self._flows.items()) if only in (None, key)]
@@ -313,7 +313,7 @@ class DeadLetterOffice:
 
     async def retry(self, flow: PublisherFlow, key: str, preview: bool = False, *, anyone: bool = False) -> str:
         """Deliver the parked updates of the row ``key`` (empty: all) again, each to the subscriber that parked it, with
-        ``anyone`` to any that has the flow; returns what will be or was done. Raises
+        ``anyone`` to any that has the flow; returns what was done or will be done. Raises
         :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises.
         """
         async with self._lock(flow):
@@ -322,7 +322,7 @@ class DeadLetterOffice:
             together = bound_together(letters, chosen)
             if not preview:
                 await self._ask(flow.application, partial(self._store.retry, flow.key, together, anyone=anyone))
-                # An epoch keeps what it began with; where there is none, less may now be in the way.
+                # An epoch keeps the letters that it began with. Without an epoch, fewer letters may be in the way now.
                 if not self._holders.holds(flow):
                     flow.parking.found(await self._ask(flow.application, partial(self._store.load, flow.key)))
         note = self._what_follows(flow, letters, chosen, together, anyone)
@@ -338,7 +338,7 @@ class DeadLetterOffice:
         together: Sequence[str],
         anyone: bool,
     ) -> str:
-        """Which of the letters are delivered again as things are now, and what the others wait for."""
+        """Which of the letters are delivered again in the present state, and what the others wait for."""
         held = self._holders.holds(flow)
         known = [marked(letter, anyone=anyone) for letter in letters if letter.id in together]
         now = {one.id for one in for_receiver(tuple(known), flow.parking.receiver if held else "") if one.retrying}
@@ -363,7 +363,7 @@ class DeadLetterOffice:
         return "; ".join(notes) + (step if stays else "")
 
     async def discard(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
-        """Forget the parked updates of the row ``key`` (empty: all): the application never gets them.
+        """Discard the parked updates of the row ``key`` (empty: all). The application never gets them.
 
         Raises as :meth:`retry`.
         """
@@ -414,7 +414,7 @@ class DeadLetterOffice:
         return True
 
     async def _patiently(self, flow: PublisherFlow, epoch: int, ask: Callable[[], _T]) -> _T | None:
-        """Ask the store until it answers; ``None`` when the epoch ended. Raises ``KeyError``."""
+        """Call the store until it answers; ``None`` if the epoch ended. Raises ``KeyError``."""
         trouble = ""
         while flow.holding.epoch == epoch:
             try:
@@ -433,9 +433,9 @@ class DeadLetterOffice:
 
 
 def projected(update: Update, projection: Projection) -> Parcel:
-    """What delivers ``update`` again with the columns that ``projection`` leaves.
+    """``update`` with the columns that ``projection`` leaves, for its next delivery.
 
-    Raises :class:`~wormhole.model.errors.DecodeError` where it cannot be projected."""
+    Raises :class:`~wormhole.model.errors.DecodeError` if it cannot be projected."""
     body = update.batch.body
     schema, row = projection.project_row(update.batch.schema_of(body.schema_ids[0]), body.updates[0])
     return Parcel(schema.canonical, replace(body, updates=(row,), schema_ids=(schema.id,)).to_bytes())

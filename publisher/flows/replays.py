@@ -1,16 +1,17 @@
-"""Mass replays of this log's flows: the publisher alone raises epochs and writes datamarkers, a replay asks it for
-both.
+"""Mass replays of this log's flows. Only the publisher raises epochs and writes datamarkers. A replay requests both
+from it.
 
-What has a flow is stored with its record (:class:`~wormhole.ports.marker_store.ReplayControl`), so that a restarted
-publisher, or the next one, knows it. The lease is in memory: who restarts gives the driver a whole one again. What
-happens when one of them dies:
+The replay that has a flow is stored with the flow's record (:class:`~wormhole.ports.marker_store.ReplayControl`), so
+that a restarted publisher, or the next one, knows it. The lease is in memory. After a restart the driver has a whole
+lease again. What happens when a process dies:
 
-- this process, before something was stored: the request is made again. After: the next one goes on from the record. A
-  task hears that its epoch is over (``ABORTED``), for only what was opened here is known to be the newest.
-- the driver: the lease runs out, and the flow goes live if the log holds its datamarker, else it needs a replay, which
-  everybody sees.
-- a task: the next one opens the flow in a higher epoch; what the former one still says is refused.
-- a subscriber: the next task gets another one, as soon as no handler of the former can run any more.
+- this process: before a write was stored, the request is made again. After it, the next publisher continues from the
+  record. It answers a task that its epoch is over (``ABORTED``), because only an epoch that it opened itself is known
+  to be the newest.
+- the driver: the lease runs out. The flow goes live if the log holds its datamarker. Otherwise it needs a replay, which
+  its state shows.
+- a task: the next task opens the flow in a higher epoch. Later requests of the former task are refused.
+- a subscriber: the next task gets another subscriber, as soon as no handler of the former one can run.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 @dataclass(frozen=True, slots=True)
 class ReplayOpening:
-    """The orders of a task: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a
-    handler fails on finally is parked; ``parked``: what is. ``counted_to``: up to where deliveries are
-    counted. ``rewound``: the datamarker was set back and nothing was acknowledged since.
+    """The orders of a task: push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: whether updates
+    whose retries are exhausted are parked; ``parked``: the parked updates. ``counted_to``: the place up to which
+    deliveries are counted. ``rewound``: whether the datamarker was set back and nothing was acknowledged since.
     """
 
     stream: SubscriberStream
@@ -77,7 +78,7 @@ class ReplayOpening:
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """How a replay ended: for who asks again because the answer was lost."""
+    """How a replay ended, for a repeated request whose first answer was lost."""
 
     id: str
     ticket: str
@@ -110,12 +111,12 @@ class Replays:
         self._over: dict[FlowKey, _Over] = {}
         self._locks: dict[FlowKey, asyncio.Lock] = {}
         self._ending: set[FlowKey] = set()
-        self._looking = asyncio.Lock()  # each look opens a reader, and a server has a number of those
+        self._looking = asyncio.Lock()  # each look opens a reader, and a server permits a limited number
 
     # -- events
 
     def lock(self, key: FlowKey) -> asyncio.Lock:
-        """Held while something about the flow's replay, or about its datamarker, is decided."""
+        """The lock that is held while the flow's replay or its datamarker changes."""
         return self._locks.setdefault(key, asyncio.Lock())
 
     def run_of(self, flow: PublisherFlow) -> ReplayRun | None:
@@ -124,7 +125,7 @@ class Replays:
         return run if run is not None and replay is not None and run.id == replay.id else None
 
     def cause(self, flow: PublisherFlow) -> Problem:
-        """Why the log's updates do not go to the flow's subscriber; empty when no replay is why."""
+        """Why the flow's subscriber does not receive the log's updates; empty if no replay is the reason."""
         replay = flow.control.replay
         return NO_PROBLEM if replay is None else cause(flow.name, replay, self.run_of(flow))
 
@@ -160,8 +161,8 @@ class Replays:
     # -- the requests
 
     async def begin(self, key: FlowKey, wanted: ReplayControl, resumes: float = 0.0) -> None:
-        """Take the flow from the live log for the replay, or take a replay of the same id up again. ``resumes``: when
-        the replay began that is taken up; none is begun in its place if it has ended.
+        """Take the flow from the live log for the replay, or resume a replay of the same id. ``resumes``: when the
+        resumed replay began. If it has ended, no new replay begins in its place.
         """
         async with self._one(key) as flow:
             now = flow.control.replay
@@ -185,16 +186,16 @@ class Replays:
                 known.fence()
             self._runs[key] = run
             self._over.pop(key, None)
-            flow.resume()  # it is to be tried again
+            flow.resume()  # it may be tried again
             self._assigner.recall(flow, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", flow.name, wanted.id, wanted.who, extra=flow.about)
 
     async def open(
         self, key: FlowKey, replay: str, ticket: str, *, parks: bool, projects: bool, opener: str, above: int = 0
     ) -> ReplayOpening | Problem:
-        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked
-        updates; ``projects``: and of columns that are not sent as they are; ``opener``: who it is; ``above``: the epoch
-        that its subscriber holds.
+        """Raise the epoch for a task that pushes, or return what it has to wait for. ``parks``: whether it supports
+        parked updates; ``projects``: whether it supports columns that are not sent unchanged; ``opener``: the task;
+        ``above``: the epoch that its subscriber holds.
         """
         async with self._one(key) as flow:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
@@ -250,9 +251,7 @@ class Replays:
             )
 
     def check(self, key: FlowKey, replay: str, ticket: str) -> None:
-        """Raises unless the ticket is the one of the replay that has the flow: before anything large is made of a
-        request.
-        """
+        """Raises unless the ticket belongs to the replay that has the flow. Called before a large request is read."""
         flow = self._flow(key)
         permitted(flow.name, flow.control.replay, replay, ticket)
 
@@ -270,7 +269,7 @@ class Replays:
     ) -> None:
         """Store what was acknowledged in ``epoch``.
 
-        ``updates`` and ``size`` (bytes) are counted, ``settled`` is booked with the marker.
+        ``updates`` and ``size`` (bytes) are counted, and ``settled`` is added to the delivery counts with the marker.
         """
         async with self._one(key) as flow:
             now = permitted(flow.name, flow.control.replay, replay, ticket)
@@ -285,9 +284,9 @@ class Replays:
             run.bytes += size
 
     async def park(self, key: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
-        """The next piece of an update that the subscriber wants to be parked in ``epoch``; once it is whole it is
-        stored. Returns why it is refused; empty: it is durable, or more is to come. While the store fails it is tried
-        again.
+        """Take the next piece of an update that the subscriber parks in ``epoch``, and store the update once it is
+        complete. Returns why it is refused; empty if it is durable, or if more pieces follow. While the store fails it
+        is tried again.
         """
         flow = self._flow(key)
         run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
@@ -299,25 +298,25 @@ class Replays:
         return refused
 
     def renew(self, key: FlowKey, replay: str, ticket: str, rate: float | None = None) -> None:
-        """The driver lives. ``rate``: bytes per second that the flow's task may push, for the task to hear with its
-        next request; ``None``: as before.
+        """The driver is alive: extend the lease. ``rate``: bytes per second that the flow's task may push, which the
+        answer to its next request contains; ``None``: as before.
         """
         flow = self._flow(key)
         now = permitted(flow.name, flow.control.replay, replay, ticket)
         run = self._known(flow, now)
         run.until, run.trouble = self._clock.monotonic() + now.lease_s, ""
         if rate is None:
-            run.answer(self._clock.monotonic())  # it may be a task that asks
+            run.answer(self._clock.monotonic())  # the request may come from a task
         else:
             run.rate = rate
 
     async def finish(
         self, key: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool
     ) -> Gap | None:
-        """Everything up to ``marker`` is processed: the flow goes live, if the log can be read from there on, or
+        """Everything up to ``marker`` is processed: the flow goes live if the log can be read from there on, or with
         ``accept_gap``.
 
-        Returns why it cannot."""
+        Returns why it cannot go live."""
         async with self._one(key) as flow:
             if (over := self._ended(flow, replay)) is not None and over.ticket == hashed(ticket):
                 return over.gap
@@ -335,7 +334,7 @@ class Replays:
             if gap is not None and not accept_gap:
                 return gap
             await self._change(flow, now, lambda present: None)
-            flow.holding.was_at(None, None)  # it has let go
+            flow.holding.was_at(None, None)  # it released the flow
             self._goes_live(flow, now, gap)
         if gap is None:
             _log.warning("%s: replay %s is finished, it goes live at %s", flow.name, replay, marker, extra=flow.about)
@@ -344,8 +343,8 @@ class Replays:
         return gap
 
     async def cancel(self, key: FlowKey, replay: str, who: str, ticket: str = "") -> Gap | None:
-        """Give the replay up: the flow goes live; if the log does not hold its datamarker any more (returned) it needs
-        a replay. With a ``ticket`` it has to be the right one.
+        """Give the replay up: the flow goes live. If the log no longer holds its datamarker, the flow needs a replay,
+        and the reason is returned. A ``ticket``, if given, has to be the right one.
         """
         async with self._one(key) as flow:
             if (over := self._ended(flow, replay)) is not None:
@@ -360,7 +359,7 @@ class Replays:
     # -- by time, and by operators
 
     def look(self, now: float) -> None:
-        """End what has no lease any more. ``now``: seconds of the monotonic clock."""
+        """End the replays whose lease has run out. ``now``: seconds of the monotonic clock."""
         flows = self._assigner.flows
         for key in [key for key in self._runs if (flow := flows.get(key)) is None or self.run_of(flow) is None]:
             self._runs.pop(key).parking.drop()
@@ -373,7 +372,8 @@ class Replays:
                 self._background.spawn(self._run_out(flow.key))
 
     def fence(self, flow: PublisherFlow) -> None:
-        """What a task received when it opened the flow has changed: it has to open it again."""
+        """End the epoch of the flow's task. The orders that it received have changed, so it has to open the flow
+        again."""
         run = self.run_of(flow)
         if run is not None:
             run.fence()
@@ -389,7 +389,7 @@ class Replays:
                 gap = await self._gap(flow.delivery.marker)
                 if self._clock.monotonic() >= run.until:  # it may have been renewed meanwhile
                     await self._give_back(flow, now, gap, f"has a driver that was silent for {now.lease_s:g} s")
-        except WormholeError as error:  # looked at again: it must not stay held without anybody knowing
+        except WormholeError as error:  # checked again: the flow must not stay held unnoticed
             run = self._runs.get(key)
             if run is not None and run.trouble != error.message:
                 run.trouble = error.message
@@ -423,7 +423,7 @@ class Replays:
     async def _change(
         self, flow: PublisherFlow, now: ReplayControl, change: Callable[[ReplayControl], ReplayControl | None]
     ) -> None:
-        """Change what is stored, unless another replay had the flow meanwhile."""
+        """Change the stored control, unless another replay had the flow meanwhile."""
 
         def changed(control: FlowControl) -> FlowControl:
             present = mine(flow.name, control.replay, now.id)
@@ -443,13 +443,13 @@ class Replays:
             raise stale(flow.name, "a newer epoch is stored")
 
     def _overtakes(self, stream: SubscriberStream, flow: PublisherFlow, parks: bool) -> Problem:
-        """Why a task cannot push to the subscriber without overtaking what is parked; empty: it can."""
+        """Why a task cannot push to the subscriber without overtaking parked updates; empty if it can."""
         if flow.parking.count and not parks:
             return parked(flow.parking.count)
         return NO_PROBLEM if self._assigner.keeps_order(stream, flow) else flow.problem
 
     async def _gap(self, marker: Datamarker) -> Gap | None:
-        """Whether the log can be read from there on: it is opened to see."""
+        """Why the log cannot be read from there on; ``None`` if it can. The check opens the log there."""
         async with self._looking:
             try:
                 reader = await asyncio.to_thread(self._source.open, marker)
@@ -459,7 +459,7 @@ class Replays:
             return None
 
     async def reaches(self, flow: PublisherFlow) -> bool:
-        """Whether the log holds the flow's datamarker; no when that is unknown."""
+        """Whether the log holds the flow's datamarker; false if that is unknown."""
         try:
             return await self._gap(flow.delivery.marker) is None
         except WormholeError:
@@ -479,7 +479,7 @@ class Replays:
         return run
 
     def _at_work(self, flow: PublisherFlow, now: ReplayControl, epoch: int) -> ReplayRun:
-        """What is known of the replay, for a task that works in its newest epoch."""
+        """This process's state of the replay, for a task that works in its newest epoch."""
         run = self._known(flow, now)
         if not epoch:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request names no epoch", flow=flow.name)
@@ -511,7 +511,7 @@ class Replays:
 
     @asynccontextmanager
     async def _one(self, key: FlowKey) -> AsyncIterator[PublisherFlow]:
-        """One request about a flow at a time."""
+        """Allow one request about a flow at a time."""
         async with self.lock(key):
             yield self._flow(key)
 
@@ -519,7 +519,7 @@ class Replays:
 def _held_for(
     flow: PublisherFlow, control: FlowControl, wanted: ReplayControl, leased: bool, resumes: float
 ) -> FlowControl:
-    """``control`` with the replay. What it delivers belongs to no generation: a backfill begins anew after it."""
+    """``control`` with the replay. Its deliveries belong to no generation, so a backfill begins anew after it."""
     present = control if control.replay is not None else renewed(control, flow.filter.hash)
     return replace(present, replay=taken(flow.name, control.replay, wanted, leased, resumes))
 
@@ -537,7 +537,8 @@ def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:
 
 @contextmanager
 def _recorded(flow: PublisherFlow) -> Iterator[None]:
-    """Something about the flow's record in the marker store: it has none when the store raises ``KeyError``."""
+    """The block works on the flow's record in the marker store. If the store raises ``KeyError``, the flow has no
+    record."""
     try:
         yield
     except KeyError:

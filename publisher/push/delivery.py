@@ -1,4 +1,4 @@
-"""How far the delivery of a flow came: its datamarkers, its reading of the log, and what was sent."""
+"""The progress of a flow's delivery: its datamarkers, its reading of the log, and what was sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FlowDelivery:
     marker: Datamarker
     """The last acknowledged datamarker."""
     sent_until: LogPosition
-    """What ends at or before it may have been delivered before."""
+    """Updates that end at or before this place may have been delivered before."""
     durable: Datamarker = field(init=False)
     """The last datamarker that the marker store confirmed."""
     acknowledged: bool = True
@@ -50,7 +50,7 @@ class FlowDelivery:
     sent_bytes: int = 0
     """Bytes of their bodies."""
     bad_values: int = 0
-    """Values that were sent and are not of the application's format."""
+    """The number of sent values that are not of the application's format."""
     replayed: int = 0
     """Updates that mass replays delivered."""
     _stored_in: int = -1
@@ -61,12 +61,12 @@ class FlowDelivery:
 
     @property
     def place(self) -> LogPosition:
-        """Up to where the log was handed on."""
+        """The place up to which the log was sent or skipped."""
         return self.marker.order if self.caravan_flow is None else self.caravan_flow.place
 
     @property
     def acknowledged_to(self) -> Datamarker:
-        """The datamarker, at its place in the present history of the log as soon as that is known: the datamarker
+        """The place of the datamarker in the present history of the log, as soon as that is known. The datamarker
         itself stays in a former history until something is acknowledged in the present one.
         """
         reads = self.caravan_flow
@@ -76,8 +76,8 @@ class FlowDelivery:
 
     @property
     def needed(self) -> LogPosition:
-        """The earliest place that has to stay in the log: the flow continues from its durable datamarker, or from a
-        later one, or one of the same place, that was sent and is not durable yet."""
+        """The earliest place that has to stay in the log. The flow continues from its durable datamarker, or from one
+        that was sent and is not durable yet, which is at the same or a later place."""
         acknowledged = self.marker if self.marker.order >= self.durable.order else self.durable
         kept = min(self.durable.read_from, acknowledged.read_from)
         return kept if self.caravan_flow is None else min(kept, self.caravan_flow.keeps(self.durable))
@@ -85,7 +85,7 @@ class FlowDelivery:
     # -- the datamarker
 
     def registered(self, *, rewound: bool, acknowledged: bool) -> None:
-        """What the flow's record says of its datamarker."""
+        """Take the datamarker from the flow's record."""
         self.rewound, self.acknowledged = rewound, acknowledged
 
     def begin_move(self) -> None:
@@ -110,7 +110,7 @@ class FlowDelivery:
         self.durable, self.rewound, self.acknowledged, self._stored_in = marker, False, True, epoch
 
     def has_stored(self, marker: Datamarker, epoch: int) -> bool:
-        """Whether just that is durable: an idle flow acknowledges the same datamarker again and again."""
+        """Whether exactly this datamarker is durable: an idle flow acknowledges the same datamarker repeatedly."""
         return self._stored_in == epoch and self.durable == marker
 
     def offers(self, marker: Datamarker) -> None:
@@ -118,10 +118,10 @@ class FlowDelivery:
         self._offered.append(_digest(marker))
 
     def was_offered(self, have: Datamarker) -> bool:
-        """Whether an application may have ``have``. It may have what this process offered it, and whatever lies before
-        the present datamarker. While this process has offered nothing, an earlier one may have: then the transaction
-        before ``have`` proves it when the log is opened there, and a place without one has to lie within what may have
-        been sent.
+        """Whether an application may have the datamarker ``have``. It may have what this process offered it, and any
+        place before the present datamarker. While this process has offered nothing, an earlier process may have offered
+        it. Then the transaction before ``have`` proves it when the log is opened there. Without such a transaction the
+        place has to lie within the log that may have been sent.
         """
         if _digest(have) in (_digest(self.marker), *self._offered):
             return True
@@ -162,7 +162,7 @@ class FlowDelivery:
         self.sent_counts.sent(body)
 
     def count_replayed(self, updates: int) -> None:
-        """A mass replay delivered so many more."""
+        """A mass replay delivered this many more updates."""
         self.replayed += updates
 
     def count_sent(self, counts: SentCounts) -> None:

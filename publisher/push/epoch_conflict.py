@@ -1,7 +1,7 @@
 """What follows when a subscriber refuses a flow because it holds the shard in another epoch. Pure.
 
-Epochs in the marker store fall behind what subscribers hold when the store was set back (a backup of it was restored,
-or it was lost), and when another publisher with a store of its own serves the same log.
+Epochs in the marker store become lower than those of subscribers in two cases: an older backup of the store was
+restored or the store was lost, or another publisher with a store of its own serves the same log.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SETTLES_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EpochConflict:
-    """A refusal. ``held_epoch``: what the next epoch has to exceed; ``by``: the publisher that assigned it;
-    ``contested``: that is another one, and it goes first at this subscriber for now. ``until`` and ``at`` (seconds,
-    monotonic): the flow is not assigned before, and when the refusal was.
+    """A refusal. ``held_epoch``: the epoch that the next one has to exceed; ``by``: the publisher that assigned it;
+    ``contested``: whether that is another publisher, which has precedence at this subscriber for now. ``until``
+    (seconds, monotonic): the flow is not assigned before that. ``at``: the time of the refusal.
     """
 
     held_epoch: int
@@ -35,35 +35,35 @@ class EpochConflict:
 
 
 def after_refusal(refusal: FlowFailed, before: EpochConflict | None, *, sole: bool, now: float) -> EpochConflict | None:
-    """What to do after ``refusal``, with ``before`` the one before it of the same flow; ``None``: the epoch to exceed
+    """What to do after ``refusal``; ``before``: the refusal before it of the same flow. ``None``: the epoch to exceed
     is not known.
 
-    Without another publisher at work the epoch is raised above what the subscriber holds, at once. Against another one
-    only the ``sole`` owner of the log does that, and once within a minute: if the flow is taken again, both believe
+    If no other publisher is at work, the epoch is raised above the subscriber's at once. Against another publisher only
+    the ``sole`` owner of the log raises it, and only once within a minute: if the flow is taken again, both believe
     that they own it.
     """
     if not refusal.held_epoch or not may_be_exceeded(refusal.held_epoch):
         return None
     again = before is not None and now - before.at < _SETTLES_S
     contested = refusal.contested and (again or not sole)
-    # A refusal without another publisher is answered at once, but not twice in a row: whatever is wrong then, it must
-    # not spin.
+    # A refusal without another publisher is answered at once, but not twice in a row. Whatever the cause of the second
+    # one is, this must not loop.
     wait = _PAUSE_S if contested or again else 0.0
     return EpochConflict(refusal.held_epoch, refusal.held_by, contested, now + wait, now)
 
 
 def store_was_lost(before: EpochConflict | None, refusal: EpochConflict, *, acknowledged: bool) -> bool:
-    """Whether a refusal proves that the flow was served and the marker store knows nothing of it.
+    """Whether a refusal proves that the flow was served and the marker store does not have that.
 
-    Nothing was ``acknowledged`` to this store, and the subscriber has had the flow. Beside another publisher that is no
-    proof: this one registered the flow while the other one was at work, so it begins at or before what the other one
-    delivered.
+    It is a proof if nothing was ``acknowledged`` to this store and the subscriber has had the flow. If another
+    publisher is at work, it is not: this publisher registered the flow meanwhile, so the flow begins at or before what
+    the other publisher delivered.
     """
     return not acknowledged and not refusal.contested and (before is None or not before.contested)
 
 
 def explained(conflict: EpochConflict, epoch: int, marker: Datamarker, subscriber: str) -> Problem:
-    """The same for operators. ``epoch`` is what was refused, ``marker`` where delivery begins."""
+    """The conflict in words, for operators. ``epoch``: the refused epoch; ``marker``: where delivery begins."""
     if conflict.contested:
         return Problem(
             f"another publisher, {conflict.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch "

@@ -1,6 +1,6 @@
-"""A flow as the publisher knows it for as long as it serves the log.
+"""A flow in the publisher, for as long as the publisher serves the log.
 
-The caravan's :class:`~caravan.flow.CaravanFlow` lives for one epoch; this one stays across epochs, subscribers and
+The caravan's :class:`~caravan.flow.CaravanFlow` exists for one epoch. This class stays across epochs, subscribers and
 streams.
 """
 
@@ -25,10 +25,10 @@ __all__ = ["PublisherFlow"]
 
 
 class PublisherFlow:
-    """One flow of the log: its stage, and the four values with what is known of it.
+    """One flow of the log: its stage, and the four values with its state.
 
-    Other modules read the attributes and call the methods; they assign nothing. The methods here are those that concern
-    more than one value.
+    Other modules read the attributes and call the methods; they assign nothing. The methods of this class are those
+    that concern more than one value.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class PublisherFlow:
         """``APP/SHARD``."""
         self.filter = wanted
         self.halts_on_bad_value = False
-        """Whether the application takes no value that is not of its format."""
+        """Whether the application refuses values that are not of its format."""
         self.parks = False
         """Whether an update whose handler failed is parked."""
         self.control = FlowControl()
-        """What operators asked of the flow, as it is stored."""
+        """The stored requests of operators and replays about the flow."""
         self.stage = Stage.UNASSIGNED
         """See :mod:`publisher.push.stages`."""
         self.problem = Problem("no subscriber is there", code="no-subscriber")
@@ -57,12 +57,12 @@ class PublisherFlow:
 
     @property
     def lost_record(self) -> Problem:
-        """Why an operator has to say where it goes on; empty: its record says it."""
+        """Why an operator has to decide where the flow continues; empty if its record has the place."""
         return self.control.missing or (self.problem if self.loss.unreadable else NO_PROBLEM)
 
     @property
     def cause(self) -> str:
-        """Why it is in its stage, without the next step."""
+        """Why the flow is in its stage, without the next step."""
         return self.problem.text
 
     @property
@@ -136,8 +136,8 @@ class PublisherFlow:
         self.explain(problem)
 
     def ask(self, gap: LogGap, resume: Datamarker, repair: str = "") -> None:
-        """The application is asked about missing log, behind which the log continues at ``resume``. ``repair``: what a
-        repair of it would read.
+        """The application is asked about missing log, after which the log continues at ``resume``. ``repair``: what a
+        repair would read.
         """
         self._enter(Event.ASK)
         self.loss.ask(gap, resume, repair)
@@ -148,7 +148,8 @@ class PublisherFlow:
         self.explain(problem)
 
     def accept(self, *, back: bool) -> None:
-        """It continues after the missing log. ``back``: before its datamarker, which has to be set back first."""
+        """It continues after the missing log. ``back``: it continues before its datamarker, which has to be set back
+        first."""
         self._enter(Event.GO_BACK if back else Event.ACCEPT)
         self.loss.close()
         self.explain(NO_PROBLEM)
@@ -165,12 +166,13 @@ class PublisherFlow:
         self._leave(Event.RELEASE, passing(cause))
 
     def halt(self, cause: str, subscriber: str, life: object, update_id: str) -> None:
-        """A handler failed there. It is not assigned to the subscriber until that restarts or the flow is resumed."""
+        """A handler failed at the subscriber. The flow is not assigned to it until it restarts or the flow is
+        resumed."""
         self._leave(Event.HALT, Problem(cause, code="handler-failed"))
         self.holding.halted(subscriber, life, update_id)
 
     def resume(self) -> None:
-        """It may be assigned again, also where a handler failed."""
+        """It may be assigned again, also to the subscriber at which a handler failed."""
         if self.halted:
             self._enter(Event.RESUME)
             self.holding.resumed()
@@ -208,7 +210,7 @@ class PublisherFlow:
         self.loss.found_unreadable(False)
 
     def controlled(self, control: FlowControl) -> None:
-        """What operators asked of it is stored."""
+        """Its control is stored."""
         self.control = control
 
     def moved(self, epoch: int, to: Datamarker) -> None:

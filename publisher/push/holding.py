@@ -1,4 +1,4 @@
-"""Who has a flow: its epoch, its subscriber, and how far that subscriber is with what it received."""
+"""The holder of a flow: its epoch, its subscriber, and the subscriber's progress."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class FlowHolding:
     epoch: int = 0
     """The epoch of the last assignment. Each assignment raises it first."""
     subscriber: str | None = None
-    """Id of the subscriber that has the flow, or had it last."""
+    """Id of the subscriber that has the flow or had it last."""
     lost_from: object | None = None
     """The stream that broke while the flow was there: a handler of the flow may still run."""
     held_until: float = 0.0
-    """Until then a handler that an earlier publisher called may still run. 0: there is none."""
+    """Until this time a handler that an earlier publisher called may still run. 0: there is no such handler."""
     intended: str | None = None
     """The subscriber that is about to get the flow."""
     halted_life: object | None = None
@@ -39,23 +39,23 @@ class FlowHolding:
     handler: push_pb2.HandlerReport | None = None
     """The last report of the subscriber's callbacks."""
     progressed_at: float = 0.0
-    """When the subscriber processed something last, or had nothing to process. 0: not in this assignment."""
+    """When the subscriber last processed something or had nothing to process. 0: not in this assignment."""
     waiting_credit_since: float = 0.0
-    """Since when there is something to send and no credit for it. 0: there is credit."""
+    """The time since when there is something to send and no credit for it. 0: there is credit."""
 
     @property
     def contested(self) -> bool:
-        """Whether another publisher has the flow at the subscriber, and goes first."""
+        """Whether another publisher has the flow at the subscriber, and has precedence."""
         return self.conflict is not None and self.conflict.contested
 
     @property
     def epoch_to_exceed(self) -> int:
-        """The next epoch is higher than this."""
+        """The next epoch has to be higher than this."""
         return self.epoch if self.conflict is None else max(self.epoch, self.conflict.held_epoch)
 
     def recorded(self, replay: ReplayControl | None, *, assigned: bool) -> str:
-        """The subscriber that the flow record names: a handler of the flow may run there, or may in a moment. Empty:
-        nowhere.
+        """The subscriber that the flow record names: a handler of the flow may run there now or soon. Empty if no
+        handler may run.
 
         The next owner of the log waits for that handler, so the record names the subscriber before it gets the flow.
         """
@@ -67,11 +67,11 @@ class FlowHolding:
         return (self.subscriber or "") if works else ""
 
     def credit_waited_s(self, now: float) -> float:
-        """For how long there is something to send and no credit for it."""
+        """For how long there has been something to send and no credit for it."""
         return now - self.waiting_credit_since if self.waiting_credit_since else 0.0
 
     def stalled_s(self, now: float, in_flight: int) -> float:
-        """For how long the subscriber processed nothing of the ``in_flight`` bytes that it has."""
+        """For how long the subscriber has processed none of its ``in_flight`` bytes."""
         return now - self.progressed_at if in_flight and self.progressed_at else 0.0
 
     # -- the assignment
@@ -85,7 +85,7 @@ class FlowHolding:
         self.epoch = epoch
 
     def intend(self, subscriber: str | None) -> None:
-        """The flow is about to be given to the subscriber; ``None``: to none."""
+        """The flow is about to be assigned to the subscriber; ``None``: to no subscriber."""
         self.intended = subscriber
 
     def given(self, subscriber: str, now: float) -> None:
@@ -109,12 +109,12 @@ class FlowHolding:
         self.subscriber, self.halted_life, self.halted_at = subscriber, life, update_id
 
     def resumed(self) -> None:
-        """The flow may be given to the subscriber at which a handler failed."""
+        """The flow may be assigned to the subscriber at which a handler failed."""
         self.halted_life, self.halted_at = None, ""
 
     def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0) -> None:
-        """The subscriber had the flow last. A handler may still run in ``stream``, or ``until`` then one that an
-        earlier publisher called.
+        """The subscriber had the flow last. A handler may still run there: one called through ``stream``, or, ``until``
+        that time, one that an earlier publisher called.
         """
         self.subscriber, self.lost_from, self.held_until = subscriber, stream, until
 
@@ -123,7 +123,7 @@ class FlowHolding:
         self.conflict = conflict
 
     def accepted(self) -> None:
-        """A subscriber accepted the flow: no other publisher goes first."""
+        """A subscriber accepted the flow: no other publisher has precedence."""
         if self.conflict is not None:
             self.conflict = replace(self.conflict, contested=False)
 
@@ -134,7 +134,7 @@ class FlowHolding:
         self.waiting_credit_since = self.waiting_credit_since or now
 
     def has_credit(self) -> None:
-        """What there is to send may be sent."""
+        """There is credit for what has to be sent."""
         self.waiting_credit_since = 0.0
 
     def progressed(self, at: float) -> None:
@@ -142,8 +142,8 @@ class FlowHolding:
         self.progressed_at = at
 
     def reported(self, report: push_pb2.HandlerReport, at: float) -> None:
-        """The subscriber reports on its callbacks. A slow batch counts as processed at its end only, so a callback that
-        is at another update is progress.
+        """The subscriber reports on its callbacks. A slow batch is reported as processed only at its end, so a callback
+        at another update is progress.
         """
         before, self.handler = self.handler, report
         if before is not None and before.running_update and report.running_update != before.running_update:

@@ -1,4 +1,4 @@
-"""What is missing for a flow to go on: a range of its log, or its record in the marker store."""
+"""What a flow lacks and needs to continue: a range of its log, or its record in the marker store."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class FlowLoss:
     """Other modules read the attributes and call the methods."""
 
     open: tuple[LogGap, Datamarker] | None = None
-    """The missing log about which the application was asked, and where the log continues behind it."""
+    """The missing log about which the application was asked, and where the log continues after it."""
     repair: str = ""
     """The rows that a repair of it would read, for operators."""
     count: int = 0
-    """How often log was missing."""
+    """The number of times that log was missing."""
     unreadable: bool = False
     """Whether the marker store holds no valid record of the flow."""
 
@@ -29,7 +29,7 @@ class FlowLoss:
         self.count += 1
 
     def close(self) -> None:
-        """No answer is waited for."""
+        """No answer is awaited any more."""
         self.open, self.repair = None, ""
 
     def found_unreadable(self, unreadable: bool) -> None:

@@ -1,4 +1,4 @@
-"""Frames put together to gRPC messages: pure."""
+"""Combines frames into gRPC messages. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["Messages"]
 
 
 class Messages:
-    """Frames put together to messages of at most ``most`` bytes (a subscriber refuses larger ones). ``bytes``: of all
-    of them.
+    """Combines frames into messages of at most ``most`` bytes, because a subscriber refuses larger ones. ``bytes``: of
+    all messages.
 
-    The pieces are joined one message at a time, as they are taken: bodies are shared, and a subscriber that does not
-    read must not make a copy of each wait for it.
+    The pieces of a message are joined only when it is taken. Bodies are shared, and copies of them must not wait for a
+    subscriber that does not read.
     """
 
     __slots__ = ("_done", "_most", "_pieces", "_size", "bytes")

@@ -1,4 +1,4 @@
-"""What a flow does at log that cannot be sent: missing log, an update that cannot be decoded, a bad value."""
+"""How a flow treats log that cannot be sent: missing log, an update that cannot be decoded, a bad value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def skip_undecodable(flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece) -> None:
-    """Pass an update that cannot be decoded: an operator skips it."""
+    """Skip an update that cannot be decoded, because an operator requested it."""
     assert piece.broken is not None
     _log.warning("%s skips what cannot be decoded: %s", flow.name, piece.broken, extra=flow.about)
     caravan_flow.pass_broken(piece.broken.update_id)
@@ -48,7 +48,7 @@ def _bad_value(bad: BadUpdate) -> Problem:
 def ask_about_gap(
     fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece
 ) -> tuple[LogGap, Datamarker]:
-    """Hold the flow at missing log until its application decides. Returns what is missing for it, and where the log
+    """Hold the flow at missing log until its application decides. Returns what the flow lacks, and where the log
     continues.
     """
     caravan = fleet.caravan_of(caravan_flow)
@@ -61,7 +61,7 @@ def ask_about_gap(
     begin: LogPosition = entry.segment.begin
     before = caravan_flow.marker
     gap = piece.gap.without(before.delivered)
-    # What was prepared before the gap may be committed behind it.
+    # Transactions that were prepared before the gap may be committed after it.
     read_from = before.read_from if before.read_from < before.order else begin
     behind = entry.segment.marker
     anchor = behind.anchor if behind is not None and behind.order == begin else None

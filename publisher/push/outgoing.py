@@ -1,4 +1,4 @@
-"""What one connection sends next: frames about its flows, then batches of each flow in turn."""
+"""Chooses what one connection sends next: frames about its flows, then batches of each flow in turn."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from wormhole.push.window import Window
 __all__ = ["NextStep", "Outgoing", "next_step"]
 
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
-_ROUND = 1 << 20  # bytes of all flows together that are put together before they are written
-# Every flow is looked at within this: datamarkers are due by time, and a segment that has nothing of a flow does not
-# wake it. A few at a time, because looking at a thousand would hold up the updates of all.
+_ROUND = 1 << 20  # bytes of all flows that are collected before they are written
+# Every flow is checked within this time, because datamarkers are due by time and a segment without updates of a flow
+# does not wake it. A few flows are checked at a time, because checking a thousand would delay the updates of all.
 _SWEEP_S = 0.5
 
 
 class NextStep(Enum):
-    """What is next for the piece of log that a flow comes to."""
+    """The next step for the piece of log that a flow reaches."""
 
     SEND = auto()  # its updates are sent
     PASS = auto()  # it has nothing to send
@@ -39,7 +39,7 @@ class NextStep(Enum):
 
 
 def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:
-    """What is next for ``piece``. Pure."""
+    """The next step for ``piece``. Pure."""
     body = piece.body
     if body is not None:
         if body.bad and flow.halts_on_bad_value:
@@ -56,7 +56,7 @@ def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:
 
 @dataclass(slots=True)
 class _FlowTurn:
-    """One flow's turn in a round. ``quantum``: bytes that the flow may still send in it."""
+    """One flow's turn in a round. ``quantum``: bytes that the flow may still send in this turn."""
 
     push: PushFlow
     flow: PublisherFlow
@@ -69,9 +69,10 @@ class _FlowTurn:
 class Outgoing:
     """See the module.
 
-    ``flows``: by number, those that are open or being opened; :meth:`open` and :meth:`close` change them. ``answers``:
-    to parked updates, that wait to be written. ``undone``: called with a transaction that was rolled back after a part
-    of it was sent. ``wake``: there is more to send. ``may_send``: whether the publisher owns its log.
+    ``flows``: by number, the flows that are open or being opened; :meth:`open` and :meth:`close` change them.
+    ``answers``: the answers about parking that wait to be written. ``undone``: called with a transaction that was
+    rolled back after a part of it was sent. ``wake``: there is more to send. ``may_send``: whether the publisher owns
+    its log.
     """
 
     def __init__(
@@ -92,21 +93,21 @@ class Outgoing:
         self._undone = undone
         self._wake = wake
         self._control: list[bytes] = []
-        self._late: set[int] = set()  # flows whose turn did not come in the last round
+        self._late: set[int] = set()  # flows that had no turn in the last round
         self._due: set[int] = set()  # flows that may have something to send
         self._starved: set[int] = set()  # flows that wait for credit
-        self._looked_s = -math.inf  # when flows were looked at last
-        self._unswept: list[int] = []  # flows that this sweep has yet to look at
+        self._looked_s = -math.inf  # when flows were last checked
+        self._unswept: list[int] = []  # flows that this sweep has yet to check
         self._numbers: dict[PublisherFlow, int] = {}
         self._turn = 0
 
     def open(self, push: PushFlow, flow: PublisherFlow) -> None:
-        """The flow was given to the subscriber."""
+        """The flow was assigned to the subscriber."""
         self.flows[push.number] = (push, flow)
         self._numbers[flow] = push.number
 
     def close(self, number: int) -> PublisherFlow:
-        """The subscriber has the flow no longer; which one it was."""
+        """The subscriber no longer has the flow. Returns that flow."""
         _, flow = self.flows.pop(number)
         self._starved.discard(number)
         if self._numbers.get(flow) == number:
@@ -114,7 +115,7 @@ class Outgoing:
         return flow
 
     def push_of(self, flow: PublisherFlow) -> PushFlow | None:
-        """The flow as this connection knows it; ``None`` when it is not here."""
+        """This connection's object of the flow; ``None`` if it does not have the flow."""
         number = self._numbers.get(flow)
         return None if number is None else self.flows[number][0]
 
@@ -126,19 +127,19 @@ class Outgoing:
             self._wake()
 
     def progressed(self, push: PushFlow, flow: PublisherFlow) -> None:
-        """The subscriber processed something of the flow, which matters to one that waits for that."""
+        """The subscriber processed something of the flow. Wakes the flow if it waits for that."""
         caravan_flow = flow.delivery.caravan_flow
         if push.number in self._starved or (caravan_flow is not None and caravan_flow.blocked):
             self.wake(flow)
 
     def add(self, frame: bytes) -> None:
-        """A frame that goes before all batches."""
+        """Add a frame that is sent before all batches."""
         self._control.append(frame)
         self._wake()
 
     def messages(self, now: float) -> Iterator[bytes]:
-        """One round over the flows, until there is enough to write: deficit round robin, those with the lead caravan
-        first.
+        """One round over the flows, until there is enough to write: deficit round robin, beginning with the flows of
+        the lead caravan.
         """
         out = Messages(self._session.max_frame_bytes)
         for frame in self._control:
@@ -158,8 +159,8 @@ class Outgoing:
         return out.take()
 
     def datamarker(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float) -> bytes | None:
-        """Where the flow is; ``None`` amid a transaction, behind whose first updates the datamarker before it would
-        stand, and for one that was offered.
+        """The datamarker at the flow's place. ``None`` if it was offered already. ``None`` also within a transaction,
+        because the datamarker before it would follow its first updates.
         """
         if caravan_flow.inside:
             return None
@@ -170,8 +171,8 @@ class Outgoing:
         return frame
 
     def _looked_at(self, now: float) -> list[tuple[PushFlow, PublisherFlow]]:
-        """The flows whose turn it is: those that may have something to send, and as large a part of all as the time
-        since the last round is of a sweep.
+        """The flows whose turn it is: those that may have something to send, and a part of all flows in proportion to
+        the time since the last round.
         """
         due, self._due = self._due | self._late, set()
         share = math.ceil(len(self.flows) * min(1.0, (now - self._looked_s) / _SWEEP_S))
@@ -205,11 +206,11 @@ class Outgoing:
         cursor = caravan_flow.cursor
         if self._add_pieces(turn):
             self._end_turn(turn)
-        if caravan_flow.cursor != cursor:  # also when it only skipped what it has
+        if caravan_flow.cursor != cursor:  # even if it only skipped updates that the subscriber has
             self._fleet.moved(caravan_flow)
 
     def _add_pieces(self, turn: _FlowTurn) -> bool:
-        """Add pieces until the flow's quantum is used or nothing is left. Whether none of them stopped the flow."""
+        """Add pieces until the flow's quantum is used or nothing is left. Returns whether no piece stopped the flow."""
         caravan_flow = turn.caravan_flow
         while turn.quantum > 0 and (piece := _peek(caravan_flow)) is not None:
             step = next_step(piece, turn.flow, turn.push.window)
@@ -235,7 +236,7 @@ class Outgoing:
         flow.holding.has_credit()
         self._starved.discard(push.number)
         if not push.window.in_flight:
-            flow.holding.progressed(turn.now)  # there was nothing to do before
+            flow.holding.progressed(turn.now)  # there was nothing to process before
         if piece.marker is None and self._session.marker_due(push, turn.now, soon=True):
             self._offer(turn)  # the transaction that begins here may be long
         for schema in self._session.schemas(body.schemas):
@@ -272,8 +273,8 @@ class Outgoing:
             self._offer(turn)
 
     def _add_ends(self, turn: _FlowTurn, piece: Piece, chunk: ChunkRange) -> None:
-        """What follows the rows of a chunk: which range they are, and that a table is through. Nothing follows from
-        rows that a filter of the backfill left out, or that could not be read.
+        """Add what follows the rows of a chunk: their range, and the end of a table. Neither follows if a filter of the
+        backfill left out rows, or if rows could not be read.
         """
         backfill = turn.caravan_flow.backfill
         assert backfill is not None

@@ -1,13 +1,13 @@
-"""When to write: pure.
+"""When to write. Pure.
 
-Sending every update at once costs a write per update and subscriber; the event loop then becomes the queue, and latency
-grows with the number of streams. So the first update after a pause goes at once, and while updates keep coming each
+Sending every update at once costs a write per update and subscriber. The event loop then becomes the queue, and latency
+grows with the number of streams. So the first update after a pause is sent at once, and while more updates arrive each
 stream gets one write per gather interval.
 
-A round is one read of the log and the writes that follow it. What rounds cost decides how many of them fit into a
-second: when they take the loop more than a part of its time, the interval grows, each message carries more, and the
-cost per update falls. An interval that leaves the loop most of its time is never longer than the rounds already are
-apart, so a publisher with little to do waits for nothing.
+A round is one read of the log and the writes that follow it. The cost of a round determines how many rounds fit into a
+second. When rounds take more than a fixed part of the loop's time, the interval grows, so each message carries more and
+the cost per update falls. An interval that leaves the loop most of its time is never longer than the present distance
+of the rounds, so a publisher with little work does not wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 __all__ = ["RoundCost", "gather_interval"]
 
-_LEAST_S: Final = 0.002  # for a lone stream: half of it adds to latency; below it reading costs more than sending
+_LEAST_S: Final = 0.002  # with one stream: half of it adds to latency; below it reading costs more than sending
 _PER_STREAM_S: Final = 0.00015  # about what building and writing one small message takes
 _MOST_S: Final = 0.008
 _MOST_LOADED_S: Final = 0.025
@@ -26,8 +26,8 @@ _SHARE: Final = 0.4  # the part of the loop's time that rounds may take
 class RoundCost:
     """Processor seconds of the event loop's thread for one round, over the last few measurements. Pure.
 
-    What subscribers send is not meant: their datamarkers and progress come by time, not by rounds. Counted in, a
-    thousand flows drew rounds apart for acknowledgements that came all the same.
+    The cost of what subscribers send is not included, because their datamarkers and progress arrive by time, not by
+    rounds. When it was included, acknowledgements of a thousand flows made the interval longer without becoming fewer.
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class RoundCost:
         self._before: tuple[float, int] | None = None
 
     def measured(self, spent_s: float, rounds: int) -> None:
-        """Called about ten times a second. ``spent_s``: what the thread has used so far, but for what subscribers
-        sent; ``rounds``: how many there were so far.
+        """Called about ten times a second. ``spent_s``: processor time of the thread so far, without that for what
+        subscribers sent; ``rounds``: their number so far.
         """
         if self._before is not None:
             spent_before_s, rounds_before = self._before

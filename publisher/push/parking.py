@@ -1,4 +1,4 @@
-"""The parked updates of a flow, as the publisher knows them."""
+"""The parked updates of a flow, in the publisher's memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FlowParking:
     letters: tuple[DeadLetter, ...] | None = None
     """The parked updates, in the order of the log. ``None``: they were not read yet."""
     receiver: str = ""
-    """The subscriber that has or had the flow, as far as that is proven."""
+    """The proven identity of the subscriber that has or had the flow."""
     _answer: asyncio.Future[bool] | None = None
 
     @property
@@ -27,12 +27,12 @@ class FlowParking:
 
     @property
     def count(self) -> int:
-        """How many updates are parked, as far as they were read."""
+        """The number of parked updates, as far as they were read."""
         return len(self.known)
 
     @property
     def next_again(self) -> DeadLetter | None:
-        """The parked update that is delivered again next."""
+        """The next parked update to be delivered again."""
         return next((one for one in self.known if one.retrying), None)
 
     def rows(self, *, replayed: bool) -> ParkedRows:
@@ -54,7 +54,7 @@ class FlowParking:
         self.letters = tuple(one for one in self.known if one is not letter)
 
     def received_by(self, receiver: str) -> None:
-        """``receiver`` gets the flow now. It does not get again what another subscriber parked."""
+        """``receiver`` gets the flow now. It does not get updates that another subscriber parked."""
         self.receiver = receiver
         self.letters = for_receiver(self.known, receiver)
 

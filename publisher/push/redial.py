@@ -1,7 +1,7 @@
-"""How long to wait before the next try: to dial a subscriber, and to give it a flow again. Pure.
+"""How long to wait before the next try to dial a subscriber, and to assign it a flow again. Pure.
 
-What fails and comes again at once costs the publisher: a connection, and for each flow an epoch, which is a durable
-write that all flows share. So a subscriber that makes no progress is tried again less and less often.
+An immediate retry costs the publisher a connection, and for each flow an epoch, which is a durable write to the store
+that all flows share. So a subscriber that makes no progress is tried again less and less often.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Redial", "Spacing"]
 _FIRST_S: Final = 0.05
 _LONGEST_S: Final = 5.0
 _LONGEST_REFUSED_S: Final = 60.0
-_LEFT_FAILURES: Final = 4  # who left is dialled after 0.4 to 0.8 s: a deregistered one is forgotten before that
+_LEFT_FAILURES: Final = 4  # one that left is dialled after 0.4 to 0.8 s: a deregistered one is forgotten before
 _STEADY_S: Final = 10.0
 _FREE: Final = 8
 _FORGOTTEN_S: Final = 60.0
@@ -26,10 +26,11 @@ class Redial:
         self._failures = 0
 
     def wait_s(self, *, lasted_s: float, acked: bool, refused: bool, left: bool) -> float:
-        """The longest wait before the next connection, in seconds; at least half of it is waited.
+        """The longest wait before the next connection, in seconds. The actual wait is at least half of it.
 
-        ``lasted_s``: how long the last one was welcome, 0: never; ``acked``: it acknowledged something; ``refused``: it
-        broke the protocol or one of its bounds; ``left``: the subscriber said that it leaves.
+        ``lasted_s``: how long the last connection lasted after its welcome, 0: without a welcome; ``acked``: whether it
+        acknowledged something; ``refused``: whether it broke the protocol or one of its bounds; ``left``: whether the
+        subscriber reported that it leaves.
         """
         steady = not refused and (acked or lasted_s >= _STEADY_S)
         self._failures = 0 if steady else self._failures + 1

@@ -21,15 +21,16 @@ class Stage(Enum):
     UNASSIGNED = "unassigned"
     """No subscriber has it."""
     HALTED = "halted"
-    """A handler failed until its retries were exhausted. That process does not get it again until it is resumed."""
+    """A handler failed until its retries were exhausted. The subscriber's process does not get the flow again until the
+    flow is resumed."""
     OPENING = "opening"
     """It was assigned, and its subscriber has not accepted it."""
     REDELIVERING = "redelivering"
-    """It is accepted; parked updates are delivered again before anything of the log."""
+    """It is accepted; parked updates are delivered again before any update of the log."""
     OPEN = "open"
     """The log's updates are delivered."""
     HELD = "held"
-    """It is accepted, and the log cannot be read on for it."""
+    """It is accepted, and its log cannot be read any further."""
     DECIDING = "deciding"
     """Log is missing, and its application was asked whether to continue."""
     DECLINED = "declined"
@@ -46,11 +47,11 @@ class Event(Enum):
     ASSIGN = "assign"
     """It is given to a subscriber, in a new epoch."""
     REDELIVER = "redeliver"
-    """The subscriber accepted it, and updates that are parked go first."""
+    """The subscriber accepted it, and parked updates are sent first."""
     BEGIN = "begin"
     """The log's updates are delivered from now on."""
     HOLD = "hold"
-    """The log cannot be read on, or has a value that the application does not take."""
+    """The log cannot be read any further, or has a value that the application refuses."""
     ASK = "ask"
     """The application is asked about missing log."""
     DECLINE = "decline"
@@ -58,7 +59,7 @@ class Event(Enum):
     ACCEPT = "accept"
     """The application, or an operator, continues after the missing log."""
     GO_BACK = "back"
-    """It was accepted to continue, at a place before the datamarker: that has to be set back first."""
+    """It was decided to continue at a place before the datamarker, which has to be set back first."""
     RECALL = "recall"
     """The subscriber is asked to release it."""
     RELEASE = "release"
@@ -66,7 +67,7 @@ class Event(Enum):
     HALT = "halt"
     """A handler failed until its retries were exhausted."""
     RESUME = "resume"
-    """A halted flow is to be tried again."""
+    """A halted flow may be tried again."""
 
 
 _ASSIGNED: Final = (
@@ -98,7 +99,7 @@ TRANSITIONS: Final[Mapping[Event, Mapping[Stage, Stage]]] = {
     Event.HALT: dict.fromkeys(_ASSIGNED, Stage.HALTED),
     Event.RESUME: {Stage.HALTED: Stage.UNASSIGNED},
 }
-"""For each event the stages in which it can happen, each with the stage after it."""
+"""For each event: the stages in which it can happen, each with the next stage."""
 
 
 class ImpossibleError(RuntimeError):

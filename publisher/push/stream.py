@@ -71,8 +71,9 @@ _LONGEST_CAUSE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Dialer:
-    """What all streams share. ``trust`` ``None``: without TLS. ``room``: the memory for what subscribers want to be
-    parked; ``reading``: the work for what they send; ``letters``: the threads in which updates to be parked are opened.
+    """What all streams share. ``trust`` ``None``: without TLS. ``room``: the memory for updates that subscribers send
+    for parking; ``reading``: the allowance of work for what they send; ``letters``: the threads in which updates for
+    parking are decoded.
     """
 
     hello: push_pb2.Hello
@@ -87,13 +88,13 @@ class StreamEvents(Protocol):
     """What a stream reports to its owner; called on the event loop, must not block."""
 
     def ready(self, stream: SubscriberStream) -> None:
-        """The subscriber answered, flows may be given to it."""
+        """The subscriber answered, so flows may be assigned to it."""
 
     def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
         """The subscriber accepted the flow; its application has everything up to ``have``."""
 
     def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
-        """An update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers."""
+        """The subscriber sends an update for parking, in that epoch; :meth:`SubscriberStream.parked` answers."""
 
     def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
         """Everything up to ``marker`` was acknowledged, in that epoch."""
@@ -102,17 +103,17 @@ class StreamEvents(Protocol):
         """The subscriber released the flow."""
 
     def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
-        """A transaction with that id was rolled back, of which the flow sent a part: the flow has to be assigned
+        """The transaction with that id was rolled back after the flow sent a part of it: the flow has to be assigned
         anew."""
 
     def failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
-        """The subscriber cannot go on with the flow."""
+        """The subscriber cannot continue the flow."""
 
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
         """The application's answer to missing log."""
 
     def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
-        """In that epoch, comparing rows found something."""
+        """A comparison of rows in that epoch has findings."""
 
     def ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
         """The stream was lost, and every flow with it."""
@@ -124,7 +125,7 @@ class SubscriberStream:
     ``problem``: why it is not connected, for operators. ``left``: the subscriber reported that it leaves, and has not
     come back. ``leaving``: it released a flow without being asked, so it is shutting down. ``vacant``: no process
     listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's
-    process does, as far as can be known.
+    process is the same, as far as that can be known.
     """
 
     def __init__(
@@ -145,13 +146,13 @@ class SubscriberStream:
         self._events = events
         self._may_send = may_send
         self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
-        # All connections to the subscriber share one allowance: a new connection buys nothing.
+        # All connections to the subscriber share one allowance, so a new connection does not increase it.
         self._allowance = dialer.reading.allowance(self._clock.monotonic())
         self._warned_version = False
         self._prepare()
 
     def _prepare(self) -> None:
-        """What the next connection begins with."""
+        """Make the state with which the next connection begins."""
         hello = push_pb2.Hello()
         hello.CopyFrom(self._dialer.hello)
         hello.application, hello.subscriber = self.info.application, self.info.id
@@ -181,7 +182,7 @@ class SubscriberStream:
 
     @property
     def parks(self) -> bool:
-        """Whether the subscriber knows how to park, and so may get a flow of which updates are."""
+        """Whether the subscriber supports parking, and so may get a flow with parked updates."""
         return self._session.parks
 
     @property
@@ -191,17 +192,17 @@ class SubscriberStream:
 
     @property
     def takes_ranges(self) -> bool:
-        """Whether its application removes what it holds of a range of keys and was not sent."""
+        """Whether its application removes rows of a range of keys that it holds and was not sent."""
         return self._session.takes_ranges
 
     @property
     def verifies(self) -> bool:
-        """Whether its application can compare rows with what it holds."""
+        """Whether its application can compare rows with its own."""
         return self._session.verifies
 
     @property
     def identity(self) -> str:
-        """Who receives and parks here; see :class:`~wormhole.push.connection.Connection`."""
+        """The identity of the peer that receives and parks; see :class:`~wormhole.push.connection.Connection`."""
         return self._connection.identity
 
     @property
@@ -210,7 +211,7 @@ class SubscriberStream:
         return self._session.version
 
     def begins(self, flow: PublisherFlow) -> tuple[int, VerifyMode]:
-        """Generation that the flow was assigned with, and what becomes of the rows of that."""
+        """The generation with which the flow was assigned, and how its rows are treated."""
         push = self._push_flow(flow)
         return (0, VerifyMode.NONE) if push is None else (push.generation, push.verifying.mode)
 
@@ -233,8 +234,8 @@ class SubscriberStream:
         self._outgoing.wake(flow)
 
     def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
-        """Give the flow, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher
-        that is connected.
+        """Assign the flow, whose epoch was just raised, to the subscriber. ``yields``: the assignment yields to another
+        publisher that is connected there.
         """
         backfill = flow.control.backfill
         push, frame = self._session.assign(
@@ -265,7 +266,7 @@ class SubscriberStream:
         self._outgoing.add(frame)
 
     def revoke(self, flow: PublisherFlow, cause: str) -> None:
-        """Ask for the flow back; ``events.released`` follows."""
+        """Ask the subscriber to release the flow; ``events.released`` follows."""
         push = self._push_flow(flow)
         if push is None or push.phase is FlowPhase.REVOKED:
             return
@@ -275,7 +276,7 @@ class SubscriberStream:
         self._outgoing.add(self._session.revoke(push, cause))
 
     def _offer_last(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow) -> None:
-        """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and
+        """Offer a datamarker right before the revocation. A subscriber without unfinished work acknowledges it, so that
         nothing is repeated.
         """
         # When the publisher stops, the caravans have ended before the streams: the flows wait then.
@@ -288,7 +289,8 @@ class SubscriberStream:
                 self._outgoing.add(frame)
 
     def begin(self, flow: PublisherFlow, backfill: FlowBackfill | None) -> None:
-        """Deliver the log's updates to the flow, which the subscriber accepted, and ``backfill`` beside them."""
+        """Deliver the log's updates of the flow, which the subscriber accepted, and the rows of ``backfill`` beside
+        them."""
         caravan_flow = CaravanFlow(
             flow.application,
             flow.shard,
@@ -303,13 +305,13 @@ class SubscriberStream:
         self._fleet.add(caravan_flow)
 
     def lacking(self, flow: PublisherFlow) -> int:
-        """Bytes by which the flow's assignment would be too large a message, for all that is skipped and parked of it;
-        0 when it fits.
+        """Bytes by which the flow's assignment would exceed the largest message because of its skipped and parked
+        updates; 0 if it fits.
         """
         return self._session.lacking(flow.control.skip, flow.parked_rows.items())
 
     def parked(self, flow: PublisherFlow, epoch: int, update_id: str, refused: str) -> None:
-        """Answer ``events.parking``; nothing is said when the epoch is over."""
+        """Answer ``events.parking``. Without effect if the epoch is over."""
         push = self._push_flow(flow)
         if push is None or push.epoch != epoch:
             return
@@ -320,7 +322,7 @@ class SubscriberStream:
             self.refuse(ProtocolError(unread, hint="the subscriber has to read its stream"), Refusal.UNREAD)
 
     def send_letter(self, flow: PublisherFlow, parcel: Parcel) -> asyncio.Future[bool] | None:
-        """Send a parked update again, before anything of the log.
+        """Send a parked update again, before any update of the log.
 
         Returns its answer, as :meth:`FlowParking.expect_answer` does; ``None``: the flow is not open here.
         """
@@ -335,7 +337,7 @@ class SubscriberStream:
         return flow.parking.expect_answer()
 
     def charge(self, seconds: float) -> None:
-        """So much processor time was used for what the subscriber sent, on its way behind the stream."""
+        """Charge processor time that parts after the stream used for what the subscriber sent."""
         self._connection.charge(seconds)
 
     def tell_loss(self, flow: PublisherFlow, gap: LogGap, resume: Datamarker) -> None:
@@ -355,13 +357,13 @@ class SubscriberStream:
     def hang_up(self, cause: str) -> None:
         """End the connection without waiting for the subscriber.
 
-        Every flow is lost at once; then it is dialled again.
+        All its flows are lost at once. Then it is dialled again.
         """
         self._connection.close(StreamBroken(cause))
 
     def refuse(self, error: ProtocolError, why: Refusal = Refusal.PROTOCOL) -> None:
-        """End the connection, for a fault of the subscriber: it receives the reason, and is dialled again after a
-        while.
+        """End the connection because of a fault of the subscriber. It receives the reason, and is dialled again after a
+        wait.
         """
         self._connection.refuse(error, why)
 
@@ -398,8 +400,8 @@ class SubscriberStream:
     async def run(self) -> None:
         """Dial, serve and dial again until cancelled.
 
-        A subscriber that leaves is dialled again too, later: where a file lists the subscribers nothing reports that it
-        came back.
+        A subscriber that leaves is dialled again later too, because nothing reports the return of subscribers that a
+        file lists.
         """
         redial = Redial()
         self._dialer.reading.streams += 1
@@ -430,13 +432,13 @@ class SubscriberStream:
             self.vacant = is_refused(error)
             return error.problem
         except Exception as error:  # noqa: BLE001 - see below
-            # Ours, not the subscriber's: it must cost this connection only, and be seen.
+            # A fault of this program, not of the subscriber: it must end this connection only, and be logged.
             _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
             return Problem(f"internal error: {error!r}", code="internal-error")
         return self.problem
 
     def _lose(self, problem: Problem) -> None:
-        """The connection is over, for us at least: no flow of it travels any more."""
+        """The connection is over on this side: none of its flows is served any more."""
         if self.connected:
             self.since = self._clock.monotonic()
         self.connected = False
@@ -456,7 +458,7 @@ class SubscriberStream:
         return self._outgoing.messages(now)
 
     def closed(self, error: StreamBroken | None) -> None:
-        """This side ended the connection: no flow of it travels any more, before the subscriber learns of it."""
+        """This side ended the connection: none of its flows is served any more, even before the subscriber notices."""
         assert error is not None
         if self._connection.refused:
             error.at(flow=f"{self.info.application}/*")
