@@ -582,7 +582,7 @@ class Assigner:
             if raised:
                 for stream, flow in raised:
                     flow.holding.intend(stream.info.id)
-                await self._openings.note(flows)  # subscribers refuse epochs that are not recorded
+                await self._openings.note(flows)  # subscribers refuse what is not recorded
                 await self._openings.read(flows)  # after the epochs were raised: former ones park nothing any more
             await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.holding.epoch))
         finally:
