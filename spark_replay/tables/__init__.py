@@ -1,1 +1,1 @@
-"""What people query: the current state, the history, and archive rows as columns."""
+"""Tables for queries: the current state, the history, and archive rows as columns."""

@@ -1,4 +1,4 @@
-"""What ``snapshot.json`` says: the places, the tables, and of which of them every row and value is there. Pure."""
+"""The content of ``snapshot.json``: the places, the tables, and which tables are complete. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _NAMED: Final = 5  # tables named in one message
 
 @dataclass(frozen=True, slots=True)
 class SnapshotShard:
-    """One shard. ``begin``: the place where the archive began that its rows came from. ``marker``: where the archive
-    goes on. ``log``: empty in a snapshot of an earlier release. ``lacks``: why rows may be missing, empty: none are.
+    """One shard. ``begin``: the place where the archive of its rows began. ``marker``: the datamarker after which the
+    archive continues. ``log``: empty in a snapshot of an earlier release. ``lacks``: why rows may be missing; empty: no
+    row is missing.
     """
 
     begin: str
@@ -36,8 +37,8 @@ class SnapshotShard:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTable:
-    """One table that was written. ``lacking``: how many of its ``rows`` have values that the log does not hold.
-    ``newest``: its newest schemas by log, none in a snapshot of an earlier release.
+    """One table that was written. ``lacking``: how many of its ``rows`` have values that the log does not have.
+    ``newest``: its newest schemas by log; empty in a snapshot of an earlier release.
     """
 
     folder: str
@@ -48,10 +49,10 @@ class SnapshotTable:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAbout:
-    """See the module. ``left_out``: tables that cannot be written, and why. ``others``: tables that were not asked for.
-    ``schemas``: of the rows, oldest first, then the newest ones. ``updates``: ``None`` in a snapshot of an earlier
-    release, of which pages alone have checksums. ``older``: why such a one is no start. ``continues``: whether the next
-    snapshot can be made from it; not from one of an earlier release.
+    """See the module. ``left_out``: tables that cannot be written, with the reason. ``others``: tables that were not
+    requested. ``schemas``: of the rows, oldest first, then the newest ones. ``updates``: ``None`` in a snapshot of an
+    earlier release, in which only pages have checksums. ``older``: why a snapshot of an earlier release cannot be a
+    start. ``continues``: whether the next snapshot can be made from it; false for one of an earlier release.
     """
 
     dataset: str
@@ -67,21 +68,21 @@ class SnapshotAbout:
 
     @property
     def general(self) -> tuple[str, ...]:
-        """Why rows of any table may be missing, also of one that the snapshot does not know."""
+        """The reasons why rows of any table may be missing, also of tables that the snapshot does not know."""
         return (*self.older, *(one.lacks for one in self.shards.values() if one.lacks))
 
     def problems_of(self, table: str) -> tuple[str, ...]:
-        """Why a table is not complete; none: every row and every value is there."""
+        """The reasons why a table is not complete; empty if it has every row and every value."""
         own = self._own_problem(table)
         return (*self.general, *([own] if own else []))
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why some tables, or all, are not complete."""
+        """The reasons why some or all tables are not complete."""
         return (*self.general, *self._own(lambda table: True))
 
     def refusal(self, wants: Callable[[str], bool]) -> str:
-        """Why an application that ``wants`` these tables cannot start from it; empty: it can."""
+        """The reason why an application that ``wants`` these tables cannot start from the snapshot; empty if it can."""
         wanted = [table for table in self._known if wants(table)]
         found = [f"{_listed(wanted)}: {'; '.join(self.general)}" if wanted else "; ".join(self.general)]
         return "; ".join([*(found if self.general else []), *self._own(wants)])
@@ -94,7 +95,7 @@ class SnapshotAbout:
         return [own for table in self._known if wants(table) and (own := self._own_problem(table))]
 
     def _own_problem(self, table: str) -> str:
-        """Why this table is not complete, beside what concerns all; empty: it is."""
+        """The reason why this table is not complete, without the general reasons; empty if it is complete."""
         if (why := self.left_out.get(table)) is not None:
             return f"{table} is left out: {why}"
         if table in self.others:
@@ -150,10 +151,10 @@ def about_to_json(about: SnapshotAbout, created: str) -> dict[str, Any]:
 
 
 def about_from_json(given: Mapping[str, Any], where: str) -> SnapshotAbout:
-    """Inverse of :func:`about_to_json`, also of what earlier releases wrote: these know for the whole dataset only
-    whether it is complete. ``where``: the file, for the message.
+    """Inverse of :func:`about_to_json`. ``where``: the file, for the message.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for what cannot be read.
+    It also reads files of earlier releases, which have only one completeness for the whole dataset. Raises
+    :class:`~wormhole.model.errors.ReplayError` for a file that cannot be read.
     """
     try:
         schemas = tuple(Schema.from_canonical(base64.b64decode(text)) for text in given["schemas"])

@@ -1,7 +1,7 @@
-"""The columns of a table as Parquet has them, out of all schemas that the table ever had. Pure.
+"""The columns of a table in Parquet, from all schemas that the table ever had. Pure.
 
-A column keeps its name through all schemas; where its type changed, one type that holds every value exactly replaces
-all of them:
+A column keeps its name in all schemas. If its type changed, the column has one type that represents every value
+exactly:
 
 ======================================  =============================================================
 types in the log                        in Parquet
@@ -48,9 +48,7 @@ _INTEGERS: Final = frozenset({"int", "uint"})
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """``name`` as the table has it, ``shown`` as it is called in Parquet, and ``type`` as in the module's drawing or
-    ``decimal(p,s)``.
-    """
+    """``name``: in the table. ``shown``: in Parquet. ``type``: a type of the module's table, or ``decimal(p,s)``."""
 
     name: str
     shown: str
@@ -60,11 +58,11 @@ class TableColumn:
 def unite(
     schemas: Sequence[Schema], types: Mapping[str, str] | None = None, *, only: Collection[Schema] = ()
 ) -> tuple[TableColumn, ...]:
-    """The columns of one table: ``schemas`` oldest first; ``types``: what columns are to be instead, by name.
+    """The columns of one table: those of the newest schema in its order, then former ones.
 
-    Those of the newest schema come first, in its order; behind them the ones that are no more. ``only``: columns that
-    none of these schemas has are left out. Raises :class:`~wormhole.model.errors.UsageError` for a type that there is
-    none of, and for a column that the table does not have.
+    ``schemas``: oldest first. ``types``: requested types by column name. ``only``: columns that none of these schemas
+    has are left out. Raises :class:`~wormhole.model.errors.UsageError` for an unknown type, and for a column that the
+    table does not have.
     """
     kept = {column.name for schema in only for column in (*schema.key, *schema.columns)}
     found: dict[str, set[str]] = {}
@@ -85,7 +83,7 @@ def unite(
 
 
 def common_type(kinds: Set[str]) -> str:
-    """The one type that holds every value of all of these exactly."""
+    """The type that represents every value of all these types exactly."""
     if len(kinds) == 1:
         return next(iter(kinds))
     if kinds <= _INTEGERS:
@@ -96,7 +94,7 @@ def common_type(kinds: Set[str]) -> str:
 
 
 def parse_type(text: str) -> str:
-    """A type's name. Raises :class:`~wormhole.model.errors.UsageError` that says which there are."""
+    """The name of a type. Raises :class:`~wormhole.model.errors.UsageError`, with the known types, for another text."""
     if text in _ARROW:
         return text
     match = _DECIMAL.fullmatch(text)
@@ -113,9 +111,10 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def converter(kind: str) -> Callable[[Value], Any]:
-    """What makes a value of the log one of the type; NULL and what the log does not hold become ``None``.
+    """A function that converts values of the log to the type. NULL and unavailable values become ``None``.
 
-    It raises ``ValueError``, in a few words, for a value that the type does not hold exactly: never is one rounded.
+    It raises ``ValueError``, with a short text, for a value that the type cannot represent exactly. No value is
+    rounded.
     """
     match kind:
         case "bytes":

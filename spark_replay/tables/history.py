@@ -1,10 +1,10 @@
-"""Every version of every row: from which place to which it was so, and what ended it.
+"""Every version of every row: the places where it began and ended, and what ended it.
 
-A folder: ``history.json`` says what it is, and is written last; ``tables/TABLE/*.parquet`` are the versions.
+A history is a folder. ``history.json`` describes it and is written last. ``tables/TABLE/*.parquet`` are the versions.
 
-Rows of the archive are brought together by key and read in the order of the log (:mod:`spark_replay.tables.versions`);
-Spark sorts, so the memory that a task needs does not grow with the rows of a key. A snapshot is the versions that have
-not ended.
+Rows of the archive are grouped by key and read in the order of the log (:mod:`spark_replay.tables.versions`). Spark
+sorts them, so the memory of a task does not grow with the rows of a key. A snapshot has the versions that have not
+ended.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ __all__ = ["ABOUT", "history", "version_rows", "write_history"]
 ABOUT: Final = "history.json"
 
 _MOST_GATHERED: Final = 1_000_000
-"""Range deletes, TRUNCATEs and key changes without whole images that are held in memory; each is some hundred bytes."""
+"""The most range deletes, TRUNCATEs and key changes without whole images in memory. Each takes some hundred bytes."""
 _BATCH_ROWS: Final = 4096
 _BATCH_BYTES: Final = 8 << 20
 
 _GROUP: Final = ("_group", "_left")
 _DROPPED: Final = ("_place", "_index", "_committed_at", "_old_key", "_key_end")
-"""What concerns the change, and not the version."""
+"""Columns of the change that are not columns of the version."""
 _LIFE: Final[Mapping[str, pa.DataType]] = {
     "_valid_from": pa.binary(),
     "_valid_from_time": pa.timestamp("us", tz="UTC"),
@@ -71,12 +71,14 @@ def history(
     value_format: FormatSpec | str | None = None,
     inspect: bool = True,
 ) -> DataFrame:
-    """The versions of the rows of ``table`` in archive rows ``df``: its columns, ``_op`` that began the version,
-    ``_valid_from`` and ``_valid_to`` (places; the version is current where that is NULL) with their times,
-    ``_ended_by``, ``_shard``, ``_tx`` and ``_unavailable``.
+    """The versions of the rows of ``table`` in archive rows ``df``.
 
-    ``whole``: shards of which ``df`` holds every change since the first. ``inspect``: see :func:`version_rows`.
-    ``types``, ``fields``, ``value_format``: as for :func:`~spark_replay.tables.rows.rows`. Raises as that does.
+    The columns are those of the table, ``_op`` (the operation that began the version), ``_valid_from`` and
+    ``_valid_to`` (places, with their times; ``_valid_to`` is NULL for the current version), ``_ended_by``, ``_shard``,
+    ``_tx`` and ``_unavailable``.
+
+    ``whole``: shards of which ``df`` has every change since the first. ``inspect``: see :func:`version_rows`.
+    ``types``, ``fields``, ``value_format``: as for :func:`~spark_replay.tables.rows.rows`. Raises as that function.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -93,7 +95,7 @@ def _versions(
     value_format: FormatSpec | str | None,
     inspect: bool,
 ) -> tuple[DataFrame, Decoding]:
-    """The versions as archive rows, and how they become columns."""
+    """The versions as archive rows, and the decoding to columns."""
     import pyspark.sql.functions as f
 
     if (problem := key_problem(schemas_of(df), table)) is not None:
@@ -103,7 +105,7 @@ def _versions(
 
 
 def _all_columns(plan: Decoding) -> pa.Schema:
-    """What comes out of ``plan``: the table's columns and ours, with the lives of versions."""
+    """The columns of the result of ``plan``: the table's and ours, with the begin and the end of versions."""
     return pa.schema([*plan.shape(), *(pa.field(name, kind) for name, kind in _LIFE.items())])
 
 
@@ -118,11 +120,10 @@ def write_history(
     until: Asked = LATEST,
     now: datetime,
 ) -> Written:
-    """Write the versions that began or ended between ``start`` and ``until`` (all that the archive holds) into the
-    empty folder ``to``.
+    """Write the versions that began or ended between ``start`` and ``until`` into the empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. Raises as
-    :func:`~spark_replay.tables.snapshot.write_snapshot`.
+    By default these are all versions of the archive. ``tables``: only these. ``readings``: how single tables are read.
+    Raises as :func:`~spark_replay.tables.snapshot.write_snapshot`.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -162,14 +163,15 @@ def write_history(
 def version_rows(
     df: DataFrame, whole: Collection[str] = (), *, current: bool = False, inspect: bool = True
 ) -> DataFrame:
-    """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by``
-    beside them.
+    """The versions as archive rows whose ``update`` has the whole image, with the columns ``_valid_from`` to
+    ``_ended_by``.
 
-    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT where the log had
-    one or a backfill read the row.
-    ``inspect``: a Spark job runs at once and collects the changes that end many rows, and changed keys; not needed
-    where the manifests list none. Rows without a key must not be among them. Raises
-    :class:`~wormhole.model.errors.ReplayError` for too much to hold in memory.
+    ``current``: only versions that have not ended, as updates that create the row: an INSERT, or an UPSERT if the log
+    had one or a backfill read the row. ``inspect``: run a Spark job now that collects the changes that end many rows,
+    and the changes of keys; not needed if the manifests list none.
+
+    ``df`` must not have rows without a key. Raises :class:`~wormhole.model.errors.ReplayError` if there are too many
+    such changes for the memory.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -189,7 +191,7 @@ _SHAPE: Final = pa.schema([*PLAIN, *(pa.field(name, kind) for name, kind in _LIF
 
 @dataclass(slots=True)
 class _Gathered:
-    """What concerns many rows: ``barriers`` by shard and table, ``links``: (shard, table, key, group)."""
+    """Changes that affect many rows. ``barriers``: by shard and table. ``links``: (shard, table, key, group)."""
 
     barriers: dict[tuple[str, str], Barriers]
     links: list[tuple[str, str, bytes, bytes]]
@@ -238,7 +240,7 @@ def _range_of(row: Row, shard: str, table: str) -> tuple[bytes, bytes]:
 
 
 def _in_groups(df: DataFrame, links: list[tuple[str, str, bytes, bytes]]) -> DataFrame:
-    """Each row with its group; one that changed its key is also in the group of its former key."""
+    """Each row with its group. A row that changed its key is also in the group of its former key."""
     import pyspark.sql.functions as f
 
     group, old_group = f.col("key"), f.col("old_key")
@@ -265,7 +267,7 @@ def _in_groups(df: DataFrame, links: list[tuple[str, str, bytes, bytes]]) -> Dat
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What runs on the executors."""
+    """Computes versions. Runs on the executors."""
 
     schemas: tuple[Schema, ...]
     barriers: Mapping[tuple[str, str], Barriers]
@@ -296,14 +298,14 @@ class _Task:
             yield pa.RecordBatch.from_pylist(made, schema=_SHAPE)
 
     def _parted(self, given: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
-        """Rows to fold, and between two groups such as are in the result as they are, in one piece."""
+        """Divide rows into single rows to fold, and batches of rows that need no fold; these are between two groups."""
         if not self.current or self.barriers:
             for batch in rows_that_count(given) if self.current else given:
                 yield from batch.to_pylist()
             return
         for batch in rows_that_count(given):
             begins = _begins(batch)
-            # The first group may have begun in the batch before, and the last may go on in the next one.
+            # The first group may have begun in the previous batch, and the last one may continue in the next.
             single = begins[1:-1].filter(pc.equal(pc.subtract(begins[2:], begins[1:-1]), 1))
             rows = batch.take(single)
             single = single.filter(_is_as_made_anew(rows))
@@ -336,7 +338,7 @@ def _group_of(one: dict[str, Any] | pa.RecordBatch) -> tuple[str, str, bytes] | 
 
 
 def _begins(rows: pa.RecordBatch) -> pa.Array:
-    """Where groups begin, of which each is in one piece."""
+    """The row where each group begins. The rows of a group are adjacent."""
     differs = pa.repeat(pa.scalar(False), rows.num_rows - 1)
     for name in ("shard", "table", "_group"):
         column = rows.column(name)
@@ -345,13 +347,13 @@ def _begins(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _is_as_made_anew(rows: pa.RecordBatch) -> pa.Array:
-    """Whether the update of each row creates it, if nothing else is known of the row: see :func:`_made_anew`."""
+    """Whether the update of each row already creates the row, without other changes; see :func:`_made_anew`."""
     whole = pc.and_not(pc.is_in(rows.column("op"), _CREATING), rows.column("partial"))
     return pc.and_not(pc.and_(whole, pc.is_null(rows.column("old_key"))), rows.column("_left"))
 
 
 def _made_of(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """These as current versions."""
+    """The rows as current versions."""
     own = {"_valid_from": rows.column("place"), "_valid_from_time": rows.column("committed_at")}
     own |= {name: rows.column(name) for name in PLAIN.names}
     own["ends_tx"] = pa.repeat(pa.scalar(True), rows.num_rows)
@@ -377,8 +379,9 @@ def _change(row: dict[str, Any]) -> RowChange:
 
 
 def _made_anew(update: bytes) -> tuple[bytes, str]:
-    """An update that creates the row where it does not exist, and its operation. A row that a backfill read may have
-    been there before.
+    """An update that creates the row, and its operation.
+
+    It is an UPSERT for a row that a backfill read, because such a row may have existed before.
     """
     row = read_row(update)
     op = Op.UPSERT if row.op in _UPSERTS else Op.INSERT

@@ -1,4 +1,4 @@
-"""The name of a table's folder: what the database calls the table, as every library and reader takes it. Pure."""
+"""The name of a table's folder: the table's name, escaped so that every library and reader accepts it. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ __all__ = ["folder_name"]
 
 _PLAIN: Final = frozenset("-_.")
 _LONGEST: Final = 200
-"""Bytes; a file system takes 255."""
+"""The most bytes of a name. A file system permits 255."""
 
 
 def folder_name(table: str) -> str:
-    """Letters and digits of any language, ``-``, ``_`` and ``.`` stay; every other byte of the name's UTF-8 is ``~``
-    and two hexadecimal digits, and so is a ``_`` or ``.`` at the beginning, where readers pass over files. Libraries
-    decode ``%``, and take ``?`` and ``#`` for parts of a URL. Two tables never have the same name: the end of a long
-    one is a digest.
+    """The folder name of a table.
+
+    Letters and digits of any language, ``-``, ``_`` and ``.`` stay. Every other byte of the name's UTF-8 becomes ``~``
+    and two hexadecimal digits. So does a ``_`` or ``.`` at the beginning, because readers ignore such files. (``%`` is
+    not used, because libraries decode it; ``?`` and ``#`` are parts of a URL.) Two tables never have the same folder:
+    a long name ends with a digest.
     """
     kept = "".join(one if one.isalnum() or one in _PLAIN else _escaped(one) for one in table)
     if kept[:1] in {"_", "."}:

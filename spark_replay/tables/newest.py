@@ -1,6 +1,6 @@
-"""The newest schema of each table: the one of its last row, by place in the log, over all shards of that log.
+"""The newest schema of each table: the schema of its last row, by place in the log, over all shards of that log.
 
-Places of two logs do not compare. A table that several logs have (one server each) has a newest schema in each of them.
+Places of two logs cannot be compared. A table that several logs have (one server each) has a newest schema in each log.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _COLUMNS: Final = ("schema_id",)
 
 @dataclass(frozen=True, slots=True)
 class LogSchema:
-    """A table's newest schema in one log. ``place``: of the last row that has it, as in the archive. It lies before
-    that row where the table never had another schema.
+    """A table's newest schema in one log. ``place``: of the last row with it, as in the archive. If the table never
+    had another schema, it is a place before that row.
     """
 
     schema: Schema
@@ -46,11 +46,11 @@ def newest_schemas(
     schemas: Mapping[int, Schema],
     before: Newest | None = None,
 ) -> dict[str, dict[str, LogSchema]]:
-    """The newest schemas of the rows in ``ranges``, and of what came ``before`` these. A TRUNCATE has no columns and
-    does not count.
+    """The newest schemas of the rows in ``ranges`` and of the schemas ``before`` them.
 
-    ``log_of``: log by shard. ``schemas``: those of the rows, by id. Of tables with more than one schema the last row is
-    looked up, in as few row groups as hold it. Raises :class:`~wormhole.model.errors.ArchiveError`.
+    A TRUNCATE is ignored, because its schema has no columns. ``log_of``: log by shard. ``schemas``: of the rows, by id.
+    The last row is read only for tables with more than one schema, and in as few row groups as possible. Raises
+    :class:`~wormhole.model.errors.ArchiveError`.
     """
     found = {table: dict(logs) for table, logs in (before or {}).items()}
     known = {id_: schema for id_, schema in schemas.items() if schema.columns}
@@ -94,7 +94,7 @@ def _ids(entry: FileEntry) -> list[int]:
 def _in_file(
     file: DataFile, low: bytes, high: bytes, wanted: Collection[str], known: Mapping[int, Schema]
 ) -> dict[str, LogSchema]:
-    """The last row of each of these tables, from the file's last row group on."""
+    """The last row of each of these tables. Reads row groups from the last one backwards."""
     found: dict[str, LogSchema] = {}
     ends = [b"", *(last for _, last in file.spans()[:-1]), END]
     for after, until in reversed(list(pairwise(ends))):

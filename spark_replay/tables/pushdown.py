@@ -1,5 +1,6 @@
-"""What Spark asks of rows, as what files and rows of an archive are asked. This module imports PySpark: others import
-it when they need it.
+"""Translates Spark's filters to conditions on files and rows of an archive.
+
+This module imports PySpark, so other modules import it only when they need it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _KINDS: Final[Mapping[str, type]] = {
     "place": bytes,
     "committed_at": datetime,
 }
-"""The columns that can be asked, and of what type a value is that a row is compared with."""
+"""The columns that conditions can be about, with the type of their values."""
 _COMPARED: Final[Mapping[type, str]] = {
     spark.LessThan: "<",
     spark.LessThanOrEqual: "<=",
@@ -36,8 +37,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def conditions_of(asked: spark.Filter, names: Mapping[str, str]) -> tuple[ColumnCondition, ...] | None:
-    """The conditions that exactly the rows fulfil for which ``asked`` is true; ``None``: there are none like that,
-    and Spark has to ask. ``names``: what the columns are called, and which ones they are.
+    """Conditions that are true for exactly the rows for which ``asked`` is true.
+
+    ``None``: there are no such conditions, and Spark has to filter. ``names``: the archive's column by the name in
+    ``asked``.
     """
     path: Sequence[str] = getattr(asked, "attribute", ())
     column = names.get(path[0]) if len(path) == 1 else None

@@ -1,4 +1,4 @@
-"""The next snapshot from the previous one: what of the archive comes after it, or why that is not possible."""
+"""Selects the archive's updates after a previous snapshot, for the next one, or refuses with the reasons."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ ANEW: Final = (
 def select_since(
     store: ArchiveStore, previous: SnapshotAbout, named: str, stop: Asked = LATEST, hint: str = ANEW
 ) -> TableSelection:
-    """What the archive holds after ``previous``, which is ``named`` so in messages, up to ``stop``; with the schemas of
-    both. ``hint``: the next step where it does not go on.
+    """The archive's updates after ``previous`` and up to ``stop``, with the schemas of both.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` that gives every reason why the two together are not the whole:
-    the previous one is not complete, is of other shards, ends after ``stop``, or the archive does not go on from it.
+    ``named``: the name of ``previous`` in messages. ``hint``: the next step in errors.
+
+    Raises :class:`~wormhole.model.errors.ReplayError`, with every reason, if both together are not complete: the
+    previous snapshot is not complete, is of other shards or ends after ``stop``, or the archive does not continue from
+    it.
     """
     if not previous.continues:
         raise ReplayError(
@@ -92,7 +94,7 @@ def _problems(manifest: Manifest, before: SnapshotShard | None, named: str) -> I
 
 
 def _is_before(stop: Asked, manifest: Manifest) -> bool:
-    """Whether the archive let go of what was asked for: it begins later."""
+    """Whether ``stop`` is before the beginning of the archive, whose earlier files retention removed."""
     if manifest.whole:
         return False
     begin = manifest.begin
@@ -102,7 +104,7 @@ def _is_before(stop: Asked, manifest: Manifest) -> bool:
 
 
 def lost_after(manifest: Manifest, range_: ShardFiles) -> str:
-    """Why rows may be missing of a range: the archive lost a part of it; empty: it did not."""
+    """The reason why rows of a range may be missing: the archive lost a part of it. Empty if it did not."""
     assert range_.begin is not None
     assert range_.until is not None
     lost = [one for one in manifest.losses if range_.begin.order < one.resume.order <= range_.until.order]

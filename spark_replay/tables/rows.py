@@ -1,7 +1,4 @@
-"""Archive rows as columns of a table:
-
-``spark_replay.rows(df, table)``, for a DataFrame at rest and for one that streams.
-"""
+"""Archive rows as columns of a table: ``spark_replay.rows(df, table)``, for static and streaming DataFrames."""
 
 from __future__ import annotations
 
@@ -36,14 +33,14 @@ __all__ = ["NEEDED", "Decoding", "decoding", "needed", "read", "rows", "without"
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
 NEEDED: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
-"""The columns of the archive that the changes of a table are made of."""
+"""The columns of the archive from which the changes of a table are decoded."""
 _KNOWN: Final = bytes(map(number_of_op, Op))
 _MERGE: Final = number_of_op(Op.MERGE)
-# Bytes to 1 or 0: operations without an image; kinds of cells in which there is nothing.
+# Operations without an image, and kinds of cells without a value. They are used to map bytes to 1 or 0.
 _WITHOUT_IMAGE: Final = frozenset(map(number_of_op, (Op.DELETE, Op.TRUNCATE, Op.DELETE_RANGE)))
 _NO_IMAGE: Final = bytes(number in _WITHOUT_IMAGE for number in range(256))
 _ABSENT: Final = b"\1" + bytes(255)
-# By the type of a column: the kinds of cells whose values are of this type already, and as what they are read.
+# By the type of a column: kinds of cells whose values already have this type, with the Arrow type to read them as.
 _AS_THEY_ARE: Final[Mapping[str, Mapping[int, pa.DataType]]] = {
     "bytes": {1: pa.binary(), 2: pa.binary(), DECIMAL: pa.binary()},
     "text": {2: pa.string(), DECIMAL: pa.string()},
@@ -74,11 +71,10 @@ def read(
     start: Asked = EARLIEST,
     until: Asked = LATEST,
 ) -> DataFrame:
-    """The updates that the archive holds, of all shards or those named: the archive's columns and ``shard``, in no
-    order.
+    """The updates of an archive, in no order: the archive's columns and ``shard``. ``shards``: only these; empty: all.
 
-    Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that it
-    does not hold, and :class:`~wormhole.model.errors.ArchiveError`.
+    Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that the
+    archive does not hold, and :class:`~wormhole.model.errors.ArchiveError`.
     """
     selection = select(store, shards, start, until)
     return attach(frames.read(spark, store, selection.shards), selection.schemas)
@@ -95,10 +91,10 @@ def rows(
 ) -> DataFrame:
     """The changes of ``table`` in archive rows ``df``, with the table's columns; one row per change, in no order.
 
-    ``types``: what columns are to be (``{"price": "decimal(18,2)"}``). ``fields``: named fields of a store's values and
-    their types (``{"customer.city": "text"}``), read by ``value_format``. ``before``: a column ``_before`` with the row
-    before the change, where the log has it. Columns of ``df`` that begin with ``_`` are kept. Raises
-    :class:`~wormhole.model.errors.UsageError` for a table that is not there.
+    ``types``: requested types of columns (``{"price": "decimal(18,2)"}``). ``fields``: named fields of a store's values
+    with their types (``{"customer.city": "text"}``), which are read by ``value_format``. ``before``: add a column
+    ``_before`` with the row before the change, if the log has it. Columns of ``df`` that begin with ``_`` are kept.
+    Raises :class:`~wormhole.model.errors.UsageError` for a table that ``df`` does not have.
     """
     plan = decoding(schemas_of(df), table, before=before, types=types, fields=fields, value_format=value_format)
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -112,7 +108,7 @@ def rows(
 
 
 def needed(df: DataFrame, table: str) -> DataFrame:
-    """The table's rows in the archive: the columns that :class:`Decoding` takes, and those that begin with ``_``."""
+    """The table's rows in the archive, with columns that :class:`Decoding` needs and those that begin with ``_``."""
     import pyspark.sql.functions as f
 
     kept = [name for name in df.columns if name.startswith("_")]
@@ -120,13 +116,13 @@ def needed(df: DataFrame, table: str) -> DataFrame:
 
 
 def without(shape: pa.Schema, *names: str) -> pa.Schema:
-    """The columns but for some."""
+    """The columns without ``names``."""
     return pa.schema([field for field in shape if field.name not in names])
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How rows of one table become columns; goes to the executors. ``fields``: of the values, by path."""
+    """Decodes rows of one table to columns. It is sent to the executors. ``fields``: of the values, by path."""
 
     schemas: tuple[Schema, ...]
     columns: tuple[TableColumn, ...]
@@ -136,19 +132,19 @@ class Decoding:
 
     @property
     def of_key(self) -> tuple[TableColumn, ...]:
-        """The columns that are in the key of any schema."""
+        """The columns that are in the key of some schema."""
         names = {column.name for schema in self.schemas for column in schema.key}
         return tuple(column for column in self.columns if column.name in names)
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns of the newest key, in its order, as they are shown."""
+        """The names in Parquet of the columns of the newest key, in its order."""
         shown = {column.name: column.shown for column in self.columns}
         key = next((schema.key for schema in reversed(self.schemas) if schema.key), ())
         return tuple(shown[column.name] for column in key)
 
     def shape(self) -> pa.Schema:
-        """The columns that come out, without those that are only kept."""
+        """The columns of the result, without the columns of the input that are kept."""
         key = pa.struct([_field(column) for column in self.of_key])
         given = [_field(column) for column in (*self.columns, *self.fields)]
         given += [pa.field(name, kind) for name, kind in _FIELDS.items()]
@@ -162,7 +158,7 @@ class Decoding:
         return pa.schema(given)
 
     def batches(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows as columns, batch by batch."""
+        """Decode the rows, batch by batch."""
         reader = _Reader(self)
         for batch in given:
             yield from reader.read(batch)
@@ -178,8 +174,8 @@ def decoding(
     value_format: FormatSpec | str | None = None,
     only: Collection[Schema] = (),
 ) -> Decoding:
-    """What :func:`rows` does, decided without Spark. ``only``: see :func:`~spark_replay.tables.columns.unite`. Raises
-    as :func:`rows` does.
+    """The decoding of :func:`rows`, determined without Spark. ``only``: see
+    :func:`~spark_replay.tables.columns.unite`. Raises as :func:`rows`.
     """
     own = tuple(schema for schema in schemas if schema.table == table)
     if not own:
@@ -210,7 +206,7 @@ def _field(column: TableColumn) -> pa.Field:
 
 
 class _Reader:
-    """One task's work: decoders are opened here, for they cannot travel."""
+    """Decodes the rows of one task. Decoders are opened here, because they cannot be sent to executors."""
 
     def __init__(self, plan: Decoding) -> None:
         self._plan = plan
@@ -223,7 +219,7 @@ class _Reader:
         self._layouts: dict[int, Layout] = {}
 
     def read(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of each schema by themselves."""
+        """Decode a batch. The rows of each schema are a batch of their own."""
         ids = batch.column("schema_id")
         found = ids.unique().to_pylist()
         for schema_id in found:
@@ -284,7 +280,7 @@ class _Reader:
         named: list[list[Any]] = [[] for _ in self._fields]
         bad: list[str | None] = []
         for i in range(cells.count):
-            # The operand of a MERGE is no value.
+            # The operand of a MERGE is not a value.
             value = cells.value(i) if cells.ops[i] != _MERGE else None
             found: Sequence[Any] = [ABSENT] * len(self._paths)
             problems: list[str] = []
@@ -312,7 +308,7 @@ class _Reader:
 
 
 class _Columns:
-    """Columns of one schema's cells in the types of the table."""
+    """Converts cells of one schema to columns of the table's types."""
 
     def __init__(self, cells: Cells, schema: Schema, convert: Mapping[str, Callable[[Value], Any]]) -> None:
         self._cells = cells
@@ -322,9 +318,7 @@ class _Columns:
         self._kinds: list[int] = []  # kinds of the columns that are taken as they are; 0 for others
 
     def add(self, column: TableColumn, place: int | None) -> int:
-        """The column in ``place`` of the grid, ``None`` for one that the schema does not have: its number in
-        :meth:`made`.
-        """
+        """Add a column. Returns its number in :meth:`made`. ``place``: in the grid; ``None``: the schema lacks it."""
         kind = 0
         if place is not None and (as_they_are := _AS_THEY_ARE.get(column.type)):
             count = self._cells.count
@@ -337,7 +331,7 @@ class _Columns:
         return len(self._wanted) - 1
 
     def made(self) -> list[pa.Array]:
-        """All of them. Raises :class:`~wormhole.model.errors.UsageError` for a value that a type does not hold."""
+        """The columns. Raises :class:`~wormhole.model.errors.UsageError` for a value that its type cannot represent."""
         cells, kinds = self._cells, bytearray(filter(None, self._kinds))
         most = cells.count * width_of(kinds) + 2 * len(cells.data) + 40 * len(kinds) + 600
         message = Message(cells.count, pairs(kinds), most)
@@ -399,7 +393,7 @@ def _places(schema: Schema) -> dict[str, int]:
 def _unavailable(
     cells: Cells, places: Sequence[int | None], plan: Decoding, there: bytearray | None = None
 ) -> pa.Array:
-    """For each row the columns that are not known; null for none, and for rows that are not ``there``."""
+    """The names of the unavailable columns of each row; null if there are none, and for rows that are not ``there``."""
     count = cells.count
     kinds = bytearray().join(
         bytes(count) if place is None else cells.kinds[place * count : (place + 1) * count] for place in places

@@ -1,7 +1,7 @@
-"""The schemas of archive rows, carried by the DataFrame itself: as metadata of its column ``schema_id``.
+"""The schemas of archive rows in the DataFrame itself, as metadata of its column ``schema_id``.
 
-Rows name their schema by id. Spark keeps a column's metadata through ``select``, ``where`` and ``union``, so that code
-that has the rows can read them.
+Rows name their schema by id. Spark keeps a column's metadata in ``select``, ``where`` and ``union``. So the rows can be
+decoded wherever they are.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ METADATA: Final = "wormhole.schemas"
 
 
 def attach(df: DataFrame, schemas: Iterable[Schema]) -> DataFrame:
-    """``df`` with what its rows' schemas are; ``schemas`` oldest first."""
+    """``df`` with the schemas of its rows. ``schemas``: oldest first."""
     return df.withMetadata("schema_id", metadata(schemas))
 
 
 def metadata(schemas: Iterable[Schema]) -> dict[str, list[str]]:
-    """What the column ``schema_id`` carries; ``schemas`` oldest first."""
+    """The metadata of the column ``schema_id``. ``schemas``: oldest first."""
     return {METADATA: [base64.b64encode(schema.canonical).decode() for schema in schemas]}
 
 
 def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
-    """What :func:`attach` attached, oldest first.
+    """The schemas of :func:`attach`, oldest first.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a DataFrame that does not carry it.
+    Raises :class:`~wormhole.model.errors.UsageError` for a DataFrame without them.
     """
     fields = {one.name: one for one in df.schema.fields}
     texts = fields["schema_id"].metadata.get(METADATA) if "schema_id" in fields else None
@@ -50,13 +50,14 @@ def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
 
 
 def by_signed_id(schemas: Iterable[Schema]) -> dict[int, Schema]:
-    """Schemas by id as the column has it: 64 bits in two's complement."""
+    """Schemas by id, in the form of the column: 64 bits in two's complement."""
     return {signed(schema.id): schema for schema in schemas}
 
 
 def lookup(schemas: Iterable[Schema]) -> SchemaOf:
-    """Schema by signed id; raises :class:`~wormhole.model.errors.ArchiveError` for one that was not there when reading
-    began.
+    """A function that returns the schema of a signed id.
+
+    It raises :class:`~wormhole.model.errors.ArchiveError` for a schema that did not exist when reading began.
     """
     known = by_signed_id(schemas)
 

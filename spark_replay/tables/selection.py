@@ -1,6 +1,6 @@
-"""What a snapshot or a history is made of: shards and their ranges, tables, schemas.
+"""The input of a snapshot or a history: shards with their ranges, tables and schemas.
 
-Of manifests and footers; Spark has no part in it.
+It is determined from manifests and footers, without Spark.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by.
-    ``whole``: shards that are read from their first change on. ``schemas``: the newest ones of each table last.
-    ``newest``: these, by table and log.
+    """``shards``: the range to read of each shard, with both datamarkers. ``manifests``: the manifests that were used.
+    ``whole``: shards that are read from their first change on. ``schemas``: all schemas; the newest ones of each table
+    are last. ``newest``: the newest ones, by table and log.
     """
 
     shards: tuple[ShardFiles, ...]
@@ -63,12 +63,12 @@ class TableSelection:
 
     @property
     def needs_inspection(self) -> bool:
-        """Whether anything in the files ends many rows at once, or changes a key."""
+        """Whether the files have a change that ends many rows at once, or changes a key."""
         files = [entry for one in self.shards for entry in one.files]
         return any(entry.key_changes or any(entry.ops.get(op) for op in ENDING) for entry in files)
 
     def shards_to_json(self) -> dict[str, dict[str, Any]]:
-        """The shards as the JSON beside the tables has them."""
+        """The shards as in the JSON file beside the tables."""
         return {
             one.shard: {
                 "from": str(one.begin.order),
@@ -84,10 +84,10 @@ class TableSelection:
 def select(
     store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST
 ) -> TableSelection:
-    """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
+    """Select the archive's updates between ``start`` and ``stop``. ``shards``: only these; empty: all.
 
-    Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for what it does
-    not hold, and :class:`~wormhole.model.errors.ArchiveError`.
+    Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for shards and
+    ranges that the archive does not hold, and :class:`~wormhole.model.errors.ArchiveError`.
     """
     known = store.shards()
     if strangers := sorted(set(shards) - set(known)):
@@ -111,8 +111,8 @@ def select(
 
 
 def shard_range(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
-    """What the archive holds of one shard between ``start`` and ``stop``. Raises as :func:`select`."""
-    # As a replay of a flow that has received everything up to where this begins, or all of it.
+    """The range of one shard between ``start`` and ``stop``. Raises as :func:`select`."""
+    # The range is that of a replay of a flow that has received the log up to the archive's begin, or up to its end.
     stored = manifest.begin if start.earliest else manifest.end
     range_ = range_of(manifest, stored, start, stop, partial(markers_of, store, manifest.shard))
     files = files_between(manifest, range_.begin, range_.until)
@@ -120,7 +120,7 @@ def shard_range(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Ask
 
 
 def ordered_schemas(by_id: Mapping[int, Schema], ranges: Sequence[ShardFiles], newest: Newest) -> tuple[Schema, ...]:
-    """The schemas of the files, those that were seen last at the end, and behind them the ``newest`` ones."""
+    """The schemas of the files in the order in which they occur last, and after them the ``newest`` ones."""
     seen: dict[int, Schema] = {}
 
     def meet(schema: Schema) -> None:
@@ -138,8 +138,8 @@ def ordered_schemas(by_id: Mapping[int, Schema], ranges: Sequence[ShardFiles], n
 
 
 def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
-    """Why the table's rows cannot be identified through all of its history; ``None`` where they can."""
-    # A barrier's schema has no columns, and says nothing about the key.
+    """The reason why the table's rows cannot be identified in all of its history; ``None`` if they can."""
+    # The schema of a barrier has no columns, and does not show the key.
     keys = {schema.key for schema in schemas if schema.table == table and schema.columns}
     if not all(keys):
         return "it has no primary key: two equal rows cannot be distinguished"
@@ -150,8 +150,10 @@ def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
 
 
 def select_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The tables to write, and those left out with the reason. Raises :class:`~wormhole.model.errors.UsageError` when
-    one of ``wanted`` is not there or cannot be written; without ``wanted`` all that can be are.
+    """The tables to write, and the tables that are left out, with the reason.
+
+    ``wanted``: only these; empty: all tables that can be written. Raises :class:`~wormhole.model.errors.UsageError` for
+    one of ``wanted`` that does not exist or cannot be written.
     """
     known = sorted({schema.table for schema in schemas if schema.columns})
     if strangers := sorted(set(wanted) - set(known)):

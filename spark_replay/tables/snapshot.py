@@ -1,14 +1,14 @@
-"""The current state of a dataset's tables, out of its archive.
+"""The current state of a dataset's tables, made from its archive.
 
-A folder::
+A snapshot is a folder::
 
-    snapshot.json         what it is, and from which place on the archive goes on; written last
+    snapshot.json             its description, and the places from which the archive continues; written last
     tables/TABLE/*.parquet    for people: the columns that the table has now
     updates/*.parquet         for a replay and the next snapshot: the same rows as updates, in the archive's columns and
                               ``shard``
 
-It is made of the archive from its first row on, or of the previous snapshot and what the archive has after that. Both
-give the same rows.
+It is made from the archive from its first row on, or from the previous snapshot and the archive after it. Both give the
+same rows.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def write_snapshot(
     previous: str = "",
     now: datetime,
 ) -> Written:
-    """Write the tables as they were at ``until`` (the archive's end) into the empty folder ``to``.
+    """Write the tables as they were at ``until`` (by default the archive's end) into the empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. ``previous``: the folder of an earlier snapshot; of
-    the archive only what comes after it is read. Raises :class:`~wormhole.model.errors.UsageError` for what is wrong
-    with the request, :class:`~wormhole.model.errors.ArchiveError`, :class:`~wormhole.model.errors.ReplayError`.
+    ``tables``: only these. ``readings``: how single tables are read. ``previous``: the folder of an earlier snapshot;
+    then only the archive after it is read. Raises :class:`~wormhole.model.errors.UsageError` for a wrong request,
+    :class:`~wormhole.model.errors.ArchiveError` and :class:`~wormhole.model.errors.ReplayError`.
     """
     folder = Folder(to, ABOUT)
     folder.begin()
@@ -86,7 +86,7 @@ def _others(selection: TableSelection, names: Collection[str], left_out: Collect
 
 
 def _source(spark: SparkSession, store: ArchiveStore, plan: SnapshotPlan, previous: str) -> DataFrame:
-    """The rows of the archive, and those of the previous snapshot before them."""
+    """The rows of the archive, after those of the previous snapshot."""
     import pyspark.sql.functions as f
 
     rows = read(spark, store, plan.selection.shards, current=True)

@@ -1,4 +1,4 @@
-"""Writes what a snapshot holds, whatever its rows were made from: updates, tables, and last what it is."""
+"""Writes a snapshot, from any source of rows: first updates, then tables, and last its description."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ __all__ = ["HeldRows", "SnapshotPlan", "write_tables", "write_updates"]
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """The rows as updates: the ``files`` that they are in, by table what these hold, and which files hold its rows
-    (``parts``).
+    """The rows as updates. ``files``: all files. ``tables``: the rows by table. ``parts``: by table, the files with its
+    rows.
     """
 
     files: tuple[UpdatesFile, ...] = ()
@@ -51,7 +51,7 @@ class HeldRows:
 
     @classmethod
     def of(cls, written: Sequence[WrittenFile]) -> HeldRows:
-        """Those of these files."""
+        """The rows of these files."""
         tables: dict[str, TableRows] = {}
         parts: dict[str, list[UpdatesFile]] = {}
         for one in written:
@@ -63,9 +63,9 @@ class HeldRows:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """What is read and written. ``names``: tables to write. ``left_out`` and ``others``: as in
-    :class:`~spark_replay.tables.about.SnapshotAbout`. ``begins``: by shard, where its rows come from began; else where
-    the range begins.
+    """The input and the tables of a snapshot. ``names``: tables to write. ``left_out`` and ``others``: as in
+    :class:`~spark_replay.tables.about.SnapshotAbout`. ``begins``: by shard, where the archive of its rows began, if
+    that is not the begin of the range.
     """
 
     selection: TableSelection
@@ -75,17 +75,17 @@ class SnapshotPlan:
     begins: Mapping[str, str] = field(default_factory=dict)
 
     def newest(self, table: str) -> tuple[Schema, ...]:
-        """The newest schemas of a table; none where no row of it lies in the range."""
+        """The newest schemas of a table; none if no row of it is in the range."""
         return tuple(one.schema for _, one in sorted(self.selection.newest.get(table, {}).items()))
 
     def schemas_of(self, table: str, rows: TableRows) -> tuple[Schema, ...]:
-        """The schemas of these rows, and the newest ones; all that the table ever had where there are neither."""
+        """The schemas of these rows and the newest ones. If there are neither, all schemas that the table ever had."""
         own = [schema for schema in self.selection.schemas if schema.table == table]
         ids = rows.schemas | {schema.id for schema in self.newest(table)}
         return tuple(schema for schema in own if schema.id in ids or not ids)
 
     def about(self, store: ArchiveStore, held: HeldRows) -> SnapshotAbout:
-        """What was written."""
+        """The description of the snapshot."""
         tables = {}
         schemas: list[Schema] = []
         for table in self.names:
@@ -117,7 +117,7 @@ class SnapshotPlan:
 
 
 def write_updates(spark: SparkSession, folder: Folder, source: DataFrame, plan: SnapshotPlan) -> HeldRows:
-    """Fold ``source`` (archive rows of the tables to write) into the rows as they are at its end, as updates."""
+    """Fold ``source`` (archive rows of the tables to write) to the rows at its end, and write these as updates."""
     with reading():  # it may collect changes that end many rows
         current = version_rows(source, plan.selection.whole, current=True, inspect=plan.selection.needs_inspection)
     ordered = current.select(*PLAIN.names).sortWithinPartitions("table", "shard", "place")
@@ -126,7 +126,7 @@ def write_updates(spark: SparkSession, folder: Folder, source: DataFrame, plan: 
 
 @dataclass(frozen=True)
 class _Tables:
-    """What runs on the executors: the updates of one table become a file with the table's columns."""
+    """Writes the updates of one table as a file with the table's columns. Runs on the executors."""
 
     storage: Storage
 
@@ -146,7 +146,7 @@ class _Part:
 
 
 def _by_range(spark: SparkSession, folder: Folder, part: _Part) -> list[WrittenFile]:
-    """Files of a table that is too large for one."""
+    """Write the files of a table that is too large for one file."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = read_updates(spark, folder.storage, part.files, table=part.table)
@@ -164,7 +164,7 @@ def write_tables(
     readings: Mapping[str, TableOptions],
     now: datetime,
 ) -> Written:
-    """Write the tables of the updates, and what the snapshot is; then it counts, and is noted in the archive."""
+    """Write the tables of the updates, then the description, which makes the snapshot valid. Note it in the archive."""
     about = plan.about(store, held)
     shapes: dict[str, pa.Schema] = {}
     parts: list[_Part] = []
@@ -205,7 +205,7 @@ def write_tables(
 
 
 def _noted(store: ArchiveStore, to: str, about: SnapshotAbout, plan: SnapshotPlan, created: str) -> tuple[str, ...]:
-    """Note in the archive what the next snapshot can be made from; and why the archive does not know it."""
+    """Note in the archive that the next snapshot can be made from this one. Returns notes if that failed."""
     if about.general or about.others:
         return ()
     made = NewestSnapshot(

@@ -1,4 +1,4 @@
-"""A snapshot that was written before: the start of a replay, and of the next snapshot."""
+"""Reads an existing snapshot, as the start of a replay or of the next snapshot."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ __all__ = ["Start", "about_start", "read_about", "snapshot_rows", "start_rows"]
 
 @dataclass(frozen=True)
 class Start:
-    """A snapshot to begin a replay with. ``of``: its rows, of one shard or of all where it is empty: the archive's
-    columns and ``shard``, in no
-    order; each makes its row anew. ``places``: by shard, the datamarker from which the archive goes on. ``schemas``: by
-    id, unsigned."""
+    """A snapshot to begin a replay with. ``of``: returns the rows of a shard, or of all shards for an empty name: the
+    archive's columns and ``shard``, in no order. Each row is an update that creates it. ``places``: by shard, the
+    datamarker after which the archive continues. ``schemas``: by unsigned id."""
 
     of: Callable[[str], DataFrame]
     places: Mapping[str, Datamarker]
@@ -40,11 +39,11 @@ def _every_table(table: str) -> bool:
 def start_rows(
     spark: SparkSession, to: str, dataset: str, copy: str = "", wants: Callable[[str], bool] = _every_table
 ) -> Start:
-    """The snapshot in ``to`` as the beginning of a replay of ``dataset``, from the archive of ``copy``, to an
-    application that ``wants`` these tables.
+    """The snapshot in ``to`` as the start of a replay of ``dataset``, from the archive of ``copy``, to an application
+    that ``wants`` these tables.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for one in which a table that it wants is not complete, that is
-    another dataset's or copy's, or cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a snapshot in which a wanted table is not complete, of
+    another dataset or copy, or that cannot be read.
     """
     about = about_start(to, dataset, copy, wants)
     places = {shard: one.marker for shard, one in about.shards.items()}
@@ -67,7 +66,7 @@ def snapshot_rows(spark: SparkSession, to: str, about: SnapshotAbout) -> Callabl
 
 
 def about_start(to: str, dataset: str, copy: str = "", wants: Callable[[str], bool] = _every_table) -> SnapshotAbout:
-    """What ``snapshot.json`` in ``to`` says, without Spark. Raises as :func:`start_rows`."""
+    """The content of ``snapshot.json`` in ``to``, read without Spark. Raises as :func:`start_rows`."""
     about = read_about(to, dataset, copy)
     if why := about.refusal(wants):
         raise ReplayError(
@@ -80,9 +79,10 @@ def about_start(to: str, dataset: str, copy: str = "", wants: Callable[[str], bo
 
 
 def read_about(to: str, dataset: str, copy: str = "") -> SnapshotAbout:
-    """What ``snapshot.json`` in ``to`` says, of a complete snapshot or another.
+    """The content of ``snapshot.json`` in ``to``, whether the snapshot is complete or not.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for another dataset's or copy's, and for what cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a snapshot of another dataset or copy, or that cannot be
+    read.
     """
     about = about_from_json(Folder(to, ABOUT).about(), f"{to}/{ABOUT}")
     if about.dataset != dataset:

@@ -1,7 +1,6 @@
-"""Files of a snapshot: how they are written, and how its updates are read, of which every byte is compared with what
-was written.
+"""Writes the files of a snapshot, and reads its updates with a comparison of every byte.
 
-Checksums are taken, and the rows of each table counted, while a file is written; ``snapshot.json`` keeps both.
+While a file is written, its checksums are computed and the rows of each table are counted. ``snapshot.json`` has both.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ __all__ = [
 ]
 
 UPDATES: Final = "updates"
-"""The folder within a snapshot that they lie in."""
+"""The folder of the updates within a snapshot."""
 
 _SHAPE: Final = f"{TYPES}, shard string"
-_ROW_GROUP: Final = 8 << 20  # bytes: what a task of a replay has in memory at a time
+_ROW_GROUP: Final = 8 << 20  # bytes; a task of a replay has so many in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatesFile:
-    """One Parquet file; ``path``: within the snapshot's storage. ``blocks``: none of one that an earlier release wrote
-    without.
+    """One Parquet file. ``path``: within the snapshot's storage. ``blocks``: empty for a file that an earlier release
+    wrote without checksums.
     """
 
     path: str
@@ -59,7 +58,7 @@ class UpdatesFile:
 
 
 def file_to_json(file: UpdatesFile) -> dict[str, Any]:
-    """As ``snapshot.json`` has it."""
+    """The file as in ``snapshot.json``."""
     crcs = base64.b64encode(file.blocks.crcs).decode()
     return {"path": file.path, "bytes": file.bytes, "block_bytes": file.blocks.size, "block_crcs": crcs}
 
@@ -72,8 +71,8 @@ def file_from_json(given: Mapping[str, Any]) -> UpdatesFile:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of one table in the files: how many, how many of them ``lack`` values, and the ids of their
-    ``schemas``."""
+    """The rows of one table in files. ``rows``: their number. ``lack``: how many of them lack values. ``schemas``: the
+    ids of their schemas."""
 
     rows: int = 0
     lack: int = 0
@@ -85,7 +84,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """``tables``: what it holds of each table, if it is one of updates."""
+    """``tables``: the rows of each table, if it is a file of updates."""
 
     file: UpdatesFile
     rows: int
@@ -93,9 +92,9 @@ class WrittenFile:
 
 
 def write_rows(storage: Storage, folder: str, shape: pa.Schema, batches: Iterable[pa.RecordBatch]) -> WrittenFile:
-    """Write a file of these columns, complete and durable; its name is new in the ``folder``. A failure leaves none.
+    """Write a file with the columns of ``shape``, complete and durable, with a new name in ``folder``.
 
-    Raises what ``batches`` and the storage raise.
+    A failure leaves no file. Raises what ``batches`` and the storage raise.
     """
     path = f"{folder}/{secrets.token_hex(16)}.parquet"
     where = storage.path(path)
@@ -127,7 +126,7 @@ def write_rows(storage: Storage, folder: str, shape: pa.Schema, batches: Iterabl
 
 
 def _count(tables: dict[str, TableRows], rows: pa.Table) -> None:
-    """Add what updates there are of each table."""
+    """Add the rows of each table to ``tables``."""
     found = rows.group_by(["table", "schema_id"]).aggregate([([], "count_all"), ("partial", "sum")])
     for one in found.to_pylist():
         some = TableRows(one["count_all"], one["partial_sum"], frozenset({one["schema_id"] & U64}))
@@ -135,19 +134,18 @@ def _count(tables: dict[str, TableRows], rows: pa.Table) -> None:
 
 
 def read_updates(spark: SparkSession, storage: Storage, files: Sequence[UpdatesFile], **only: str) -> DataFrame:
-    """The rows of these files: the archive's columns and ``shard``, in no order. A task for each file. ``only``:
-    columns of text and the value
-    that the rows have there.
+    """The rows of these files: the archive's columns and ``shard``, in no order. Each file is one task. ``only``:
+    columns of text with the value that the rows must have.
 
-    A damaged file shows when Spark reads it, see :func:`spark_replay.frames.reading`.
+    A damaged file is found when Spark reads it; see :func:`spark_replay.frames.reading`.
     """
     return read_portions(spark, files, lambda file: file_rows(storage, file, **only), _SHAPE)
 
 
 def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, compared with its checksums. ``only``: as of :func:`read_updates`.
+    """The rows of one file, compared with its checksums. ``only``: see :func:`read_updates`.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for a damaged one.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a damaged file.
     """
     path = storage.path(file.path)
     with storage.open_input(file.path) as source:

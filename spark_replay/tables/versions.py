@@ -1,8 +1,8 @@
-"""The versions of rows: every change of a row begins one, and ends the one before. Pure.
+"""The versions of rows: every change of a row begins a version and ends the previous one. Pure.
 
-The changes of one *group* are read in the order of the log. A group is a row's key; rows whose keys changed into one
-another while the log did not hold whole images are one group together, because the image before such a change is found
-under the other key. What ends versions of many rows at once (TRUNCATE, DELETE_RANGE) is known beforehand as
+The changes of one *group* are read in the order of the log. Usually a group is the rows of one key. If a key changed
+into another one and the log did not have the whole image, both keys are one group, because the image before the change
+is under the other key. Changes that end versions of many rows at once (TRUNCATE, DELETE_RANGE) are collected first, as
 :class:`Barriers`.
 """
 
@@ -20,13 +20,13 @@ from wormhole.wire.rows import Row, op_of, values_of
 __all__ = ["KEY_CHANGE", "Barriers", "EndedVersion", "RowChange", "Version", "linked_keys", "versions"]
 
 KEY_CHANGE: Final = "key_change"
-"""What ends the version of a row that goes on under another key."""
+"""The end of a version whose row continues under another key."""
 
 
 @dataclass(slots=True)
 class RowChange:
-    """One archive row. ``carried``: what is handed on with the version that it begins. ``left``: the row was seen from
-    the group of its key before, which it leaves; its image belongs to another group.
+    """One archive row. ``carried``: columns that are copied to the version that it begins. ``left``: this is the change
+    in the group of its former key, which the row leaves; its image belongs to another group.
     """
 
     place: bytes
@@ -43,7 +43,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class EndedVersion:
-    """Where a version ended, when, and by what: an operation's name, or :data:`KEY_CHANGE`."""
+    """The end of a version: its place, its time, and its cause, which is an operation's name or :data:`KEY_CHANGE`."""
 
     place: bytes
     time: object
@@ -52,8 +52,9 @@ class EndedVersion:
 
 @dataclass(slots=True)
 class Version:
-    """One version. ``change``: what began it; of a row whose beginning the archive does not hold (``unseen``), what
-    ended it. ``update``: the bytes of an update with the whole image. ``ended``: ``None`` for the current one.
+    """One version. ``change``: the change that began it; if the archive does not have its beginning (``unseen``), the
+    change that ended it. ``update``: the bytes of an update with the whole image. ``ended``: ``None`` for the current
+    version.
     """
 
     change: RowChange
@@ -65,9 +66,9 @@ class Version:
 
 @dataclass(slots=True)
 class Barriers:
-    """What ended many rows of one table in one shard at once.
+    """The changes that ended many rows of one table in one shard at once.
 
-    ``truncates`` ascend by place; ``ranges``: each with first key and the key behind the last.
+    ``truncates``: ascending by place. ``ranges``: each with its first key and the key after its last.
     """
 
     truncates: list[EndedVersion] = field(default_factory=list)
@@ -75,13 +76,13 @@ class Barriers:
     _starts: list[bytes] = field(default_factory=list)
 
     def sort(self) -> None:
-        """To be called when all are there."""
+        """Sort the barriers. Call it after all were added."""
         self.truncates.sort(key=lambda one: one.place)
         self.ranges.sort(key=lambda one: one[0])
         self._starts = [one[0] for one in self.ranges]
 
     def first(self, after: bytes, before: bytes | None, key: tuple[Value, ...]) -> EndedVersion | None:
-        """The first one between the places (``before`` ``None``: to the end) that ends the row with ``key``."""
+        """The first barrier between the places that ends the row with ``key``. ``before``: ``None`` means the end."""
         found: EndedVersion | None = None
         at = bisect_right(self.truncates, after, key=lambda one: one.place)
         if at < len(self.truncates):
@@ -98,7 +99,7 @@ class Barriers:
 
 @dataclass(slots=True)
 class _Open:
-    """A version that has not ended. Its row is parsed when somebody asks for it."""
+    """A version that has not ended. Its row is parsed at the first use."""
 
     version: Version
     schema_of: SchemaOf
@@ -119,11 +120,11 @@ class _Open:
 def versions(
     changes: Iterable[RowChange], barriers: Barriers, schema_of: SchemaOf, *, from_first: bool
 ) -> Iterator[Version]:
-    """The versions of one group's rows; ``changes`` ascend by place. Each is handed on when it has ended, the current
-    ones at the end.
+    """The versions of one group's rows. ``changes``: ascending by place. A version is yielded when it has ended, and
+    the current ones at the end.
 
-    ``from_first``: nothing came before the first change. Otherwise a delete of a row that was not seen gives a version
-    that is only known to have been there (``unseen``), with the image before the delete where the log holds it.
+    ``from_first``: nothing came before the first change. Otherwise a delete of a row that was not seen before yields an
+    ``unseen`` version, of which only the end is known. It has the image before the delete, if the log has it.
     """
     current: dict[bytes, _Open] = {}
     met: set[bytes] = set()
@@ -156,7 +157,7 @@ def versions(
         if change.left or change.op == Op.DELETE.value:
             continue
         if change.old_key is not None and (replaced := current.pop(change.key, None)) is not None:
-            # The new key belonged to another row, whose deletion the log does not have.
+            # The new key was that of another row, and the log does not have its deletion.
             if not _end(replaced, barriers, change.place):
                 replaced.version.ended = EndedVersion(change.place, change.time, change.op)
             yield replaced.version
@@ -168,7 +169,7 @@ def versions(
 
 
 def _end(open_: _Open, barriers: Barriers, before: bytes | None) -> bool:
-    """Whether a barrier ended the version before that place; it is noted there."""
+    """If a barrier ended the version before that place, set the version's end. Returns whether one did."""
     if not barriers:
         return False
     key = values_of(open_.parsed().key) if barriers.ranges else ()
@@ -198,7 +199,10 @@ def _unseen(change: RowChange, gone: bytes, ended: EndedVersion, schema_of: Sche
 
 
 def linked_keys(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """For each key, the least of all keys that it is linked with. A change of one key into another links both."""
+    """For each key, the least of all keys that it is linked with, directly or not.
+
+    A change of one key into another links both.
+    """
     above: dict[bytes, bytes] = {}
 
     def top(key: bytes) -> bytes:
