@@ -175,6 +175,17 @@ def _told(monitor: Monitor, text: str) -> Callable[[], bool]:
     return lambda: any(text in event.text for event in monitor.state.events)
 
 
+async def test_what_was_given_up_is_tried_again_when_asked(host: Host) -> None:
+    (host.folder / "state").mkdir()
+    (host.folder / "state" / "behaviour").write_text("exit 2")
+    monitor = host.monitor()
+    async with living(monitor):
+        await until(monitor.state, lambda: phases(monitor) == {A: Phase.GIVEN_UP})
+        (host.folder / "state" / "behaviour").write_text("serve")
+        monitor.reload()
+        await runs(monitor, A)
+
+
 async def test_in_a_hurry_it_kills(host: Host) -> None:
     (host.folder / "state").mkdir()
     (host.folder / "state" / "behaviour").write_text("deaf")
