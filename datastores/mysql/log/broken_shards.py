@@ -1,4 +1,4 @@
-"""The shards of which something cannot be read: their flows are held, and all others go on."""
+"""The shards with updates that cannot be read. Their flows are held, and all other flows continue."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["BrokenShards"]
 
 
 class BrokenShards(dict[str, DecodeError]):
-    """Shards with rows that cannot be read, since the transaction that begins at ``at``, and why."""
+    """Shards with rows that cannot be read, with the reasons. ``at``: the begin of the first such transaction."""
 
     def __init__(self, at: LogPosition) -> None:
         super().__init__()
         self.at = at
 
     def add(self, shards: Iterable[str], error: DecodeError, place: LogPosition) -> bool:
-        """These shards lack something of the transaction that begins at ``place``. Returns whether no other did."""
+        """Add shards that lack updates of the transaction that begins at ``place``. Returns whether none did before."""
         fresh = {}
         for shard in shards:
             known = self.get(shard)
             if known is None:
                 fresh[shard] = error
-            elif known.tables:  # a flow that wants none of these may want what is missing now
+            elif known.tables:  # a flow without these tables may have the table that is missing now
                 known.tables = known.tables + error.tables if error.tables else ()
         if not fresh:
             return False
@@ -36,7 +36,7 @@ class BrokenShards(dict[str, DecodeError]):
         return first
 
     def take(self) -> dict[str, DecodeError]:
-        """All of them, which are handed out."""
+        """Remove and return all broken shards."""
         taken = dict(self)
         self.clear()
         return taken

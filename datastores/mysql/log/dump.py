@@ -1,8 +1,8 @@
-"""The binlog dump: a connection that became a stream of packets, received into one bounded buffer.
+"""The binlog dump: a connection on which the server streams packets, received into one bounded buffer.
 
 Commands and packets: MySQL's client/server protocol, "Replication Protocol" (COM_REGISTER_SLAVE, COM_BINLOG_DUMP,
-COM_BINLOG_DUMP_GTID); MariaDB takes the place as a GTID position in the session variable ``@slave_connect_state``
-instead of the third.
+COM_BINLOG_DUMP_GTID). In place of the third command MariaDB takes a GTID position in the session variable
+``@slave_connect_state``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from wormhole.model.errors import SourceSilent, SourceUnavailable, WormholeError
 __all__ = ["HEARTBEAT_S", "Dump", "FromFile", "FromGtids", "Start"]
 
 HEARTBEAT_S: Final = 1.0
-"""The server sends at least a heartbeat this often; see ``_SILENT_BEATS``."""
+"""The interval of the server's heartbeats in a silent stream; see ``_SILENT_BEATS``."""
 
-_SILENT_BEATS: Final = 10  # a server that is stopped for a moment (a snapshot, a busy disk) is not gone yet
-_PIECE: Final = 128 << 10  # decoded in one go, which takes about a millisecond
-_LEAST_PROGRESS: Final = 4 << 10  # bytes of an event that is not whole yet, within the time of ``_SILENT_BEATS``
+_SILENT_BEATS: Final = 10  # a server may be stopped for a moment (a snapshot, a busy disk) without being gone
+_PIECE: Final = 128 << 10  # bytes decoded together, in about a millisecond
+_LEAST_PROGRESS: Final = 4 << 10  # bytes of an incomplete event that must arrive in the time of ``_SILENT_BEATS``
 _WRITE_TIMEOUT_S: Final = 86_400
 _REGISTER_SLAVE: Final = 0x15
 _BINLOG_DUMP: Final = 0x12
@@ -59,11 +59,11 @@ Start = FromFile | FromGtids
 
 
 class Dump:
-    """Packets from the server: ``data`` from ``at`` on is received and not consumed; the decoder moves ``at``.
+    """Packets from the server. ``data`` from ``at`` on is received and not consumed; the decoder moves ``at``.
 
-    Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries
-    one. ``inside``: set by the caller while it consumes an event in parts, so that a part is no whole event. Used by
-    one thread; :meth:`close` only when no other method runs.
+    The dump owns ``connection`` and closes it with itself. ``checksums``: whether the first event of the stream has a
+    checksum. ``inside``: set by the caller while it consumes an event in parts, so that a part is not taken for a whole
+    event. Used by one thread; :meth:`close` may be called only while no other method runs.
     """
 
     def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
@@ -72,7 +72,7 @@ class Dump:
         self._begin(connection, start, server_id)
 
     def restart(self, connection: Connection[Any], start: Start, *, server_id: int) -> None:
-        """Go on from ``start`` over another connection, which is taken over; the present one is closed.
+        """Continue from ``start`` over another connection, which the dump then owns. The present one is closed.
 
         Raises as the constructor."""
         self.close()
@@ -84,8 +84,8 @@ class Dump:
         self.checksums = False
         self.inside = False
         self._gathered = bytearray()  # the received bytes of an event larger than one piece
-        self._silent_s = 0.0  # time that was waited since the last progress
-        self._unfinished = 0  # bytes received since then
+        self._silent_s = 0.0  # seconds of waiting since the last progress
+        self._unfinished = 0  # bytes received since the last progress
         self._timeout: float | None = None
 
     def _begin(self, connection: Connection[Any], start: Start, server_id: int) -> None:
@@ -101,15 +101,14 @@ class Dump:
 
     @property
     def arrived(self) -> int:
-        """Bytes received and not consumed, also those of an event that is not whole yet."""
+        """Bytes received and not consumed, including those of an incomplete event."""
         return len(self._gathered) or len(self.data) - self.at
 
     def more(self, need: int, wait_s: float) -> bool:
-        """Receive what there is, waiting up to ``wait_s`` seconds in all; whether ``data`` has more now.
+        """Receive available bytes, waiting up to ``wait_s`` seconds in all. Returns whether ``data`` grew.
 
-        ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises
-        :class:`SourceUnavailable` when the connection ended, or when no event came whole in several heartbeats of
-        waiting.
+        ``need``: bytes from ``at`` on that the caller needs (0: one more). Raises :class:`SourceUnavailable` when the
+        connection ended, or when no event was complete after several heartbeats of waiting.
         """
         if self.at and not self.inside:
             self._progressed()
@@ -126,13 +125,13 @@ class Dump:
                 return False
             have += len(piece)
             if not gathered and have >= want:
-                self.data += piece  # the usual case: one copy, and none where the last event ended with its piece
+                self.data += piece  # the usual case: one copy, or none if the last event ended with its piece
             else:
                 gathered += piece if gathered else self.data + piece
             self._unfinished += len(piece)
             if self._unfinished >= _LEAST_PROGRESS:
                 self._progressed()
-            # A server that sends byte by byte is not waited for longer than one that sends nothing.
+            # The wait for a server that sends byte by byte is as long as for a silent one.
             now = time.monotonic()
             self._silent_s += max(0.0, left - max(0.0, until - now))
             left = max(0.0, until - now)
@@ -164,7 +163,7 @@ class Dump:
         return piece
 
     def _progressed(self) -> None:
-        """An event was whole, or enough of a large one came."""
+        """Note progress: an event is complete, or enough of a large one arrived."""
         self._silent_s, self._unfinished = 0.0, 0
 
     def _check_silence(self) -> None:
@@ -180,7 +179,7 @@ class Dump:
         """The error for an ERR packet with this payload."""
         text = payload[3:]
         if text[:1] == b"#":
-            text = text[6:]  # the SQL state
+            text = text[6:]  # without the SQL state
         return dump_error(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
 
     def close(self) -> None:
@@ -193,16 +192,16 @@ class Dump:
         connection = self._connection
         beat = int(HEARTBEAT_S * 1e9)
         settings = [
-            # Replicas name themselves and their wishes in user variables; from 8.0.26 on MySQL knows both spellings.
+            # Replicas state their properties in user variables. From 8.0.26 on MySQL accepts both spellings.
             "@master_binlog_checksum = @@GLOBAL.binlog_checksum, @source_binlog_checksum = @@GLOBAL.binlog_checksum",
             f"@master_heartbeat_period = {beat}, @source_heartbeat_period = {beat}",
-            # A reader waits for its slowest subscriber: the server must not take that for a dead connection.
+            # A reader waits for its slowest subscriber. The server must not take that for a dead connection.
             f"SESSION net_write_timeout = {_WRITE_TIMEOUT_S}",
         ]
         if mariadb:
             settings.append("@mariadb_slave_capability = 4")  # GTID events, and everything before them
         else:
-            # With its own uuid no reader ends another one's dump.
+            # Because each reader has its own uuid, no reader ends another one's dump.
             own = uuid.uuid4()
             settings.append(f"@slave_uuid = '{own}', @replica_uuid = '{own}'")
         with connection.cursor() as cursor:

@@ -1,10 +1,12 @@
-"""A folder of closed binlog files, which continues a server's log backwards where the server purged it.
+"""A folder of closed binlog files, which holds the log before the part that the server still has.
 
-Which of its files count: those right before the server's first one, downwards without a hole in their numbers, with the
-server's name for them, begun by a server with its ``server_id`` or the same that a reader saw under that number, whose
-first transaction and list of GTIDs are in the list of the file behind. Nothing in front of a file that fails counts.
-Whether each is whole, and goes over into the next one, shows when it is read (see `FolderLog.following`): a file that
-does not is refused from then on.
+The files used are those right before the server's first file, downwards without a gap in their numbers. Each file must
+have the server's name for it. It must be the file that a reader saw under that number, or have been begun by a server
+with the same ``server_id``. Its first transaction and its list of GTIDs must be in the list of the next file. Files
+before one that fails are not used.
+
+Reading a file shows whether it is complete and is continued by the next one (see `FolderLog.following`). A file that is
+not is refused from then on.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ _BEHIND: Final = "of the binlog folder only the files behind it are read; copy i
 
 
 class BinlogFolder:
-    """``path``: the folder; ``None``: there is none, and nothing is found. Thread-safe.
+    """``path``: the folder; ``None``: no folder, and no file is found. Thread-safe.
 
-    ``problem``: why files of it are not used.
+    ``problem``: why files of the folder are not used.
     """
 
     def __init__(self, path: Path | None, *, mariadb: bool) -> None:
@@ -48,9 +50,9 @@ class BinlogFolder:
         self._refused: dict[tuple[int, ...], str] = {}
 
     def join(self, view: ServerState, seen: Mapping[int, str]) -> ServerState:
-        """The view of a server with the files of the folder in front of its own.
+        """The view of a server with the folder's files before its own.
 
-        ``seen``: the fingerprints by number of the server's files that readers saw."""
+        ``seen``: by number the fingerprints of the server's files that readers saw."""
         if self._path is None:
             return view
         with self._lock:
@@ -61,7 +63,7 @@ class BinlogFolder:
         return replace(view, kept=kept, purged=view.purged if self._mariadb else oldest)
 
     def refuse(self, file: FolderFile, why: str) -> None:
-        """``file`` does not go over into the one behind it: until it is written to it is used no more."""
+        """Do not use ``file`` any more until it is written to, because the next file does not continue it."""
         with self._lock:
             self._refused[file.stamp] = why
 
@@ -93,14 +95,14 @@ class BinlogFolder:
         return tuple(found)
 
     def _unfit(self, file: FolderFile, view: ServerState, seen: str | None, behind: list[FolderFile]) -> str:
-        """Why a file is none of this log; empty: it is one."""
+        """Why a file does not belong to this log; empty: it does."""
         if why := self._refused.get(file.stamp):
             return why
         if seen is not None and not same_file(seen, file.fingerprint):
             return f"it is another file than the one that was read ({file.fingerprint}, it was {seen})"
         if seen is None and file.server_id != view.server_id:
             return f"it was begun by a server with server_id {file.server_id}, and this one has {view.server_id}"
-        own = view.state if self._mariadb else view.purged  # MariaDB describes its first file only when it is asked
+        own = view.state if self._mariadb else view.purged  # MariaDB's list of its first file takes a query
         following = behind[-1].gtids if behind else own
         if following is None or file.gtids is None:
             return ""
@@ -112,7 +114,7 @@ class BinlogFolder:
         return ""
 
     def _head(self, path: Path) -> FolderFile | str | None:
-        """The head of a file, or what is wrong with it; ``None``: it is not there."""
+        """The head of a file, or its fault; ``None``: the file does not exist."""
         number = file_number(path.name)
         try:
             found = path.stat()

@@ -1,4 +1,4 @@
-"""The part of a log that only a folder of binlog files has, and dumps that go over from there to the server."""
+"""The part of a log that only a folder of binlog files has, and dumps that continue from the folder on the server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _OPENED_AGAIN: Final = "it is opened again, which shows whether something is mis
 
 
 class FolderLog:
-    """Reads the files of ``folder``, which a view lists in front of the server's own."""
+    """Reads the files of ``folder``. A view lists them before the server's own files."""
 
     def __init__(self, folder: BinlogFolder, queries: StateQueries) -> None:
         self._folder = folder
         self._queries = queries
 
     def packets(self, connection: Connection[Any], view: ServerState, start: Start) -> FilePackets | None:
-        """What a walk from ``start`` on begins with; ``None``: the server has it."""
+        """The packets with which a walk from ``start`` begins; ``None``: the server has them."""
         if isinstance(start, FromFile):
             kept = view.kept_file(file_number(start.name))
             return None if kept is None else self._open(kept, start.offset)
@@ -42,7 +42,7 @@ class FolderLog:
         own = self._queries.listed_before(connection, view, view.own_first)
         if own is not None and covers(start.text, own, mariadb=mariadb):
             return None
-        # All that lies before the newest of these was delivered; what else was is left out.
+        # Everything before the newest file that `start` covers was delivered. Other delivered log is left out.
         for kept in reversed(view.kept):
             if covers(start.text, kept.gtids or "", mariadb=mariadb):
                 return self._open(kept, _FILE_BEGIN, start.text)
@@ -51,10 +51,10 @@ class FolderLog:
     def following(
         self, connection: Connection[Any], view: ServerState, packets: FilePackets, left_out: str, *, inside: bool
     ) -> FilePackets | Start:
-        """What follows a file that was read to its end: the next one, or what the server's dump begins with.
+        """The continuation after a file that was read to its end: the next file, or the start of the server's dump.
 
-        ``left_out``: what is not delivered again, as GTIDs; ``inside``: the file ends inside a transaction.
-        Raises :class:`SourceUnavailable` where log is missing between the two. The file is not used any more then.
+        ``left_out``: GTIDs that are not delivered again. ``inside``: the file ends inside a transaction. Raises
+        :class:`SourceUnavailable` if log is missing between the two; the file is then no longer used.
         """
         file = packets.file
         number = file.number + 1
@@ -75,9 +75,9 @@ class FolderLog:
         return FromFile(view.name(number), _FILE_BEGIN)
 
     def leads(self, connection: Connection[Any], view: ServerState, number: int) -> bool:
-        """Whether the files from that one on go over into the server's first one, and their GTIDs show it.
+        """Whether the files from ``number`` on are continued by the server's first file, as their GTIDs prove.
 
-        Reads them. Raises :class:`SourceUnavailable`."""
+        Reads the files. Raises :class:`SourceUnavailable`."""
         listed: str | None = None
         while (kept := view.kept_file(number)) is not None:
             number += 1
@@ -87,7 +87,7 @@ class FolderLog:
         return bool(listed)
 
     def why_not(self, kept: FolderFile, listed: str | None) -> str:
-        """Why a file, which is read, does not go over into the one with this list; empty: it does."""
+        """Why a file is not continued by the file that begins with this list; empty: it is. Reads the file."""
         packets = self._open(kept, sys.maxsize)
         try:
             with closing(packets):
@@ -104,10 +104,10 @@ class FolderLog:
 
 
 def unproven(packets: FilePackets, following: str | None, *, inside: bool) -> str:
-    """Why a file that was read to its end may lack transactions before the next one begins, whose list of GTIDs is
-    ``following``; empty: it lacks none, and the next one continues it.
+    """Why a file that was read to its end may lack transactions before the next file; empty: it lacks none.
 
-    ``inside``: it ends inside a transaction, which then does not count: a server that is killed leaves such a file.
+    ``following``: the list of GTIDs at the beginning of the next file. ``inside``: the file ends inside a transaction,
+    which is then ignored. A killed server leaves such a file.
     """
     logged, last = packets.logged, packets.last
     if last is not None and not inside:
@@ -125,7 +125,7 @@ def unproven(packets: FilePackets, following: str | None, *, inside: bool) -> st
 
 @dataclass(frozen=True, slots=True)
 class OnServer:
-    """A dump of the server: over ``connection``, which is taken over."""
+    """A dump of the server, which owns ``connection``."""
 
     connection: Connection[Any]
     start: Start
@@ -133,10 +133,11 @@ class OnServer:
 
 
 class FolderDump(Dump):
-    """``following``: called with the file that was read to its end; returns the next one, or where the server goes on.
+    """``following``: called with the file that was read to its end. Returns the next file, or the server's dump that
+    continues it.
 
-    ``over``: called when the stream comes from the server, with `checksums`.
-    ``packets`` is ``None`` from then on, and this is a dump like any other.
+    ``over``: called with `checksums` when the stream changes to the server. From then on ``packets`` is ``None``, and
+    this is an ordinary dump.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class FolderDump(Dump):
         self._clear()
 
     def more(self, need: int, wait_s: float) -> bool:
-        """See `Dump`; what a file holds is there at once. Raises what reading files raises too."""
+        """See `Dump`. A file's packets need no waiting. Also raises the errors of reading files."""
         while self.packets is not None:
             parts = [self.data[self.at :]]
             have = len(parts[0])

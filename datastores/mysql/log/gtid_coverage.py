@@ -1,4 +1,4 @@
-"""Whether a server can continue by GTIDs: it executed all that was delivered, and its log holds all that was not."""
+"""Whether a server can continue by GTIDs: it executed everything that was delivered, and its log holds all the rest."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ REPLAY: Final = (
 
 
 def _unknown(incarnation: int) -> str:
-    """For questions about a server of which no earlier state was kept."""
+    """In place of ``begun_with`` if no earlier state of the server was kept."""
     return ""
 
 
 class GtidCoverage:
-    """The questions about one view of a server, asked over one connection.
+    """Compares logical positions with one view of a server. Further queries go over one connection.
 
-    ``begun_with``: what the server of an incarnation had executed when that began, as MariaDB's ``gtid_binlog_state``;
-    empty where that is not known.
+    ``begun_with``: returns what the server of an incarnation had executed when the incarnation began, as MariaDB's
+    ``gtid_binlog_state``; empty: not known.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class GtidCoverage:
         self._begun_with = begun_with
 
     def check(self, marker: Datamarker) -> None:
-        """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it
-        purged others."""
+        """Raise :class:`Diverged` if the server lacks delivered transactions, :class:`PositionPurged` if it purged
+        others."""
         begin = LogPosition(marker.order.incarnation, self._view.first, FILE_BEGIN)
         if not self._view.gtids:
             raise PositionPurged(
@@ -66,7 +66,7 @@ class GtidCoverage:
             )
         self.check_executed(marker)
         if marker.anchor is not None and is_anonymous(marker.anchor.id):
-            # Transactions without GTIDs are in no set: whether some of those behind it are gone shows nowhere.
+            # Transactions without GTIDs are in no set, so nothing shows whether later ones are gone.
             raise PositionPurged(
                 f"the datamarker {marker} lies behind a transaction without a GTID, after which nothing can be found "
                 "in the log of another server, or of files that were purged",
@@ -88,9 +88,9 @@ class GtidCoverage:
             )
 
     def check_executed(self, marker: Datamarker, *, held: bool = False) -> None:
-        """Raises :class:`Diverged` when the server lacks delivered transactions.
+        """Raise :class:`Diverged` if the server lacks delivered transactions.
 
-        ``held``: its log still has the marker's file, so that it may have deleted whole domains since (`only_deleted`).
+        ``held``: its log still has the marker's file, so domains that it lacks may only be deleted (`only_deleted`).
         """
         gone = self.lacking(marker.delivered)
         if gone and not (held and only_deleted(self._view, gone, mariadb=self._queries.mariadb)):
@@ -103,8 +103,8 @@ class GtidCoverage:
             )
 
     def check_read(self, marker: Datamarker, incarnation: int, read: str) -> None:
-        """Raises :class:`Diverged` when the server lacks what was read in an earlier incarnation, and may have been
-        delivered behind ``marker`` without its acknowledgement. ``read``: all that was read of it."""
+        """Raise :class:`Diverged` if the server lacks log that was read in an earlier incarnation. It may have been
+        delivered after ``marker`` and not acknowledged. ``read``: how far the incarnation was read."""
         gone = self.lacking(read)
         if gone:
             raise Diverged(
@@ -118,13 +118,14 @@ class GtidCoverage:
             )
 
     def _first(self, gone: str, incarnation: int, executed: str = "") -> str:
-        """The first of what is ``gone`` and was read in ``incarnation``. ``executed``: before that, and not gone."""
+        """The first missing GTID of ``gone``, which was read in ``incarnation``. ``executed``: a position before the
+        missing GTIDs."""
         if not self._queries.mariadb:
             return gone
         return _first_behind(_executed(self._view.state), gone, (executed, self._begun_with(incarnation)))
 
     def lacking(self, delivered: str) -> str:
-        """What of ``delivered`` the server has not executed; empty: nothing."""
+        """The GTIDs of ``delivered`` that the server has not executed; empty: none."""
         return lacking(self._view, delivered, mariadb=self._queries.mariadb)
 
     def is_all(self, delivered: str) -> bool:
@@ -134,7 +135,7 @@ class GtidCoverage:
         return not _behind(delivered, self._view.gtids)
 
     def missing(self, delivered: str) -> tuple[str, str] | None:
-        """What the server purged and ``delivered`` has not, first and last; ``None``: nothing."""
+        """The first and last GTID that the server purged and that is not in ``delivered``; ``None``: none."""
         if not self._queries.mariadb:
             missing = _set(self._view.purged).subtract(GtidSet.parse(delivered))
             return (str(missing), str(missing)) if missing else None
@@ -146,7 +147,7 @@ class GtidCoverage:
 
 
 def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
-    """What of ``delivered`` a server has not executed; empty: nothing."""
+    """The GTIDs of ``delivered`` that a server has not executed; empty: none."""
     if not mariadb:
         return str(GtidSet.parse(delivered).subtract(_set(view.gtids)))
     executed = _executed(view.state)
@@ -158,17 +159,17 @@ def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
 
 
 def only_deleted(view: ServerState, gone: str, *, mariadb: bool) -> bool:
-    """Whether all that is ``gone`` is of domains of which the server lists nothing.
+    """Whether all GTIDs of ``gone`` are of domains that the server does not list at all.
 
-    MariaDB deletes the domains of purged files by ``FLUSH BINARY LOGS DELETE_DOMAIN_ID``: that it does not list what it
-    wrote in them does not show that it lost it. That it did not lose it has to be shown by its files.
+    MariaDB deletes the domains of purged files by ``FLUSH BINARY LOGS DELETE_DOMAIN_ID``. So a domain that is not
+    listed is no proof of lost transactions. Only the server's files can prove that they are not lost.
     """
     return mariadb and not {domain for domain, _ in _executed(view.state)} & set(MariaPosition.parse(gone).domains())
 
 
 def all_lacking(view: ServerState, delivered: Collection[str], *, mariadb: bool) -> str:
-    """What of several logical positions a server has not executed; empty: nothing. One of another kind of datastore is
-    lacking as it is written.
+    """The GTIDs of several logical positions that a server has not executed; empty: none. A position of another kind
+    of datastore is included unchanged.
     """
     sets = GtidSet()
     furthest: dict[tuple[int, int], int] = {}
@@ -199,11 +200,11 @@ def _executed(state: str) -> dict[tuple[int, int], int]:
 
 
 def _first_behind(executed: Mapping[tuple[int, int], int], gone: str, before: Collection[str]) -> str:
-    """MariaDB: the first of what is ``gone``, of which a position names only the last of each domain.
+    """MariaDB: the first missing GTID of each domain in ``gone``, a position that has only the last ones.
 
     ``before``: states of the history in which ``gone`` was written. A domain has one sequence of numbers for all its
-    servers, but ``executed`` may be of another history of it: of that only what ``before`` shows, or what the server
-    wrote that wrote ``gone``, lies in front of what is missing.
+    servers, but ``executed`` may be of another history of the domain. So a number in ``executed`` is before the missing
+    ones only if it is in ``before`` too, or if its server is the one that wrote ``gone``.
     """
     last = MariaPosition.parse(gone).domains()
     firsts = {domain: executed.get((domain, server), 0) + 1 for domain, (server, _) in last.items()}
@@ -216,7 +217,7 @@ def _first_behind(executed: Mapping[tuple[int, int], int], gone: str, before: Co
 
 
 def _set(stated: str) -> GtidSet:
-    """A GTID set as the server states it."""
+    """A GTID set from the server's text."""
     with reading_answers("the server's GTID set"):
         return GtidSet.parse(stated)
 

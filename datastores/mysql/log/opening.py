@@ -1,8 +1,8 @@
-"""Opening a reader at a datamarker: on the same server by position, on another one by GTIDs. Both prove that the log
-is the same.
+"""Opens a reader at a datamarker: on the same server by place, on another server by GTIDs. Both prove that the log is
+the same.
 
-By place the dump begins with the transaction before the marker, which is compared with the marker's anchor; nothing of
-it is handed on. By GTIDs the server must have executed everything that was delivered and must not have purged anything
+By place, the dump begins with the transaction before the marker. It is compared with the marker's anchor and not
+delivered. By GTIDs, the server must have executed everything that was delivered, and must not have purged anything
 else.
 """
 
@@ -45,14 +45,14 @@ __all__ = ["Opening"]
 
 CheckFile = Callable[[int, int, str], None]
 
-_LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
+_LARGEST_OFFSET: Final = (1 << 32) - 1  # the largest offset at which a dump can begin
 
 
 class Opening:
-    """Everything that a reader of one source is made from.
+    """Opens the readers of one source.
 
-    ``look``: asks the server which tables it has, for ``catalog``. ``folder``: for what is kept while reading;
-    ``folder_log``: the log that the server may have no more."""
+    ``look``: reads the server's tables into ``catalog``. ``folder``: for files kept while reading. ``folder_log``: the
+    log that the server may have purged."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Opening:
     ) -> BinlogReader:
         """See :meth:`wormhole.ports.log_source.LogSource.open`.
 
-        ``passed`` is called with every datamarker, ``closed`` with the reader once it is closed."""
+        ``passed`` is called with every datamarker, ``closed`` with the reader when it is closed."""
         connection = connect(self._address)
         try:
             reached = self._incarnations.reached
@@ -108,13 +108,13 @@ class Opening:
     def walk(
         self, view: ServerState, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
     ) -> _Making:
-        """A walk from ``start`` on a connection of its own, for reading the log; the caller closes it."""
+        """A walk through the log from ``start``, over a new connection. The caller closes it."""
         making = _Making(self, connect(self._address), view, incarnation)
         making.begin(start, delivered, place)
         return making
 
     def read(self, last: Datamarker | None, view: ServerState) -> Read | None:
-        """How far the present log was read, of which ``last`` was the end, and what of it this server lacks."""
+        """How far the present log was read (up to ``last``), and the GTIDs of it that this server lacks."""
         if last is None or last.order.incarnation != self._incarnations.current:
             return None
         mariadb = self._queries.mariadb
@@ -124,9 +124,10 @@ class Opening:
         return Read(last.order, gone)
 
     def _holds(self, view: ServerState, marker: Datamarker) -> bool:
-        """Whether the server's own log has ``marker``'s file, which is the one that was seen, and in it the transaction
-        before the marker, or none if that one is in an earlier file. Reads it over a connection of its own. Raises
-        :class:`SourceUnavailable`.
+        """Whether the server's own log still has ``marker``.
+
+        Its file must be the one that was seen, and must have the transaction before the marker, unless that is in an
+        earlier file. Reads the file over a new connection. Raises :class:`SourceUnavailable`.
         """
         order, anchor = marker.order, marker.anchor
         size = view.own_size(order.file)
@@ -145,12 +146,13 @@ class Opening:
             return here or making.walk.anchor is None
 
     def fingerprint(self, view: ServerState, number: int) -> str:
-        """That of a file which the server has, read over a connection of its own. Raises :class:`SourceUnavailable`."""
+        """The fingerprint of one of the server's files, read over a new connection. Raises
+        :class:`SourceUnavailable`."""
         found: list[str] = []
         making = _Making(
             self, connect(self._address), view, 0, check_file=lambda _, __, fingerprint: found.append(fingerprint)
         )
-        # Without an id of its own: nothing is read beyond the beginning, and no other reader is ended.
+        # Server id 0: only the file's beginning is read, and no other reader's dump is ended.
         making.begin(FromFile(view.name(number), FILE_BEGIN), "", LogPosition(0, number, FILE_BEGIN), server_id=0)
         with closing(making):
             see_beginning(making.walk)
@@ -159,10 +161,10 @@ class Opening:
     def confirmed(
         self, error: WormholeError, view: ServerState, since: LogPosition, failed: LogPosition, start: Start | None
     ) -> WormholeError:
-        """What to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``: itself,
-        if the log fails there once more over another connection; else `Unconfirmed`, and the next reader tries again.
+        """The error to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``.
 
-        ``start``: what the reader's dump began with, where ``since`` is not known.
+        It is ``error`` if the log fails there again over another connection. Otherwise it is `Unconfirmed`, and the
+        next reader tries again. ``start``: the start of the reader's dump, used if ``since`` is not known.
         """
         same_file = (since.incarnation, since.file) == (failed.incarnation, failed.file)
         begin = since if same_file and since.offset <= _LARGEST_OFFSET else None
@@ -181,7 +183,7 @@ class Opening:
         return Unconfirmed(str(error)).at(position=str(failed))
 
     def leads(self, view: ServerState, number: int) -> bool:
-        """Whether the files of the folder, from that one on, go over into the server's first one; reads them.
+        """Whether the folder's files from ``number`` on are continued by the server's first file. Reads the files.
 
         Raises :class:`SourceUnavailable`."""
         connection = connect(self._address)
@@ -193,13 +195,13 @@ class Opening:
     def _start(
         self, connection: Connection[Any], view: ServerState, incarnation: int, marker: Datamarker
     ) -> tuple[Start, LogPosition | None]:
-        """What the dump begins with; and the place, where that is known."""
+        """The start of the dump, and its place; ``None``: the place is not known."""
         order, anchor = marker.order, marker.anchor
         by_gtids = FromGtids(marker.delivered)
         reach = GtidCoverage(self._queries, connection, view, self._incarnations.begun_with)
         if order.incarnation != incarnation:
             if self._incarnations.unproven:
-                reach.check(marker)  # what is missing in either case has a range
+                reach.check(marker)  # raises with the missing range, which check_way cannot state
             self._incarnations.check_way(marker)
             reach.check(marker)
             for number, read in self._incarnations.read_since(order.incarnation):
@@ -214,7 +216,7 @@ class Opening:
                 hint=ANEW,
             )
         if order.file < view.first or size is None:
-            # Everything before what is kept may have been delivered all the same.
+            # The file is gone, but everything before the oldest file may have been delivered.
             reach.check(marker)
             return by_gtids, None
         begin = min(order, marker.read_from if marker.read_from.incarnation == incarnation else order)
@@ -230,7 +232,7 @@ class Opening:
 
 
 class _Making:
-    """The parts of one reader while they are put together, over a connection that it takes over."""
+    """Puts the parts of one reader together, over a connection that it owns."""
 
     def __init__(
         self,
@@ -268,7 +270,7 @@ class _Making:
     def begin(
         self, start: Start, delivered: str, place: LogPosition | None = None, server_id: int | None = None
     ) -> LogWalk:
-        """Start the dump, with a server id of its own unless one is given."""
+        """Start the dump, with its own server id unless one is given."""
         of, view = self._of, self._view
         mariadb = of._queries.mariadb
         try:
@@ -339,7 +341,7 @@ class _Making:
             placed=place is not None,
             passed=passed,
             closed=closing_reader,
-            # A server that refuses the GTIDs it was asked for does not refuse a place.
+            # A server that refuses the given GTIDs may still accept a place.
             confirmed=lambda error, since: self._of.confirmed(
                 error, self._view, since, walk.place, start if place is None and since == marker.order else None
             ),
@@ -347,7 +349,7 @@ class _Making:
         return reader
 
     def close(self) -> None:
-        """Close and return everything."""
+        """Close everything and give the server id back."""
         if self.dump is not None:
             self.dump.close()
         else:
@@ -357,7 +359,7 @@ class _Making:
         self._give_back()
 
     def _go_to_next_file(self, file: int) -> str | None:
-        """Have the dump go on with the file after ``file``; its name, or ``None`` where the server has none."""
+        """Continue the dump with the file after ``file``. Returns its name; ``None``: the server has no later file."""
         assert self.dump is not None
         connection = connect(self._of._address)
         try:
@@ -365,9 +367,7 @@ class _Making:
             if view.own_size(file + 1) is None:
                 connection.close()
                 return None
-            if (
-                self._server_id
-            ):  # the server holds the lock of the present id until it notices that its connection is closed
+            if self._server_id:  # the present id stays locked until the server notices that its connection is closed
                 self._give_back()
                 self._server_id = self._of._claims.take(connection, view.server_id)
         except BaseException:
@@ -378,7 +378,7 @@ class _Making:
         return name
 
     def _following(self, packets: FilePackets) -> FilePackets | OnServer:
-        """What follows a file of the folder that was read to its end: the next one, or the server's log."""
+        """The continuation of a folder's file that was read to its end: the next file, or the server's log."""
         connection = connect(self._of._address)
         try:
             view = self._of._queries.view(connection)
@@ -402,7 +402,7 @@ class _Making:
             raise SourceUnavailable(f"{packets.file.path} is another file than before", hint="the log is opened again")
 
     def _take_id(self, connection: Connection[Any], view: ServerState) -> int:
-        """The id that the dump has: the given one, or one of its own."""
+        """The dump's server id: the given one, or a new one."""
         if self._given_id is not None:
             return self._given_id
         self._server_id = self._of._claims.take(connection, view.server_id)
@@ -414,6 +414,6 @@ class _Making:
             self._of._claims.give_back(number)
 
     def _anchor_after(self, marker: Datamarker, place: LogPosition) -> Anchor | None:
-        """The anchor, if it is on the way from ``place`` on."""
+        """The marker's anchor if the walk from ``place`` passes it; else ``None``."""
         anchor = marker.anchor
         return anchor if anchor is not None and place <= anchor.begin else None

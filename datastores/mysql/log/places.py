@@ -1,4 +1,4 @@
-"""Positions from text and times: where the log begins and ends, and what a user's text means."""
+"""Finds places of the log: its begin and end, and the place of a user's text or of a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[[Callable[[Any], Any]], Any]
 
 
 class Places:
-    """``ask`` puts a question over the source's control connection."""
+    """``ask`` runs a query over the source's control connection."""
 
     def __init__(self, ask: Ask, queries: StateQueries, incarnations: Incarnations, opening: Opening) -> None:
         self._ask = ask
@@ -48,7 +48,7 @@ class Places:
         return Datamarker(order, delivered, order)
 
     def latest(self) -> Datamarker:
-        """After the last transaction."""
+        """The place after the last transaction."""
         view = self._view(settled=True)
         order = self._end(view)
         return Datamarker(order, view.gtids, order)
@@ -78,15 +78,15 @@ class Places:
         return self._after_gtids(text)
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """The last transaction end before anything that was committed after ``at_us``: in the last file begun by then.
+        """The last transaction end before any transaction committed after ``at_us``, in the last file begun by then.
 
-        MariaDB's times are whole seconds, and what was committed within one may have been committed at its end.
+        MariaDB's times are whole seconds. A transaction may have been committed at the end of its second.
         """
         until_us = at_us - 999_999 if self._queries.mariadb else at_us
         view = self._view(settled=True)
         end = self._end(view)
         numbers = [number for number, _ in view.all_files if number <= end.file]
-        # A file was begun after all that is in the ones before it; the first later one ends the search.
+        # A file was begun after everything in earlier files was written. The first file begun later ends the search.
         later = bisect_left(numbers, True, key=lambda number: self._begun_us(view, number) > until_us)
         if later == 0:
             raise begins_later(self.earliest(), self._begun_us(view, numbers[0]) if numbers else 0)
@@ -100,8 +100,8 @@ class Places:
         return view
 
     def _end(self, view: ServerState) -> LogPosition:
-        """The log's end, in a file whose fingerprint is known: it is never taken for a place of another file with the
-        same number."""
+        """The log's end, in a file whose fingerprint is known, so that it is never taken for a place of another file
+        with the same number."""
         end = LogPosition(self._incarnations.current, *view.end)
         if not self._incarnations.knows_file(end.file):
             self._begun_us(view, end.file)
@@ -137,7 +137,7 @@ class Places:
             return last_marker(making.walk, wanted, making.delivered, making.prepared, until_us)
 
     def _begun_us(self, view: ServerState, file: int) -> int:
-        """When the file was begun; whole seconds. Its fingerprint is known then."""
+        """When the file was begun, in whole seconds. Notes the file's fingerprint."""
         start = FromFile(view.name(file), FILE_BEGIN)
         with closing(self._opening.walk(view, self._incarnations.current, start)) as making:
             see_file(making.walk)

@@ -1,7 +1,7 @@
 """Prepared XA transactions, kept until their commit: in memory, then on disk.
 
-MySQL and MariaDB log the rows of an XA transaction when it is prepared, under an earlier GTID than its commit. They are
-handed on with the commit only: what may yet be rolled back reaches no flow.
+MySQL and MariaDB log the rows of an XA transaction when it is prepared, under an earlier GTID than its commit. The rows
+are delivered only with the commit, because the transaction may still be rolled back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wormhole.model.position import LogPosition
 __all__ = ["MEMORY", "Prepared"]
 
 MEMORY: Final = 8 << 20
-"""Bytes of events that are kept in memory, of all prepared transactions of a reader together."""
+"""The most bytes of events in memory, of all prepared transactions of a reader together."""
 
 _MOST: Final = 100_000  # transactions: the smallest takes a kilobyte of Python objects
 
@@ -41,8 +41,8 @@ class _Group:
 
 
 class Prepared:
-    """The unresolved groups of one reader. ``folder``: where the file goes that has no name; ``budget``: its size at
-    most; ``memory``: bytes kept in memory; ``held``: bytes of the largest event that comes back whole."""
+    """The unresolved groups of one reader. ``folder``: the folder of the file, which has no name. ``budget``: its
+    largest size. ``memory``: bytes kept in memory. ``held``: bytes of the largest event that is returned whole."""
 
     def __init__(self, folder: Path, budget: int, memory: int = MEMORY, held: int = MEMORY) -> None:
         self._folder = folder
@@ -51,13 +51,13 @@ class Prepared:
         self._held = held
         self._groups: dict[Xid, _Group] = {}
         self._open: _Group | None = None
-        self._released: _Group | None = None  # which is being handed out
+        self._released: _Group | None = None  # the group that is being returned
         self._used = 0
         self._file = ScratchFile(folder)
 
     @property
     def oldest(self) -> LogPosition | None:
-        """Where the oldest group begins that is unresolved, or not handed out as a whole yet."""
+        """The begin of the oldest group that is unresolved or not returned completely."""
         groups = (*self._groups.values(), self._released)
         return min((group.begin for group in groups if group is not None), default=None)
 
@@ -67,13 +67,13 @@ class Prepared:
         return self._open is not None
 
     def begin(self, place: LogPosition) -> None:
-        """A group begins whose events follow."""
+        """Begin a group. Its events follow."""
         self._open = _Group(place)
 
     def add(self, event: bytes) -> None:
-        """An event of the group.
+        """Add an event to the group.
 
-        Raises :class:`UnsupportedLog` over the budget, :class:`SourceUnavailable` when the disk refuses."""
+        Raises :class:`UnsupportedLog` over the budget, :class:`SourceUnavailable` when the disk fails."""
         group = self._open
         assert group is not None
         if self._used + len(event) <= self._memory:
@@ -84,7 +84,7 @@ class Prepared:
         self._store(group, len(event), (event,))
 
     def add_large(self, event: LargeEvent) -> None:
-        """An event of the group that is not held whole; its body is read.
+        """Add an event that does not fit into memory to the group. Reads its body.
 
         Raises as :meth:`add`, and :class:`DecodeError`."""
         group = self._open
@@ -114,9 +114,9 @@ class Prepared:
             group.kept.append((at, size))
 
     def keep(self, xid: Xid) -> None:
-        """The group is prepared under that name.
+        """Keep the group, which is prepared under that name.
 
-        Raises :class:`UnsupportedLog` over the number of groups that are kept."""
+        Raises :class:`UnsupportedLog` over the limit of groups."""
         assert self._open is not None
         if len(self._groups) >= _MOST:
             raise UnsupportedLog(
@@ -127,21 +127,21 @@ class Prepared:
         self._open = None
 
     def drop_open(self) -> None:
-        """The group that is being collected did not come to its end."""
+        """Drop the group that is being collected, which has no end in the log."""
         if self._open is not None:
             self._forget(self._open)
             self._open = None
 
     def release_open(self) -> Iterator[bytes | LargeEvent]:
-        """The events of the group that is being collected: it was committed in one phase. See :meth:`release`."""
+        """The events of the group that is being collected, which was committed in one phase. See :meth:`release`."""
         assert self._open is not None
         group, self._open = self._open, None
         return self._events(group)
 
     def release(self, xid: Xid) -> Iterator[bytes | LargeEvent] | None:
-        """The group's events: it is committed. ``None`` when no such group was seen.
+        """The events of the group, which is committed. ``None``: no such group was seen.
 
-        A large one is read before the next is asked for.
+        A large event must be read before the next event is taken.
         """
         group = self._groups.pop(xid, None)
         if group is None:
@@ -150,7 +150,7 @@ class Prepared:
         return self._events(group)
 
     def drop(self, xid: Xid) -> None:
-        """The group is rolled back, or was delivered before."""
+        """Drop the group, which is rolled back or was delivered before."""
         group = self._groups.pop(xid, None)
         if group is not None:
             self._forget(group)

@@ -1,9 +1,9 @@
 """The reader of a binlog: it turns a dump into segments.
 
-Order: the binlog's. Transactions: what one GTID names, whose id is ``<source>:<number>``; an XA transaction comes
-with its commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare
-lies before the place at which reading began. Only what is whole in the log is delivered. At the
-end of the log a reader waits.
+Order: the binlog's. Transactions: one per GTID, with the id ``<source>:<number>``. An XA transaction comes with its
+commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare lies before
+the place at which reading began. Only transactions that are complete in the log are delivered. At the end of the log a
+reader waits.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each data
 class BinlogReader(SqlLogReader):
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk at that place.
 
-    ``placed``: the walk is at the marker's own place; otherwise (another server, found by GTIDs) only the first
-    transaction shows where it is. ``passed`` is called with every datamarker; ``closed`` once, when the reader is
-    closed. ``confirmed`` is called with an error for an operator that one changed byte may have made, and with the
-    transaction end before it; it returns what to raise.
+    ``placed``: the walk is at the marker's own place. Otherwise (another server, found by GTIDs) the place is known
+    with the first transaction. ``passed`` is called with every datamarker, ``closed`` once, when the reader is closed.
+    ``confirmed`` is called with an error for an operator that one changed byte could cause, and with the transaction
+    end before it. It returns the error to raise.
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class BinlogReader(SqlLogReader):
         self._delivered = delivered
         self._began = self._place = marker.order
         self._anchor: Anchor | None = marker.anchor if placed else None
-        self._unseen = walk.anchor  # what ended on the way to the marker is the marker's own anchor
+        self._unseen = walk.anchor  # the last transaction before the marker: the marker's own anchor
         self._committed_at_us = marker.committed_at_us
         self._placed = placed
         self._passed = passed
         self._confirmed = confirmed
         self._on_closed = closed
-        self._believed: set[str] = set()  # shards whose rows cannot be read, which was confirmed
+        self._believed: set[str] = set()  # shards with a confirmed error
 
     @property
     def too_large(self) -> int:
-        """Updates that went without their values so far."""
+        """The number of updates returned without their values so far."""
         return int(self._encoder.rows.too_large)
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
@@ -94,7 +94,7 @@ class BinlogReader(SqlLogReader):
                     self._believe_broken()
                     self._forget_tables()
                 except WormholeError as error:
-                    self._failure = self._believe(error)  # the updates before the fault go out first
+                    self._failure = self._believe(error)  # the updates before the fault are returned first
                     continue
                 if step == Step.PROGRESS:
                     continue
@@ -106,13 +106,14 @@ class BinlogReader(SqlLogReader):
         return None
 
     def _believe(self, error: WormholeError) -> WormholeError:
-        """What to raise for an error of the stream. Only an event's checksum shows that its bytes are the server's."""
+        """The error to raise for an error of the stream. Without a correct checksum the event's bytes may have changed
+        on their way, and the error has to be confirmed."""
         if not isinstance(error, Fatal) or self._walk.verified:
             return error
         return self._confirmed(error, self._place)
 
     def _believe_broken(self) -> None:
-        """Raises when rows that cannot be read may be readable."""
+        """Raise if a second read does not confirm that rows cannot be read."""
         broken = self._walk.broken
         if not broken or self._encoder.checksums or broken.keys() <= self._believed:
             return
@@ -123,8 +124,8 @@ class BinlogReader(SqlLogReader):
                 raise sure
 
     def _forget_tables(self) -> None:
-        """Raises when the log had so many tables that another reader has to begin without them, once a transaction
-        ended here: the next reader begins behind it."""
+        """Raise if descriptions of tables take too much memory, so that a new reader begins without them. Only after a
+        transaction ended here, because the new reader begins after it."""
         if self._tables.full and self._walk.place > self._began:
             raise SourceUnavailable(
                 f"the log had {len(self._tables.schemas)} tables since it was opened, and what is known of "
@@ -144,9 +145,10 @@ class BinlogReader(SqlLogReader):
     # --- segments -------------------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        """Whether there is something to hand out: transactions that ended. One that is open is only cut when it is
-        large: then its updates are reported at another place than when it comes whole, and a small one has to come the
-        same every time."""
+        """Whether transactions ended that can be returned.
+
+        An open transaction is cut only if it is large, because a cut one's updates have another place than those of a
+        whole one, and a small transaction must be returned alike every time."""
         encoder, walk = self._encoder, self._walk
         if walk.gap is not None:
             return True
@@ -158,7 +160,7 @@ class BinlogReader(SqlLogReader):
         encoder, walk = self._encoder, self._walk
         inside = encoder.in_transaction
         end = walk.open_place if inside else walk.place
-        # Transactions that ended go first, so that a datamarker lies between them and a large one.
+        # Transactions that ended are returned first, so that a datamarker lies between them and a large open one.
         whole = not inside or end != self._place
         self._tables.catalog.save()
         piece = encoder.take(whole)
@@ -209,6 +211,6 @@ class BinlogReader(SqlLogReader):
         return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
 
     def _broken(self, end: LogPosition, whole: bool) -> dict[str, DecodeError]:
-        """The shards that break in what is handed out now: a segment that ends before the fault does not have it."""
+        """The shards that break in the segment that ends at ``end``. A segment that ends before the fault has none."""
         walk = self._walk
         return {} if whole and end <= walk.broken.at else walk.broken.take()

@@ -18,16 +18,14 @@ __all__ = ["ANEW", "fails_again", "find_next", "last_marker", "pass_to", "see_be
 
 ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
 _STUCK_S: Final = 15.0
-_PROGRESS: Final = 64 << 10  # bytes of one event that have to arrive in that time
+_PROGRESS: Final = 64 << 10  # bytes of an event that must arrive in that time
 _POLL_S: Final = 0.1
 
 
 def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
-    """Go on to ``order``, which the log reaches, and look whether ``anchor`` is there on the way.
+    """Walk to ``order``, which the log reaches, and collect the prepared transactions.
 
-    What is prepared there is collected.
-
-    Raises :class:`Diverged` when it is not, or when ``order`` lies inside a transaction.
+    Raises :class:`Diverged` if the walk does not pass ``anchor``, or if ``order`` lies inside a transaction.
     """
     _silence(walk, True)
     seen: Anchor | None = None
@@ -51,21 +49,21 @@ def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
 
 
 def see_file(walk: LogWalk) -> None:
-    """Go on until the file is known (see `Incarnations.check_file`), and when it was begun.
+    """Walk until the file's fingerprint (see `Incarnations.check_file`) and its begin are known.
 
-    Nothing can be read afterwards."""
+    The walk cannot be used afterwards."""
     _go_on(walk, lambda: walk.file.described)
 
 
 def see_beginning(walk: LogWalk) -> None:
-    """Go on until the file's fingerprint is whole: a file of an old server has no list of GTIDs. Nothing can be read
-    afterwards."""
+    """Walk until the file's fingerprint is complete. A file of an old server has no list of GTIDs. The walk cannot be
+    used afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.file.identified or walk.encoder.in_transaction or walk.anchor is not None)
 
 
 def find_next(walk: LogWalk) -> LogPosition:
-    """Where the next transaction begins; it is there. Nothing can be read afterwards."""
+    """The begin of the next transaction, which must exist. The walk cannot be used afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.encoder.in_transaction or walk.anchor is not None)
     last = walk.anchor
@@ -73,14 +71,15 @@ def find_next(walk: LogWalk) -> LogPosition:
 
 
 def fails_again(walk: LogWalk, failed: LogPosition, error: WormholeError) -> bool:
-    """Whether the log fails with the same error up to ``failed``, read anew. Nothing can be read afterwards."""
+    """Whether the log fails with the same error when it is read again up to ``failed``. The walk cannot be used
+    afterwards."""
     encoder, message = walk.encoder, str(error)
     stalled = _Stalled(walk)
     try:
         while walk.place <= failed or walk.inside:
             walk.step(
                 1, _POLL_S
-            )  # in the smallest pieces: some errors are about transactions that were handed on in part
+            )  # in the smallest pieces: some errors occur only in a transaction that was returned in part
             stalled.check(failed)
             if any(str(broken) == message for broken in walk.broken.values()):
                 return True
@@ -103,9 +102,9 @@ def last_marker(
     until_us: int = sys.maxsize,
 ) -> Datamarker:
     """The datamarker at the last transaction end at or before ``wanted``, which the log reaches, and before any
-    transaction that was committed after ``until_us``. Nothing can be read afterwards.
+    transaction committed after ``until_us``. The walk cannot be used afterwards.
 
-    ``delivered`` is what was delivered before the walk's beginning; it is moved on.
+    ``delivered``: the logical position at the walk's beginning. It is updated.
     """
     _silence(walk, True)
     encoder = walk.encoder
@@ -141,9 +140,9 @@ def _silence(walk: LogWalk, silent: bool) -> None:
 
 
 class _Stalled:
-    """Raises when a server does not send what it has: waiting on would hide that something is wrong.
+    """Raises when a server does not send log that it has. Further waiting would hide the fault.
 
-    A large event moves the place at its end only: what arrives of it counts, as long as it is more than a drip.
+    A large event moves the place only at its end. Until then its arriving bytes are progress, if they are enough.
     """
 
     def __init__(self, walk: LogWalk) -> None:

@@ -1,4 +1,4 @@
-"""Bytes that do not fit into memory: a file without a name, which is gone with its process."""
+"""A file for bytes that do not fit into memory. It has no name, so the process's end deletes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ScratchFile"]
 
 
 class ScratchFile:
-    """A file in ``folder``, made when something is written. ``end``: bytes that it has."""
+    """A file in ``folder``, created at the first write. ``end``: its size in bytes."""
 
     def __init__(self, folder: Path) -> None:
         self.end = 0
@@ -23,9 +23,10 @@ class ScratchFile:
         self._file: IO[bytes] | None = None
 
     def append(self, pieces: Iterable[bytes | memoryview], what: str) -> None:
-        """Write behind the end, which moves once all is written.
+        """Write at the end, which moves once everything is written.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the disk refuses: ``what`` cannot be done."""
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the write fails. ``what``: the action that then
+        cannot be done, for the message."""
         at = self.end
         try:
             if self._file is None:
@@ -48,7 +49,7 @@ class ScratchFile:
         return b"" if self._file is None else os.pread(self._file.fileno(), size, at)
 
     def body(self, at: int, size: int) -> Body:
-        """``size`` bytes from ``at`` on, to be read once."""
+        """A reader of ``size`` bytes from ``at`` on, which are read once."""
 
         def read(most: int) -> bytes:
             nonlocal at
@@ -59,13 +60,13 @@ class ScratchFile:
         return Body(read, size)
 
     def clear(self) -> None:
-        """Nothing of it is needed any more; it can be written again."""
+        """Discard the content. The file can be written again."""
         if self._file is not None:
             self._file.truncate(0)
         self.end = 0
 
     def close(self) -> None:
-        """The file is gone. Idempotent."""
+        """Delete the file. Idempotent."""
         if self._file is not None:
             self._file.close()
             self._file = None

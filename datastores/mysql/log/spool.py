@@ -1,9 +1,9 @@
-"""An event that is too large to be held in memory: received into a file, and read after its checksum was verified.
+"""Receives an event that is too large for memory into a file, and reads it after its checksum was verified.
 
     event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 precedes the event
 
-Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What is not read is
-not kept.
+The checksum is the last four bytes of an event. No part of the event may be used before them. An ignored event is not
+kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wormhole.model.errors import DecodeError
 __all__ = ["LARGEST_EVENT", "Spool"]
 
 LARGEST_EVENT: Final = (1 << 30) + (1 << 16)
-"""Bytes of an event at most: max_allowed_packet is at most 1 GiB."""
+"""The most bytes of an event: max_allowed_packet is at most 1 GiB."""
 
 _PACKET: Final = 4
 _TYPE_AT: Final = 4
@@ -32,11 +32,12 @@ _FLAGS_AT: Final = 17
 
 
 class Spool:
-    """``open``: an event is being received, of which ``received`` bytes came behind its header. ``ended``: it is whole.
+    """``open``: an event is being received. ``received``: bytes of it that arrived after its header. ``ended``: the
+    event is complete.
 
-    ``header``, ``size``: the event's, once they came; ``tail``: its last four bytes; ``crc``: CRC-32 of all bytes
-    before those. ``ignores``: asked for the type and flags of an event whether its body is of no use. ``folder``: where
-    the file goes, which has no name and is there for one event only.
+    ``header``, ``size``: the event's, once they arrived. ``tail``: its last four bytes. ``crc``: CRC-32 of all bytes
+    before the tail. ``ignores``: returns for the type and flags of an event whether its body is not needed. ``folder``:
+    the folder of the file, which has no name and serves one event.
     """
 
     def __init__(self, folder: Path, ignores: Callable[[int, int], bool]) -> None:
@@ -52,20 +53,20 @@ class Spool:
         self.size = 0
         self.tail = b""
         self.crc = 0
-        self._first = b""  # what came before the header is whole
+        self._first = b""  # the bytes received while the header is incomplete
         self._head = b""  # the header of the present packet
-        self._left = 0  # bytes of the present packet that are to come
+        self._left = 0  # bytes of the present packet not received yet
         self._last = False
 
     def begin(self) -> None:
-        """The next packet begins an event."""
+        """Begin an event with the next packet."""
         self.close()
         self.open = True
 
     def take(self, data: bytes, at: int) -> int:
-        """Receive the event's bytes in ``data`` from ``at`` on; returns the place after them.
+        """Receive the event's bytes in ``data`` from ``at`` on. Returns the place after them.
 
-        Raises :class:`DecodeError` for what is no event, :class:`SourceUnavailable` when the disk refuses.
+        Raises :class:`DecodeError` for bytes that are no event, :class:`SourceUnavailable` when the disk fails.
         """
         end = len(data)
         while at < end and not self.ended:
@@ -86,7 +87,7 @@ class Spool:
         return at
 
     def body(self, checksum: bool) -> Body:
-        """The event behind its header, and before its ``checksum``, to be read once; nothing where it is ignored."""
+        """A reader of the event between its header and its ``checksum``, which is read once. Empty if ignored."""
         if self._file is None:
             return Body(_nothing, 0)
         return self._file.body(0, self.received - (CHECKSUM if checksum else 0))

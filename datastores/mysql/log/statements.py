@@ -25,7 +25,7 @@ _ROW_FORMAT: Final = (
     "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
     "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
 )
-# Statements of which the beginning is enough.
+# Kinds of statements that can be classified by their beginning alone.
 _WHOLE_BY_BEGINNING: Final = frozenset({Kind.DML})
 _RENAMES: Final = frozenset({Kind.RENAME_TABLE, Kind.ROWS_REPLACED})
 _ROUTINE: Final = re.compile(
@@ -34,22 +34,21 @@ _ROUTINE: Final = re.compile(
 
 
 class Statements:
-    """The statements of one walk through a log. ``mariadb``: which server wrote it."""
+    """The statements of one walk through a log. ``mariadb``: whether MariaDB wrote it."""
 
     def __init__(self, encoder: Encoder, tables: Tables, *, mariadb: bool) -> None:
         self._encoder = encoder
         self._tables = tables
         self._mariadb = mariadb
-        self._of = (-1, 0)  # the transaction that the next two are about
-        self._savepoints: dict[str, int] = {}  # updates that were there then
+        self._of = (-1, 0)  # the transaction of the next two fields
+        self._savepoints: dict[str, int] = {}  # by savepoint the number of updates before it
         self._barriers: list[tuple[int, int]] = []
         self._replaced: dict[str, LogPosition] = {}
 
     def read(self, query: Query, *, alone: bool, cut: bool = False) -> Statement:
-        """What the statement does.
+        """Classify the statement, and note the tables that it creates.
 
-        Tables that it makes are noted. ``alone``: it is a transaction by itself. ``cut``: its end is not there, so that
-        it may do more."""
+        ``alone``: it is a transaction by itself. ``cut``: only its beginning is available, so it may do more."""
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
         statement = classify(query.sql, query.database, dialect)
@@ -63,12 +62,12 @@ class Statements:
         return statement
 
     def remove_rows(self, statement: Statement) -> None:
-        """Put barriers for the tables that lose rows."""
+        """Encode barriers for the tables that lose rows."""
         encoder = self._encoder
         if encoder.suppress:
             return
         self._enter()
-        exists = statement.kind is not Kind.DROP_TABLE  # which may say IF EXISTS; the server writes its names itself
+        exists = statement.kind is not Kind.DROP_TABLE  # it may have IF EXISTS; the server writes its names itself
         for lost in statement.tables:
             for database, table in self._tables.losing(*lost, exists=exists):
                 barrier = self._tables.barrier(database, table)
@@ -76,8 +75,8 @@ class Statements:
                 encoder.truncate(*barrier)
 
     def note_replaced(self, statement: Statement, query: Query, place: LogPosition) -> None:
-        """A statement that begins at ``place``: note the tables that it gives names and whose rows the log lacks, and
-        the one whose rows it alters."""
+        """Note the tables whose rows a statement that begins at ``place`` changes without the log having them: tables
+        that get a new name, and an altered table."""
         if self._encoder.suppress:
             return
         names = set(statement.made) if statement.kind in _RENAMES else set()
@@ -93,20 +92,20 @@ class Statements:
                 self._replaced[f"{database}.{table}"] = place
 
     def take_replaced(self) -> dict[str, LogPosition]:
-        """What was noted since the last call."""
+        """The tables that :meth:`note_replaced` noted since the last call."""
         found, self._replaced = self._replaced, {}
         return found
 
     def rolled_back(self) -> None:
-        """The rows of the transaction are dropped. What its statements removed stays removed: MariaDB logs the DROP
-        of a failed CREATE OR REPLACE TABLE ... SELECT in the transaction that it rolls back."""
+        """Encode the barriers of the transaction again after its rows were dropped. Removed tables stay removed:
+        MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE ... SELECT in the transaction that it rolls back."""
         self._enter()
         for barrier in self._barriers:
             self._encoder.truncate(*barrier)
 
     def unread(self, statement: Statement, sql: str) -> tuple[set[str], DecodeError] | None:
-        """The shards that may lack a barrier because a name of ``statement`` cannot be read, and why; ``None`` when
-        no table is known that it may mean."""
+        """The shards that may lack a barrier because a name in ``statement`` cannot be read, and the reason; ``None``:
+        the name can mean no known table."""
         where = {database for database, _ in statement.unread}
         place = "" if None in where else f" in the database {', '.join(sorted(map(str, where)))}"
         shown = _printable(sql)
@@ -120,11 +119,11 @@ class Statements:
         return missing
 
     def changed(self, query: Query, *, prepared: bool) -> tuple[set[str], DecodeError] | None:
-        """Likewise for a statement that changes rows and is logged as its text, of a transaction that is ``prepared``
-        here or runs.
+        """As :meth:`unread`, for a statement that changes rows and is logged as text. ``prepared``: its transaction is
+        being prepared.
 
-        Raises :class:`UnsupportedLog` when nothing bounds what it changes: the text does not contain what triggers,
-        functions and views reach. The server's list of databases does.
+        Raises :class:`UnsupportedLog` if the changed tables cannot be bounded. The text lacks the tables that triggers,
+        functions and views change; only the server's list of databases includes them.
         """
         if self._encoder.suppress:
             return None
@@ -143,7 +142,7 @@ class Statements:
         return missing
 
     def lost_xa(self, sql: str) -> tuple[set[str], DecodeError] | None:
-        """Likewise for the commit of an XA transaction whose name cannot be read."""
+        """As :meth:`unread`, for the commit of an XA transaction whose name cannot be read."""
         return self._missing(
             ((None, None),),
             f"the name of a committed XA transaction cannot be read: {_printable(sql)}",
@@ -151,10 +150,11 @@ class Statements:
         )
 
     def savepoint(self, statement: Statement) -> tuple[set[str], DecodeError] | None:
-        """A savepoint. MariaDB logs what was undone since one when the transaction has changed more than it could undo.
+        """Apply a statement about a savepoint. MariaDB logs a rollback to a savepoint, with the undone updates, if the
+        transaction made changes that cannot be undone.
 
-        Returns the shards that may hold what was undone when the savepoint is not known, and why. Raises
-        :class:`DecodeError` when a part of what was undone was handed on.
+        For an unknown savepoint it returns the shards that may hold undone updates, and the reason. Raises
+        :class:`DecodeError` if a part of the undone updates was already returned.
         """
         encoder, name = self._encoder, statement.savepoint
         self._enter()

@@ -1,9 +1,9 @@
 """The tables that a reader meets: their schemas and the shards that they belong to.
 
-Every table map in the log describes its columns (``binlog_row_metadata=FULL``), so that rows are read with the
-columns of their own time, however far behind the reader is. Shards: the whole log, one per database (``log.database``),
-one per table (``log.database.table``) or N by the hash of the primary key; with those, a table without a key is a shard
-of its own.
+Every table map in the log describes its columns (``binlog_row_metadata=FULL``). So rows are read with the columns that
+the table had when they were written, however far behind the reader is. Shards: the whole log, one per database
+(``log.database``), one per table (``log.database.table``) or N by the hash of the primary key. With N shards, a table
+without a key has its own shard.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ METADATA_HINT: Final = (
 )
 
 
-_MOST_HELD: Final = 64 << 20  # bytes of what is known of tables: 14,000 of ten columns
+_MOST_HELD: Final = 64 << 20  # bytes of descriptions of tables: 14,000 tables of ten columns
 _TABLE_COST: Final = 2 << 10  # Python's objects for a table, and for each byte of its map; measured
 _BYTE_COST: Final = 16
 
 
 class TableSink(Protocol):
-    """What of the encoder is needed here."""
+    """The part of the encoder that is used here."""
 
     def add_table(
         self,
@@ -61,7 +61,7 @@ class TableSink(Protocol):
 
 
 def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
-    """The shard of a table that is not hashed."""
+    """The shard of a table that is not split by the hash of its key."""
     if sharding.by == "log":
         return log
     of_database = shard_of_table(log, database)
@@ -69,11 +69,11 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 
 class Tables:
-    """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` has by table id the shards that
-    halt, and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing,
-    ``database.*`` for all of a database. ``catalog``: the tables that subscribers may know, of all readers.
-    ``history``: names of system-versioned tables whose rows are handed on as they are logged, with those of the
-    history. ``describe``: asks the server for what table maps lack; ``None``: nothing does."""
+    """``schemas`` and ``shards`` are the arguments of `runs_of`. ``broken``: by table id the shards that halt, and why
+    the table's rows cannot be read. ``skipped``: tables whose rows are skipped and break no shard, ``database.*`` for
+    all of a database. ``catalog``: the tables that subscribers may know, shared by all readers. ``history``:
+    system-versioned tables whose rows are delivered as logged, including the rows of their history. ``describe``: reads
+    from the server what table maps lack; ``None``: they lack nothing."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class Tables:
     def learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
         """A table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
 
-        Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for one transaction with more tables than
-        fit into memory, and what asking the server raises.
+        Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for a transaction with more tables than
+        fit into memory, and the errors of ``describe``.
         """
         known = len(self.schemas) + len(self.broken)
         self._learn(body, sink, logged_s)
@@ -124,7 +124,7 @@ class Tables:
 
     @property
     def full(self) -> bool:
-        """Whether what is held of tables should be forgotten, which another reader does."""
+        """Whether the descriptions take so much memory that a new reader should begin without them."""
         return self._held > _MOST_HELD
 
     def _learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
@@ -157,17 +157,17 @@ class Tables:
         sink.add_table(table.table_id, body, Layout(table), schema, shard, row_end, maybe)
 
     def _break(self, table: TableMap, body: bytes, sink: TableSink, error: DecodeError) -> None:
-        """The rows of a table cannot be read: its shards break where the first of them is."""
+        """Break the shards of a table whose rows cannot be read, at its first row."""
         shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
-        # Whether it has a key may not be known either: with a hash every shard may have lost rows of it.
+        # It may not be known whether the table has a key. With a hash, every shard may then lack rows of it.
         hashed = self.names_of(HASHED) if self._sharding.by == "hash" else []
         self.broken[table.table_id] = ((*hashed, self.shards[shard]), error)
         sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
 
     def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
-        """The table with what only the server knows of it: digits of old temporal columns, hidden columns, the key
-        without ROW END, and ROW END's position (-1: none), and the columns of which one may be it where that is
-        unknown."""
+        """The table with facts that only the server has: digits of old temporal columns, hidden columns, and the key
+        without ROW END. Returns it with the position of ROW END (-1: none) and, if that is unknown, the columns that
+        may be ROW END."""
         if self._describe is None:
             return table, -1, ()
         old = any(column.type in OLD_TEMPORAL for column in table.columns)
@@ -187,14 +187,14 @@ class Tables:
         return table, row_end, maybe
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
-        """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no
-        values, and this way it is the same wherever reading began."""
+        """Ordinals of schema and shard for a barrier of that table. A barrier carries no values. Its schema has no
+        columns, so that it is the same wherever reading began."""
         schema = self._schema(Schema(f"{database}.{table}", (), ()))
         keyed, keyless = self.catalog.keys(database, table)
         own = None
         if self._sharding.by != "hash" or keyless:
             own = self._shard(shard_name(self._log, self._sharding, database, table))
-        # One that had a key and had none has rows in both kinds of shards.
+        # A table that was seen with a key and without one has rows in both kinds of shards.
         return schema, ALL_SHARDS if own is None or (self._sharding.by == "hash" and keyed) else own
 
     def shards_of(self, database: str, table: str) -> list[str]:
@@ -206,7 +206,7 @@ class Tables:
         return names
 
     def skips(self, database: str, table: str) -> bool:
-        """Whether nothing of that table is handed on."""
+        """Whether the table's updates are skipped."""
         if not self._skipped:
             return False
         if self.catalog.folds:
@@ -214,8 +214,8 @@ class Tables:
         return f"{database}.{table}" in self._skipped or f"{database}.*" in self._skipped
 
     def losing(self, database: str, table: str, *, exists: bool = True) -> list[tuple[str, str]]:
-        """The tables that lose their rows with this one, by the names that subscribers know; an empty ``table``: all of
-        the database.
+        """The tables that lose their rows with this one, by the names that subscribers know. An empty ``table`` means
+        all tables of the database.
 
         ``exists``: see :meth:`Catalog.spelled`.
         """
@@ -223,7 +223,7 @@ class Tables:
         return [self.catalog.spelled(*name, exists=exists) for name in names if not self.skips(*name)]
 
     def possible(self, unread: Iterable[Name]) -> list[tuple[str, str]]:
-        """The tables that these names, which cannot be read in full, may mean."""
+        """The tables that these incompletely readable names may mean."""
         found: dict[tuple[str, str], None] = {}
         for database, table in unread:
             if database is not None:
@@ -239,7 +239,7 @@ class Tables:
         return list(found)
 
     def names_of(self, shard: int) -> list[str]:
-        """The shards of an ordinal, which may be `HASHED` or `ALL_SHARDS`."""
+        """The names of the shards of an ordinal, which may be `HASHED` or `ALL_SHARDS`."""
         if shard in (HASHED, ALL_SHARDS):
             return [self.shards[k] for k in range(self._sharding.count)] or list(self.shards.values())
         return [self.shards[shard]]

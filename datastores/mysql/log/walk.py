@@ -1,6 +1,6 @@
-"""A walk through the log: drives the encoder over a dump, and handles the events that come once per file or rarely.
+"""A walk through the log: it drives the encoder over a dump, and handles events that are rare or once per file.
 
-What a group of events is (one transaction)::
+A group of events is one transaction::
 
     MySQL      GTID (BEGIN rows* (XID | COMMIT | ROLLBACK) | DDL)
     MariaDB    GTID rows* (XID | COMMIT | ROLLBACK) | GTID(standalone) DDL
@@ -60,15 +60,15 @@ _LARGEST_EVENT: Final = 1 << 30
 _LONGEST_STATEMENT: Final = 4 << 20
 _LARGEST_LIST: Final = 16 << 20  # a list of GTIDs with a million intervals
 _COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
-# Events that may be larger than what is held whole, and are held all the same.
+# Events that are held in memory even if they are larger than the limit for whole events.
 _LISTS: Final = frozenset({events.TABLE_MAP, events.PREVIOUS_GTIDS, events.GTID_LIST})
-# What a statement takes with it: values, and the file of a LOAD DATA, with its end if nothing was loaded.
+# Events that belong to a statement: values, and the file of a LOAD DATA, with its end if nothing was loaded.
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
 _STATEMENT_FILES: Final = frozenset({9, 11, 17})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY
 _LOAD_QUERY: Final = 18
 _STATEMENTS: Final = frozenset({events.QUERY, _LOAD_QUERY})
-# What a file begins with, of no use to a reader: MariaDB states how the file is encrypted, and sends what is in it
-# decrypted.
+# Events at the beginning of a file that a reader does not need. MariaDB states how the file is encrypted, and sends its
+# content decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _TYPE_AT: Final = 4
 _SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
@@ -81,27 +81,26 @@ _DAMAGED: Final = (
 
 
 class Step:
-    """What a step came to."""
+    """The result of a step."""
 
     END: Final = 0
-    """Nothing more is there just now."""
+    """Nothing more is available now."""
     PROGRESS: Final = 1
     FULL: Final = 2
-    """As much is encoded as was asked for."""
+    """As much as requested is encoded."""
     CUT: Final = 3
-    """What is encoded has to be handed out before the next step: the file ends, log is missing, or a table breaks."""
+    """The caller must take the encoded updates before the next step: the file ends, log is missing, or a table breaks.
+    """
 
 
 class LogWalk:
-    """``file``: the one that is read; `Encoder.file_offset` is the offset in it.
+    """``file``: the present file; `Encoder.file_offset` is the offset in it. ``anchor``: the last transaction that
+    ended.
 
-    ``anchor``: the last transaction that ended.
-
-    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read. The caller
-    clears both.
-    ``verified``: the event that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
-    ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there
-    is none. ``ends``: the open transaction ends with the next step.
+    ``gap``: log that is missing right before the place. ``broken``: shards with rows that cannot be read. The caller
+    clears both. ``verified``: the event at which a step failed had a correct checksum. ``log_bytes``: bytes of log
+    passed. ``next_file``: continues the dump with the file after the one of that number and returns its name; ``None``:
+    no later file. ``ends``: the open transaction ends with the next step.
     """
 
     def __init__(
@@ -135,15 +134,15 @@ class LogWalk:
         self._incarnation = incarnation
         self._mariadb = mariadb
         self._next_file = next_file
-        self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
+        self._need: int | None = None  # size of the incomplete packet; 0: not known; None: no packet is incomplete
         self._inner: list[tuple[Iterator[bytes | LargeEvent], bool]] = []
-        self._rows: RowStream | None = None  # rows of the last event that are not decoded yet
+        self._rows: RowStream | None = None  # the rows of the last event that are not decoded yet
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
         self._statements = Statements(encoder, tables, mariadb=mariadb)
-        self._apart = False  # the open transaction lacks something: no other one comes in a segment with it
+        self._apart = False  # the open transaction lacks updates, so it gets a segment of its own
         self._anchor: Anchor | None = None
-        self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
+        self._counted = (-1, 0, 0)  # the transaction of which `_anchor` was made
         encoder.checksums = dump.checksums
 
     @property
@@ -153,26 +152,26 @@ class LogWalk:
 
     @property
     def arrived(self) -> int:
-        """Bytes received behind the place, of events that are not whole yet."""
+        """Bytes received after the place, of incomplete events."""
         return self._dump.arrived + self._spool.received
 
     @property
     def open_place(self) -> LogPosition:
-        """Where the transaction begins that is open."""
+        """The begin of the open transaction."""
         return LogPosition(self._incarnation, self.file.number, self.encoder.tx_begin)
 
     def take_replaced(self) -> dict[str, LogPosition]:
-        """See :attr:`wormhole.model.segment.Segment.replaced`: those that were passed since the last call."""
+        """See :attr:`wormhole.model.segment.Segment.replaced`: the tables passed since the last call."""
         return self._statements.take_replaced()
 
     @property
     def inside(self) -> bool:
-        """Whether events wait that came inside of the last one, or rows of it."""
+        """Whether events inside the last event, or rows of it, are not processed yet."""
         return bool(self._inner) or self._rows is not None
 
     @property
     def anchor(self) -> Anchor | None:
-        """The last transaction that ended on the way so far."""
+        """The last transaction that ended during this walk."""
         encoder = self.encoder
         last = (encoder.last_source, encoder.last_number, encoder.last_end)
         if last != self._counted:
@@ -183,10 +182,10 @@ class LogWalk:
         return self._anchor
 
     def step(self, max_bytes: int, wait_s: float) -> int:
-        """Go on; returns a `Step`. Waits up to ``wait_s`` seconds when nothing is there.
+        """Continue the walk. Returns a `Step`. Waits up to ``wait_s`` seconds when nothing is available.
 
-        Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or what the
-        server refuses with.
+        Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or the
+        server's error.
         """
         try:
             if self._rotate is not None:
@@ -220,12 +219,12 @@ class LogWalk:
             raise self._placed(error) from error.__cause__
 
     def close(self) -> None:
-        """Drop what is received of an event."""
+        """Discard the received part of an event."""
         self._spool.close()
 
     def one_packet(self) -> None:
-        """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when
-        nothing is there."""
+        """Pass at most one packet, so that the walk stops at every place. Waits for a moment when nothing is
+        available."""
         if self._rotate is not None or self.inside or self._spool.open:
             self.step(1, _POLL_S)
             return
@@ -276,7 +275,7 @@ class LogWalk:
         return Step.FULL if encoder.rows.updates.used >= max_bytes else Step.PROGRESS
 
     def _next_packet(self) -> int:
-        """Where the next packet ends, once it is all there, or where its head does, if it is large; else 0."""
+        """The end of the next packet if it is complete, or of its head if it is large; else 0."""
         dump = self._dump
         need = self._packet_size()
         if len(dump.data) - dump.at < need:
@@ -285,13 +284,13 @@ class LogWalk:
         return dump.at + need
 
     def _packet_size(self) -> int:
-        """Bytes of the next packet, or of its head, if it is large or not all there."""
+        """Size of the next packet, or of its head if it is large or incomplete."""
         data, at = self._dump.data, self._dump.at
         size = int.from_bytes(data[at : at + 3], "little") if len(data) - at >= _PACKET else 0
         return _PACKET + (size if size <= self.encoder.held else 0)
 
     def _go_inside(self, max_bytes: int) -> int:
-        """Events that came inside another one, or that were kept until now."""
+        """Process events that were inside another one or that were kept until now."""
         encoder = self.encoder
         depth = len(self._inner)
         inner, ends = self._inner[-1]
@@ -314,7 +313,7 @@ class LogWalk:
         return Step.PROGRESS
 
     def _take(self, raw: bytes) -> int:
-        """An event that is not in a file by itself."""
+        """Process an event that is in memory."""
         encoder = self.encoder
         status = encoder.event(raw, 0, len(raw))
         if status == stops.ROWS:
@@ -324,7 +323,7 @@ class LogWalk:
     # --- events that are not held whole --------------------------------------------------------------------------
 
     def _receive(self, wait_s: float) -> int:
-        """More of an event that is received into a file; once it is whole its checksum is verified."""
+        """Receive more of an event that goes into a file. When it is complete its checksum is verified."""
         dump, spool, encoder = self._dump, self._spool, self.encoder
         if dump.at >= len(dump.data) and not dump.more(0, wait_s):
             return Step.END
@@ -346,7 +345,7 @@ class LogWalk:
             return self._rows_failed(error)
 
     def _take_large(self, event: LargeEvent) -> int:
-        """An event whose header the encoder has seen."""
+        """Process a large event whose header the encoder has seen."""
         encoder = self.encoder
         kind, body = event.header[_TYPE_AT], event.body
         rows = kind in ROWS_EVENTS or kind in _COMPRESSED_ROWS
@@ -379,14 +378,14 @@ class LogWalk:
         return Step.PROGRESS
 
     def _inflated(self, event: LargeEvent) -> int:
-        """A compressed event as it is without compression."""
+        """Process the uncompressed form of a compressed event."""
         body = event.body
         if body.left > self.encoder.held:
             return self._take_large(event)
         return self._take(event.header + body.take(body.left))
 
     def _go_through(self, rows: RowStream, max_bytes: int) -> int:
-        """More rows of the last event."""
+        """Decode more rows of the last event."""
         try:
             if rows.go(max_bytes):
                 self._rows = None
@@ -396,7 +395,7 @@ class LogWalk:
         return Step.FULL if self.encoder.rows.updates.used >= max_bytes else Step.PROGRESS
 
     def _rows_failed(self, error: DecodeError) -> int:
-        """An event could not be decoded: if it is about one table, only its shard breaks."""
+        """Handle an event that could not be decoded. If it is about one table, only that table's shards break."""
         encoder = self.encoder
         if encoder.table_id < 0:
             raise error
@@ -428,7 +427,7 @@ class LogWalk:
         elif kind in (events.GTID_LIST, events.PREVIOUS_GTIDS):
             self.file.identify(raw)
             if kind == events.PREVIOUS_GTIDS and isinstance(self._delivered, MySqlDelivered):
-                # A datamarker made on a busy server may lack some that were just being committed.
+                # A datamarker made on a busy server may lack transactions that were just being committed.
                 self._delivered.include(GtidSet.decode(body))
         elif kind == events.GTID_TAGGED:
             tagged = parse_gtid_tagged(body)
@@ -448,7 +447,7 @@ class LogWalk:
         elif kind in COMPRESSED:
             return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
         elif encoder.suppress:
-            pass  # its fault reaches no reader
+            pass  # a fault in it affects no reader
         elif kind == events.INCIDENT:
             incident = parse_incident(body)
             raise DecodeError(
@@ -465,7 +464,7 @@ class LogWalk:
         return Step.PROGRESS
 
     def _statement(self, raw: bytes, *, cut: bool = False) -> int:
-        """A statement; ``cut``: only its beginning."""
+        """Process a statement. ``cut``: only its beginning is available."""
         encoder = self.encoder
         alone = bool(encoder.gtid_flags & events.FL_STANDALONE) if self._mariadb else not encoder.begun
         body = raw[events.HEADER :]
@@ -505,9 +504,9 @@ class LogWalk:
         return Step.PROGRESS
 
     def _lacks(self, missing: tuple[set[str], DecodeError] | None, *, ends: bool) -> int:
-        """The transaction lacks an update of shards, or nothing; ``ends``: it ends here.
+        """Note the shards whose updates the transaction lacks, if any. ``ends``: the transaction ends here.
 
-        One that lacks an update comes in a segment of its own, so that a flow that passes it passes nothing else.
+        A transaction that lacks an update gets its own segment, so that a flow that skips it skips nothing else.
         """
         step = Step.PROGRESS if missing is None else self._breaks(*missing)
         if missing is not None and not self.encoder.suppress:
@@ -557,7 +556,7 @@ class LogWalk:
         self.gap = LogGap(
             LossKind.PURGED,
             name,
-            name,  # what is delivered behind it is filled in with the place
+            name,  # the logical position after it is filled in with the place
             f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the "
             "place from which this log is read",
         )
@@ -579,13 +578,13 @@ class LogWalk:
                     self.open_place,
                 )
             self._drop_open(lost=True)
-        self._rotate = rotate  # with the next step: a piece is of one file, and the file's end is a place too
+        self._rotate = rotate  # done by the next step: a piece is of one file, and the file's end is a place too
         return Step.CUT
 
     def _past_torn_file(self) -> bool:
-        """The present file ends in the middle of an event: go on with the next one, as the server did.
+        """Continue with the next file after one that ends in the middle of an event, as the server did.
 
-        Whether there is one."""
+        Returns whether there is a next file."""
         following = self._next_file(self.file.number)
         if following is None:
             return False
@@ -594,7 +593,7 @@ class LogWalk:
         return True
 
     def _drop_open(self, *, lost: bool = False) -> None:
-        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it."""
+        """Drop the open transaction, which was rolled back. ``lost``: the server died while writing it."""
         encoder = self.encoder
         encoder.collect = False
         self._prepared.drop_open()
@@ -603,12 +602,14 @@ class LogWalk:
         encoder.discard(close=lost)
 
     def _keep(self, raw: bytes) -> None:
-        """An event of a group that is collected. Its header is written anew: it has no checksum."""
+        """Keep an event of the group that is being collected. Its header is rewritten, because it has no
+        checksum now.
+        """
         self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
 
 
 def _rest_of(encoder: Encoder) -> RowStream:
-    """The rows of an event that is held, of which the encoder took some."""
+    """The rows that the encoder left of an event in memory."""
     return RowStream(encoder, _held(encoder.raw))
 
 
