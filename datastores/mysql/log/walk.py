@@ -556,7 +556,7 @@ class LogWalk:
         self.gap = LogGap(
             LossKind.PURGED,
             name,
-            name,  # the logical position after it is filled in with the place
+            name,  # what is delivered behind it is filled in with the place
             f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the "
             "place from which this log is read",
         )
