@@ -1,4 +1,4 @@
 """What a process needs of its host: files, sockets, processes, certificates, HTTP, logs.
 
-It has more than twenty modules: each stands for one thing of the host, and they share nothing.
+The package has more than twenty modules: each is about one thing of the host, and they share nothing.
 """

@@ -1,10 +1,10 @@
-"""How this process's allocator takes memory from the system and gives it back. Of glibc only; elsewhere nothing
-happens.
+"""Bounds how this process's allocator takes memory from the system and gives it back. Works with glibc only; with other
+libraries it does nothing.
 
-By default each thread of a process keeps an arena of its own, and what is free there is of no use to the others.
-Freeing one large block also raises the size from which blocks are mapped apart, up to 32 MiB: from then on large values
-lie among small ones, and one small value keeps the memory of large ones from the system. So the most that a process
-ever takes depends on the order of events, and on the machine's speed.
+By default each thread of a process keeps an arena of its own, and other threads cannot use the free memory of that
+arena. Freeing one large block also raises the size from which blocks are mapped separately, up to 32 MiB. From then on
+large values are placed among small ones, and one small value keeps the memory of large ones from the system. So the
+peak memory of a process depends on the order of events, and on the machine's speed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 
 LARGE: Final = 768 << 10
-"""Above what a reader decodes at once (512 KiB), which is taken and given back thousands of times a second, and below
-the values that make memory grow.
+"""More than a reader decodes at once (512 KiB), because such a block is taken and given back thousands of times a
+second. Less than the values that make memory grow.
 """
 _KEPT_FREE: Final = 1 << 20
 
@@ -35,9 +35,10 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def bound(arenas: int) -> bool:
-    """From now on at most so many arenas, and blocks of :data:`LARGE` bytes go back to the system once they are free.
+    """Use at most ``arenas`` arenas from now on, and give blocks of :data:`LARGE` bytes back to the system when they
+    are freed.
 
-    ``False`` where that is not possible. Call it before there are threads.
+    Returns ``False`` if that is not possible. Call it before there are threads.
     """
     libc = _libc()
     if libc is None:
@@ -47,7 +48,9 @@ def bound(arenas: int) -> bool:
 
 
 def give_back() -> None:
-    """What is free goes to the operating system. Takes about a millisecond; what is taken again costs a little more."""
+    """Give free memory back to the operating system. It takes about a millisecond; taking memory again costs a little
+    more.
+    """
     libc = _libc()
     if libc is not None:
         libc.malloc_trim(0)

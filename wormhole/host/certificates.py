@@ -1,8 +1,8 @@
-"""What the PEM files of ``[tls]`` contain, and whose certificate they accept. Pure: bytes and the time of day in, facts
-and reasons out.
+"""The content of the PEM files of ``[tls]``, and which certificates they accept. Pure: bytes and the time of day in,
+facts and reasons out.
 
-Chains and signatures of peers are verified by the TLS library during the handshake. This module adds what the library
-in gRPC has no setting for: revocation lists (RFC 5280, section 5), and the names and dates that an error needs.
+The TLS library verifies chains and signatures of peers during the handshake. This module adds functions for which the
+library in gRPC has no setting: revocation lists (RFC 5280, section 5), and the names and dates that an error needs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Others change what it means: a delta, one of several parts, of several issuers.
 
 @dataclass(frozen=True, slots=True)
 class Pems:
-    """The content of the files; ``crl`` is ``None`` where no list is configured."""
+    """The content of the files. ``crl`` is ``None`` if no list is configured."""
 
     cert: bytes
     key: bytes
@@ -49,8 +49,8 @@ class Pems:
 class Certificate:
     """A certificate's facts. ``str()`` gives the subject and the serial number, as errors name it.
 
-    ``issuer``: the authority that signed it; ``names``: what a client may expect of it: alternative DNS names and
-    addresses, else the common names.
+    ``issuer``: the authority that signed it. ``names``: the names that a client may expect in it: alternative DNS names
+    and addresses, else the common names.
     """
 
     __slots__ = (
@@ -89,8 +89,8 @@ class Certificate:
         return f"{self.subject} (serial {self.serial_number:X})"
 
     def is_for(self, name: str) -> bool:
-        """Whether a client that expects ``name``, of a host or a process, takes it; ``*.example`` is for one label (RFC
-        6125, 6.4).
+        """Whether a client that expects ``name``, of a host or a process, accepts it; ``*.example`` is for one label
+        (RFC 6125, 6.4).
         """
         wanted = name.lower().rstrip(".")
         return any(one in {wanted, f"*.{wanted.partition('.')[2]}"} for one in map(str.lower, self.names))
@@ -104,7 +104,7 @@ class Certificate:
         return True
 
     def outdated(self, now: datetime) -> str:
-        """Why its dates do not permit it; empty: they do."""
+        """The reason if its dates do not permit its use now; empty: they do."""
         if now > self.not_after:
             return f"expired on {day(self.not_after)}"
         return f"is valid only from {day(self.not_before)}" if now < self.not_before else ""
@@ -127,8 +127,8 @@ class RevocationList:
 
     @classmethod
     def read(cls, pem: bytes, authorities: Iterable[Certificate]) -> RevocationList:
-        """Raises ``ValueError`` for what is no list, one that none of the ``authorities`` signed, or a kind that is not
-        supported.
+        """Read a list. Raises ``ValueError`` for other content, for a list that none of the ``authorities`` signed, and
+        for a kind that is not supported.
         """
         with _reading():
             parsed = x509.load_pem_x509_crl(pem)
@@ -147,7 +147,7 @@ class RevocationList:
         return len(self._serials)
 
     def is_stale(self, now: datetime) -> bool:
-        """Whether the next list should have been here by now."""
+        """Whether the next list is overdue."""
         return self.next_update is not None and now > self.next_update
 
     def revoked_at(self, certificate: Certificate) -> datetime | None:
@@ -159,9 +159,9 @@ class RevocationList:
 
 
 class Trusted:
-    """What one reading of the files amounts to.
+    """The result of one reading of the files.
 
-    ``chain``: own certificate first. ``lists`` is ``None`` where no list is configured.
+    ``chain``: own certificate first. ``lists`` is ``None`` if no list is configured.
     """
 
     __slots__ = ("authorities", "chain", "lists", "pems")
@@ -180,7 +180,9 @@ class Trusted:
         return self.chain[0]
 
     def faults(self, now: datetime) -> list[str]:
-        """Why peers may refuse our own certificate, and why we refuse all of theirs, each as the end of a line."""
+        """Why peers may refuse this process's certificate, and why it refuses all of theirs, each as the end of
+        a line.
+        """
         found = [f"tls.cert, {self.own}, {why}" for why in [self.own.outdated(now)] if why]
         found += [f"tls.ca, {one}, {why}" for one in self.authorities if (why := one.outdated(now))]
         if not _leads_to(self.chain, self.authorities):
@@ -193,9 +195,9 @@ class Trusted:
         return found
 
     def refusal(self, peer: Certificate, now: datetime) -> str:
-        """Why the peer's certificate is refused; empty: it is not.
+        """The reason if the peer's certificate is refused; empty: it is not.
 
-        Its chain and signature are the handshake's business.
+        Its chain and signature are verified by the handshake.
         """
         if why := peer.outdated(now):
             return f"the certificate {peer} {why}"
@@ -213,7 +215,7 @@ class Trusted:
         return ""
 
     def revoked(self, certificate: Certificate) -> str:
-        """That a list contains the certificate, with the date; empty: none does."""
+        """The reason if a list contains the certificate, with the date; empty: none does."""
         for one in self.lists or ():
             at = one.revoked_at(certificate)
             if at is not None:
@@ -221,7 +223,7 @@ class Trusted:
         return ""
 
     def ends(self) -> dict[str, datetime]:
-        """When each file has to be replaced at the latest, by its setting: ``cert``, ``ca`` and ``crl``."""
+        """The latest time at which each file has to be replaced, by its setting: ``cert``, ``ca`` and ``crl``."""
         found = {
             "cert": min(one.not_after for one in self.chain),
             "ca": min(one.not_after for one in self.authorities),
@@ -237,7 +239,9 @@ def day(moment: datetime) -> str:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """The library has errors of several families for content that it cannot read; here all are ``ValueError``."""
+    """Convert errors of the library into ``ValueError``: it has several families of them for content that it cannot
+    read.
+    """
     try:
         yield
     except _UNREADABLE as error:

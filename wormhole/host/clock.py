@@ -1,4 +1,4 @@
-"""What time it is: passed to whatever measures durations, dates events or waits, so that a test can decide it."""
+"""The time, passed to all code that measures durations, dates events or waits, so that a test can determine it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hot modules run compiled: reported at start-up, by ``wormholectl --version`` and in every status."""
+"""Reports which hot modules run compiled: at start-up, in ``wormholectl --version`` and in every status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hot_modules() -> tuple[str, ...]:
 
 @cache
 def compiled_modules() -> tuple[str, ...]:
-    """Those of :func:`hot_modules` that are there in their compiled form, which Python prefers to the source."""
+    """The :func:`hot_modules` that exist in compiled form, which Python prefers to the source."""
     files = _types_files()
     return tuple(name for name in hot_modules() if any(map(Path.exists, _compiled_forms(files[name]))))
 

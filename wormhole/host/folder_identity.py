@@ -1,4 +1,6 @@
-"""Which file or folder of which running machine: what a copy on another host, or of another boot, does not share."""
+"""The identity of a file or folder on a running machine. A copy on another host, or after another boot, has another
+one.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ def identity_of(found: os.stat_result) -> str:
 
 
 def _boot_id() -> str:
-    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, one that is like no
-    other.
+    """The running kernel's boot id. Source: proc(5), /proc/sys/kernel/random/boot_id. If there is none, a
+    unique text.
     """
     try:
         return _BOOT_ID.read_text().strip()

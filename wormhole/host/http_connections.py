@@ -1,10 +1,10 @@
 """The open connections of one HTTP server: bounded in number and bytes, and always with a place for a health check.
 
-A client can open connections and say nothing, half of a request or half of a handshake, ask for much and read slowly,
-or ask so often that all others wait; and a process whose health check is not answered is restarted. So only a
-connection whose request is being answered keeps its place: any other is closed after a while, and at once when a new
-one finds no place (the one that has waited longest goes). Some places are kept for :data:`HEALTH`: when only these are
-left, other requests are refused at once.
+A client can open connections and send nothing, half of a request or half of a handshake. It can request much and read
+slowly, or send so many requests that all others wait. A process whose health check is not answered is restarted. So
+only a connection whose request is being answered keeps its place. Any other connection is closed after a while. It is
+closed at once when a new one finds no place; then the one that has waited longest is closed. Some places are kept for
+:data:`HEALTH`: when only these are left, other requests are refused at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiohttp import web
 __all__ = ["HEALTH", "Connections"]
 
 HEALTH: Final = frozenset({"/healthz", "/readyz"})
-"""Paths of which the answer costs nothing: they are answered however many other requests are."""
+"""Paths whose answer costs nothing: they are answered, however many other requests there are."""
 
 _IDLE_S: Final = 10.0
 _KEPT: Final = 20
@@ -29,10 +29,12 @@ _UNSENT_BYTES: Final = 16 << 20
 
 
 class Connections:
-    """``answering`` makes the protocol of a connection. ``most``: connections at a time, ``kept``: so many of them are
-    not for requests other than :data:`HEALTH`. ``idle_s``: how long one may be open without a whole request, or until
-    its answer is read. At most 64 KiB are taken of a request, and answers that are not read hold at most 16 MiB, plus
-    one each that are just being made; who exceeds this loses the connection.
+    """The connections of a server.
+
+    ``answering`` makes the protocol of a connection. ``most``: limit of connections at a time. ``kept``: how many of
+    them are reserved for requests of :data:`HEALTH`. ``idle_s``: how long a connection may be open without a whole
+    request, or until its answer is read. At most 64 KiB of a request are read. Answers that are not read hold at most
+    16 MiB, plus those that are just being made, one for each connection. A connection that exceeds a limit is closed.
     """
 
     def __init__(self, most: int, idle_s: float = _IDLE_S, kept: int = _KEPT) -> None:
@@ -49,15 +51,16 @@ class Connections:
     def factory(
         self, answering: Callable[[], asyncio.Protocol], context: Callable[[], ssl.SSLContext] | None = None
     ) -> Callable[[], asyncio.Protocol]:
-        """What makes the protocol of each connection, for ``loop.create_server`` without TLS: a handshake takes a place
-        here as well, with the ``context`` of its time."""
+        """A factory for the protocol of each connection, for ``loop.create_server`` without TLS. A handshake takes a
+        place here as well; it uses the ``context`` at its time.
+        """
         return lambda: _Connection(self, answering(), None if context is None else context())
 
     @web.middleware
     async def middleware(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Marks the connection of a request as answered while ``handler`` runs."""
+        """Mark the connection of a request as answered while ``handler`` runs."""
         if request.path in HEALTH:
             return await self._answer(request, handler)
         if self._busy >= self._busy_most:
@@ -89,7 +92,7 @@ class Connections:
                 connection.idle()
 
     def _bound_unsent(self) -> None:
-        """End those that do not read their answers, the one that has waited longest first."""
+        """End connections that do not read their answers. The one that has waited longest is first."""
         unsent = {one: one.get_write_buffer_size() for one in cast("dict[asyncio.Transport, _Connection]", self._idle)}
         held = sum(unsent.values())
         for transport, size in unsent.items():
@@ -101,7 +104,7 @@ class Connections:
                 transport.abort()
 
     def opened(self, transport: asyncio.Transport, connection: _Connection) -> None:
-        """Give it a place, that of another one if need be."""
+        """Give the connection a place, if necessary the place of another one."""
         if len(self) >= self.most:
             if not self._idle:
                 transport.abort()
@@ -112,20 +115,24 @@ class Connections:
         connection.idle()
 
     def secured(self, plain: asyncio.BaseTransport, transport: asyncio.Transport) -> bool:
-        """The handshake is over: the place is that of ``transport`` from now on. False: it was lost meanwhile."""
+        """The handshake ended: the place belongs to ``transport`` from now on. Returns false if the connection lost it
+        meanwhile.
+        """
         connection = self._idle.pop(plain, None)
         if connection is not None:
             self._idle[transport] = connection
         return connection is not None
 
     def closed(self, transport: asyncio.BaseTransport) -> None:
-        """Its place is free."""
+        """Free the connection's place."""
         self._idle.pop(transport, None)
         self._answered.pop(transport, None)
 
 
 class _Connection(asyncio.Protocol):
-    """Hands everything on to aiohttp's protocol, and closes what sends no whole request in time, or too large a one."""
+    """Passes everything on to aiohttp's protocol. It closes a connection that sends no whole request in time, or too
+    large a request.
+    """
 
     def __init__(
         self, connections: Connections, answering: asyncio.Protocol, context: ssl.SSLContext | None = None
@@ -137,11 +144,11 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._room = _REQUEST_BYTES
         self._early: list[bytes] | None = None
-        """What came between the end of the handshake and the report of it; ``None``: there is none to wait for."""
+        """The bytes between the end of the handshake and the report of it; ``None``: no handshake is waited for."""
         self._securing: asyncio.Task[None] | None = None
 
     def idle(self) -> None:
-        """From now on a whole request has to come."""
+        """From now on a whole request has to arrive in time."""
         self.answered()
         assert self._transport is not None
         self._room = _REQUEST_BYTES
@@ -149,7 +156,7 @@ class _Connection(asyncio.Protocol):
         self._timer = loop.call_later(self._connections.idle_s, self._transport.abort)
 
     def answered(self) -> None:
-        """A request has come."""
+        """A request has arrived."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

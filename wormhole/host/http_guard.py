@@ -1,9 +1,9 @@
-"""What protects every small HTTP server of ours: it answers only to its own names, and its headers forbid a browser to
-use an answer elsewhere.
+"""Protects every small HTTP server of the product: it answers only to its own names, and its headers forbid a browser
+to use an answer elsewhere.
 
-A page of a stranger can make a browser on this host ask loopback, and by rebinding its own DNS name it could read the
-answer: so a request whose ``Host`` is a name that is not ours is refused. An IP address cannot be rebound and is always
-answered.
+A foreign page can make a browser on this host send requests to loopback. By rebinding its own DNS name it could read
+the answer. So a request whose ``Host`` is a name of another server is refused. An IP address cannot be rebound, so a
+request with one is always answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _HEADERS: Final = {
 
 
 def protect(app: web.Application, names: Collection[str] = ()) -> None:
-    """Refuse with 421 what is not :func:`host_allowed`; add the headers that an answer's handler did not set."""
+    """Refuse requests that are not :func:`host_allowed` with 421. Add the headers that an answer's handler did
+    not set.
+    """
     allowed = frozenset(name.lower().rstrip(".") for name in names)
 
     @web.middleware

@@ -1,4 +1,4 @@
-"""Listening for HTTP: on loopback as it is, beyond it only with TLS and certificates on both sides."""
+"""Listening for HTTP: on loopback without TLS, beyond it only with TLS and certificates on both sides."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CONNECTIONS", "HttpServer", "serve", "url"]
 
 MOST_CONNECTIONS: Final = 100
-"""At a time, of one server: each takes a file descriptor that the process needs for its work."""
+"""Limit of the connections of one server: each takes a file descriptor that the process needs for its work."""
 
 _CLOSE_S: Final = 1.0
 
 
 class HttpServer:
-    """A server that listens. ``address``: ``host:port`` with the port that it has."""
+    """A server that listens. ``address``: ``host:port`` with its actual port."""
 
     def __init__(
         self, runner: web.AppRunner, listening: asyncio.Server, address: str, following: asyncio.Task[None] | None
@@ -40,7 +40,7 @@ class HttpServer:
         self._following = following
 
     async def close(self) -> None:
-        """Stop listening, and end what is being answered soon; idempotent."""
+        """Stop listening, and end the requests in progress soon; idempotent."""
         if self._following is not None:
             self._following.cancel()
         self._listening.close()
@@ -48,7 +48,7 @@ class HttpServer:
 
 
 class _Ours(logging.Filter):
-    """What a client sends that is no HTTP is its fault, and answered: a traceback for each would fill the log."""
+    """Drops records about clients that send no HTTP. They are answered, and a traceback for each would fill the log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
@@ -67,11 +67,11 @@ async def serve(
     setting: str = "listen",
     names: Collection[str] = (),
 ) -> HttpServer:
-    """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting`` names what to change when that
-    cannot be.
+    """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting``: the setting that an error
+    names.
 
-    Only names of this host, and ``names``, are answered (:mod:`wormhole.host.http_guard`). Beyond loopback it speaks
-    HTTPS and demands a certificate that ``trust`` accepts, unless ``insecure``. Raises
+    Only names of this host, and ``names``, are answered (:mod:`wormhole.host.http_guard`). Beyond loopback the server
+    uses HTTPS and demands a certificate that ``trust`` accepts, unless ``insecure``. Raises
     :class:`~wormhole.model.errors.ConfigError`.
     """
     check_listen(listen, trust, insecure, setting=setting)
@@ -101,24 +101,24 @@ async def serve(
 
 
 def url(address: str, tls: object | None, path: str = "") -> str:
-    """Where a server answers that :func:`serve` started; ``tls`` ``None``: without TLS."""
+    """The URL of a server that :func:`serve` started. ``tls`` ``None``: without TLS."""
     scheme = "http" if tls is None or is_loopback(address) else "https"
     return f"{scheme}://{address}{path}"
 
 
 class _Handshakes:
-    """Lets each handshake use the files of its time."""
+    """Lets each handshake use the TLS files of its time."""
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
         self._newest = trust.context(ssl.PROTOCOL_TLS_SERVER)
 
     def context(self) -> ssl.SSLContext:
-        """For a connection that comes now; does not look at the files, since it is called on the event loop."""
+        """The context for a new connection. It does not read the files, because it is called on the event loop."""
         return self._newest
 
     async def follow(self) -> None:
-        """Look at the files until cancelled."""
+        """Read the files when they change, until cancelled."""
         while True:
             await asyncio.sleep(self._trust.look_s)
             self._newest = await asyncio.to_thread(self._trust.context, ssl.PROTOCOL_TLS_SERVER)
@@ -127,7 +127,7 @@ class _Handshakes:
     async def middleware(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuses a request if its client's certificate is no longer accepted: connections outlive requests."""
+        """Refuse a request if its client's certificate is no longer accepted: connections outlive requests."""
         connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
         if connection is not None and (why := self._trust.refuses_shown(connection.getpeercert(binary_form=True))):
             raise web.HTTPForbidden(text=f"{why}\n", headers={"Connection": "close"})

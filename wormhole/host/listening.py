@@ -1,4 +1,4 @@
-"""Listening at an address, with the reason where that cannot be."""
+"""Listening at an address, and the reason if that is not possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINTS = {
 
 
 def cannot_listen(listen: str, error: OSError, *, setting: str) -> ConfigError:
-    """The error for ``listen`` (``host:port``), where ``setting`` names what to change."""
+    """The error for ``listen`` (``host:port``). ``setting``: the setting that has to be changed."""
     number = error.errno or 0
     why = os.strerror(number) if number > 0 else str(error.strerror or error)  # asyncio's has the address in it again
     hint = _HINTS.get(number, "name an address of this machine, with a free port or port 0")
@@ -33,7 +33,7 @@ def cannot_listen(listen: str, error: OSError, *, setting: str) -> ConfigError:
 
 
 async def add_port(server: grpc.aio.Server, listen: str, trust: Trust | None, *, setting: str = "listen") -> int:
-    """Have ``server`` listen at ``listen`` (``host:port``), with TLS unless ``trust`` is ``None``. Returns the port.
+    """Make ``server`` listen at ``listen`` (``host:port``), with TLS unless ``trust`` is ``None``. Returns the port.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -49,7 +49,7 @@ async def add_port(server: grpc.aio.Server, listen: str, trust: Trust | None, *,
 
 
 def _check_free(listen: str, setting: str) -> None:
-    """Raises unless one of the addresses that ``listen`` stands for is free. Blocks: a name is looked up."""
+    """Raise an error unless one of the addresses of ``listen`` is free. Blocks: a name is looked up."""
     host, _, port = listen.rpartition(":")
     problem: OSError | None = None
     try:

@@ -1,8 +1,8 @@
 """The way to a publisher of this host: a socket in its state folder, at which no other user can listen.
 
-An address that is found, in ZooKeeper or elsewhere, may be that of any process. The host's token is therefore read from
-the state folder that this side knows by itself, and given over the socket beside it only, to a process of the user who
-owns the token already.
+An address that is found, in ZooKeeper or elsewhere, may belong to any process. Therefore the host's token is read from
+the state folder that this side knows by itself. It is sent only over the socket in that folder, and only to a process
+of the user who owns the token already.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ _PEER: Final = struct.Struct("3i")  # pid, uid, gid: `struct ucred` of unix(7)
 
 
 def token_path(state_dir: Path) -> Path:
-    """Where the token of the publishers with this state folder is."""
+    """The path of the token of the publishers with this state folder."""
     return state_dir.absolute() / "admin.token"
 
 
 def socket_target(folder: int) -> str:
-    """The socket in a folder that is open as descriptor ``folder``, as gRPC dials it and listens at it.
+    """The socket in a folder that is open as descriptor ``folder``, in the form in which gRPC dials it and listens at
+    it.
 
-    By the descriptor, since the path of a socket has at most 107 bytes, and since it stays the folder that was looked
-    at.
+    The descriptor is used because the path of a socket has at most 107 bytes, and because it stays the folder that was
+    checked.
     """
     return f"unix:/proc/self/fd/{folder}/{_NAME}"
 
@@ -55,10 +56,10 @@ class LocalAdmin:
 
     @contextmanager
     def dial(self) -> Iterator[tuple[str, str]]:
-        """Target to dial and token, both good within the ``with``. Blocks.
+        """The target to dial and the token, both valid within the ``with``. Blocks.
 
-        Raises :class:`~wormhole.model.errors.UsageError` that says why this is no way: no token or no socket that this
-        user may use, or one that is not proven to be its owner's.
+        Raises :class:`~wormhole.model.errors.UsageError` with the reason if this way cannot be used: this user may use
+        no token or no socket, or it is not proven that they belong to the same owner.
         """
         folder, token, owner = self._folder(), *_read_token(token_path(self.state_dir))
         try:

@@ -2,7 +2,7 @@
 
 A publisher that starts assigns a thousand flows, and a caravan that ends leaves as many: a line for each would hide
 everything else. The first event is logged at once. The more events follow, the longer they are collected into one line,
-which contains how long ago the first of them was.
+which contains the age of the first of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class BatchedLog:
         self._pause = _LEAST_S
 
     def add(self, what: str, name: str, detail: str = "") -> None:
-        """``what`` happened to ``name``; of several names the first one's ``detail`` is logged."""
+        """Record that ``what`` happened to ``name``. If several names are logged together, only the first one's
+        ``detail`` is.
+        """
         if what not in self._waiting and len(self._waiting) >= _KINDS:
             self.flush()
         loop = asyncio.get_running_loop()
@@ -57,7 +59,7 @@ class BatchedLog:
             self._timer = loop.call_later(max(_SOON_S, self._pause - quiet), self.flush)
 
     def flush(self) -> None:
-        """Log what waits."""
+        """Log the waiting events."""
         if self._timer is None:
             return
         self._timer.cancel()

@@ -1,6 +1,6 @@
-"""How processes of ours log: for people on a terminal, one JSON object a line everywhere else.
+"""Logging of the product's processes: for people on a terminal, one JSON object a line everywhere else.
 
-Modules log with the standard library's ``logging`` and name what a line is about in ``extra`` (:data:`FIELDS`).
+Modules log with the standard library's ``logging`` and name the subject of a line in ``extra`` (:data:`FIELDS`).
 Commands and daemons call :func:`configure`; ``subscriber_sdk.run`` calls :func:`configure_if_unset`, because the
 process is the application's.
 """
@@ -26,7 +26,7 @@ from wormhole.model.visible import visible, visible_json, visible_lines
 __all__ = ["FIELDS", "TextFormatter", "bind", "configure", "configure_if_unset"]
 
 FIELDS: Final = ("dataset", "copy", "log", "host", "shard", "flow", "place", "epoch", "subscriber", "publisher")
-"""What a line may name beside its message; anything else given as ``extra`` is left out."""
+"""The names that a line may have in addition to its message. Anything else given as ``extra`` is left out."""
 
 _VARIABLE: Final = "WORMHOLE_LOG"
 # A password in a URL, and the token of the admin service. A message may hold a peer's text: repetitions are bounded,
@@ -40,11 +40,11 @@ _bound: ContextVar[Mapping[str, str]] = ContextVar("bound", default={})  # noqa:
 
 
 def configure(level: str = "info", json: bool | None = None) -> None:
-    """Log from ``level`` on to standard error. ``json``: whether as JSON; ``None``: as ``WORMHOLE_LOG`` says (``json``
-    or ``text``), else unless standard error is a terminal.
+    """Log from ``level`` on to standard error.
 
-    Replaces what was configured before. Raises :class:`~wormhole.model.errors.ConfigError` for another word in
-    ``WORMHOLE_LOG``.
+    ``json``: whether as JSON; ``None``: as the variable ``WORMHOLE_LOG`` determines (``json`` or ``text``), else as
+    JSON unless standard error is a terminal. Replaces an earlier configuration. Raises
+    :class:`~wormhole.model.errors.ConfigError` for another word in ``WORMHOLE_LOG``.
     """
     terminal = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
@@ -58,10 +58,10 @@ def configure(level: str = "info", json: bool | None = None) -> None:
 
 
 def configure_if_unset(logger: logging.Logger) -> None:
-    """Log from INFO on to standard error, for people unless ``WORMHOLE_LOG=json``: where ``logger`` has no handler yet,
-    neither of its own nor of the root's. Nothing else of the process is changed.
+    """Log from INFO on to standard error, if neither ``logger`` nor the root has a handler yet.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` for another word in ``WORMHOLE_LOG``.
+    The lines are for people, unless ``WORMHOLE_LOG=json``. Nothing else of the process is changed. Raises
+    :class:`~wormhole.model.errors.ConfigError` for another word in ``WORMHOLE_LOG``.
     """
     if logger.hasHandlers():
         return
@@ -71,7 +71,7 @@ def configure_if_unset(logger: logging.Logger) -> None:
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
-    """In place of Python's own printing, which shows an error's text as it is."""
+    """Log an uncaught error, instead of Python's own printing, which shows an error's text unchanged."""
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error or kind(), at)
         return
@@ -79,12 +79,12 @@ def _log_uncaught(kind: type[BaseException], error: BaseException | None, at: Tr
 
 
 def bind(**fields: str) -> None:
-    """Name these :data:`FIELDS` in every line that the calling task, and whatever it starts, logs from now on."""
+    """Add these :data:`FIELDS` to every line that the calling task, and every task that it starts, logs from now on."""
     _bound.set({**_bound.get(), **fields})
 
 
 def _wants_json(*, people: bool) -> bool:
-    """``people``: whether people are expected to read it, where the variable does not say."""
+    """Whether to log as JSON. ``people``: whether people are expected to read it, if the variable is not set."""
     asked = os.environ.get(_VARIABLE, "")
     if asked not in {"", "json", "text"}:
         raise ConfigError(f"{_VARIABLE} = {asked!r}: allowed are json and text", hint="or leave it unset")
@@ -92,7 +92,7 @@ def _wants_json(*, people: bool) -> bool:
 
 
 class _Json(logging.Formatter):
-    """One object a line: time, level, logger and message first, then what the line names, then a traceback."""
+    """One object a line: time, level, logger and message first, then the line's fields, then a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -113,8 +113,7 @@ class _Json(logging.Formatter):
 
 
 def _code_in(record: logging.LogRecord) -> str:
-    """The code of the error or the problem that the line is about; empty: of none. In a line of text it is in the
-    message."""
+    """The code of the line's error or problem; empty: it has none. In a line of text the code is in the message."""
     about = [*record.args] if isinstance(record.args, tuple) else []
     if record.exc_info:
         about.append(record.exc_info[1])
@@ -122,7 +121,7 @@ def _code_in(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people. The message names what it is about; the fields would say it twice.
+    """A line for people. The message names its subject, so the fields would repeat it.
 
     ``colours``: colour the level of warnings and errors, as on a terminal.
     """
@@ -145,7 +144,9 @@ class TextFormatter(logging.Formatter):
 
 
 def _redacted(text: str) -> str:
-    """The second line of defence: our modules log no secret, and a library's error text may quote a URL."""
+    """The text without secrets. This is the second line of defence: the product logs no secret, but a library's error
+    text may quote a URL.
+    """
     for secret, shown in _SECRETS:
         text = secret.sub(shown, text)
     return text

@@ -1,10 +1,12 @@
-"""Looks at the certificate of a server before or after gRPC dials it.
+"""Checks the certificate of a server before or after gRPC dials it.
 
-gRPC in Python neither shows a client the server's certificate nor reads revocation lists, and of a failed handshake it
-gives OpenSSL's code alone. A handshake of Python's own TLS, with our certificate, has all of it. Where revocation lists
-are configured it comes first, and gRPC's connection then accepts only the certificate that was seen here: a server
-that answers the second time with another one is refused. No thread waits for a peer: there are few, and the stores of
-datamarkers need them. Callers without an event loop use ``asyncio.run``.
+gRPC in Python neither shows a client the server's certificate nor reads revocation lists. Of a failed handshake it
+reports only OpenSSL's code. A handshake of Python's own TLS, with this process's certificate, has all of these. If
+revocation lists are configured this handshake is first, and gRPC's connection then accepts only the certificate that
+was seen here. A server that uses another certificate the second time is refused.
+
+No thread waits for a peer, because there are few, and the stores of datamarkers need them. Callers without an event
+loop use ``asyncio.run``.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ _REPLY: Final = "replace the certificate that is named; it is read again without
 
 
 async def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelCredentials, Certificate | None]:
-    """Credentials for one connection to ``address`` (``host:port`` or ``unix:path``), and the certificate that they are
-    for, which is known where revocation lists are configured. Raises as :func:`examine`.
+    """Credentials for one connection to ``address`` (``host:port`` or ``unix:path``), and the certificate that they
+    accept. The certificate is known only if revocation lists are configured. Raises as :func:`examine`.
     """
     if (await asyncio.to_thread(trust.current)).lists is None:
         return trust.channel_credentials(), None
@@ -41,10 +43,11 @@ async def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelC
 
 
 async def examine(address: str, trust: Trust) -> Certificate:
-    """The certificate of the server at ``address``, which is of our authority, within its dates and not revoked.
+    """The certificate of the server at ``address``. It is issued by the trusted authority, within its dates and not
+    revoked.
 
-    Raises :class:`~wormhole.model.errors.StreamBroken` that names certificate and date for one that is not, for a
-    server that refuses ours, and for one that does not answer.
+    Raises :class:`~wormhole.model.errors.StreamBroken`, which names certificate and date, if it is not. Raises the same
+    for a server that refuses this process's certificate, and for one that does not answer.
     """
     context = await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT, _GRPC)
     try:
@@ -75,7 +78,7 @@ async def examine(address: str, trust: Trust) -> Certificate:
 
 
 async def explain(address: str, name: str, trust: Trust) -> str:
-    """Why a connection that gRPC could not make fails, as far as the certificates are the cause; empty: they are not.
+    """The reason why gRPC could not make a connection, if the certificates are the cause; empty: they are not.
 
     ``name``: the one expected in the server's certificate; empty: the host of the address.
     """
@@ -95,7 +98,7 @@ async def explain(address: str, name: str, trust: Trust) -> str:
 
 @asynccontextmanager
 async def _connected(address: str, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, Certificate]]:
-    """A connection after the client's part of the handshake, and what the server shows."""
+    """A connection after the client's part of the handshake, and the server's certificate."""
     if address.startswith("unix:"):
         reader, writer = await asyncio.open_unix_connection(
             address.removeprefix("unix:"), ssl=context, server_hostname=""
@@ -112,8 +115,8 @@ async def _connected(address: str, context: ssl.SSLContext) -> AsyncIterator[tup
 
 
 async def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) -> str:
-    """What the library found wrong, with the facts of a certificate that is taken from another connection, to look at
-    only.
+    """The error that the library found, with the facts of the certificate. The certificate is read on another
+    connection, which is used for nothing else.
     """
     context = await asyncio.to_thread(trust.looking_context)
     try:
@@ -127,10 +130,10 @@ async def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) 
 
 
 async def _first_byte(address: str, reader: asyncio.StreamReader, trust: Trust) -> None:
-    """Raises :class:`~wormhole.model.errors.StreamBroken` when the server hangs up instead.
+    """Raise :class:`~wormhole.model.errors.StreamBroken` when the server closes the connection before it sends a byte.
 
-    In TLS 1.3 the client's part of the handshake ends before the server has looked at the client's certificate. A
-    server of gRPC then either sends its settings or closes the connection without a word.
+    In TLS 1.3 the client's part of the handshake ends before the server has checked the client's certificate. A server
+    of gRPC then either sends its settings or closes the connection without a message.
     """
     reason = ""
     try:

@@ -1,4 +1,4 @@
-"""Files that only their user may read, whatever the umask of the shell or service manager was."""
+"""Files that only their user may read, independent of the umask of the shell or service manager."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _ONLY_MINE: Final = 0o077
 
 
 def keep_private() -> None:
-    """From now on files that this process and its children create are 0600 and folders 0700.
+    """From now on files that this process and its children create have mode 0600, and folders 0700.
 
-    State folders hold tokens, datamarkers and pinned log files, which are the database's content. What exists keeps its
-    mode, and a pinned file is a hard link to the database's own file: its folder protects it.
+    State folders hold tokens, datamarkers and pinned log files, which contain the database's data. Existing files keep
+    their mode. A pinned file is a hard link to the database's own file: its folder protects it.
     """
     os.umask(_ONLY_MINE)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For :func:`open`: what it creates is 0600, and has the owner of the folder where root writes there.
+    """An opener for :func:`open`: a new file has mode 0600. If root creates it, it gets the owner of the folder.
+
     Raises ``OSError`` for a symbolic link: in a folder of another user it could lead to any file of root's.
     """
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -36,10 +37,11 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def private_folder(path: Path) -> None:
-    """Make it and those above it that are missing, 0700; each has the owner of the one above it where root
-    makes it.
+    """Make the folder, and the missing ones above it, with mode 0700. If root makes one, it gets the owner of the
+    folder above it.
 
-    Raises ``OSError``, also for a symbolic link that another user made, who could lead this process anywhere."""
+    Raises ``OSError``, also for a symbolic link that another user made: it could lead this process anywhere.
+    """
     _check_link(path)
     if path.is_dir():
         return
@@ -53,8 +55,8 @@ def private_folder(path: Path) -> None:
 
 
 def check_owner(path: Path) -> None:
-    """Raise ``OSError`` for a folder that another user made, leads to by a symbolic link, may write to, or may replace:
-    that one could put other files in place of those in it.
+    """Raise ``OSError`` for a folder that another user made, leads to by a symbolic link, may write to, or may replace.
+    That user could replace the files in it.
     """
     _check_link(path)
     found = path.stat()
@@ -74,6 +76,8 @@ def _check_link(path: Path) -> None:
 
 
 def _give(handle: int, folder: str | Path) -> None:
-    """An operator who is root must leave nothing that the publisher's own user cannot read."""
+    """Give a new file or folder to the folder's owner. An operator who is root must leave nothing that the publisher's
+    own user cannot read.
+    """
     if os.geteuid() == 0 and (owner := os.stat(folder)).st_uid != os.fstat(handle).st_uid:
         os.fchown(handle, owner.st_uid, owner.st_gid)

@@ -1,8 +1,8 @@
-"""A server on loopback that a process of ours starts for itself and that ends with it: `wormholectl up`, the demo,
-tests, benchmarks.
+"""A server on loopback that a process starts for itself and that ends with it: for `wormholectl up`, the demo, tests
+and benchmarks.
 
-All its files are in one folder. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the owner is
-killed. What is special to a kind of server is in the subclass. Linux only (pidfd).
+All its files are in one folder. It ends with its owner (:mod:`wormhole.host.process_guard`), also when the owner is
+killed. The subclass has everything that is specific to a kind of server. Linux only (pidfd).
 """
 
 from __future__ import annotations
@@ -27,27 +27,26 @@ from wormhole.model.errors import SourceUnavailable, WormholeError
 __all__ = ["LOG_TAIL", "PrivateServer"]
 
 LOG_TAIL: Final = 2000
-"""Characters of a log's end that an error shows."""
+"""How many characters of a log's end an error shows."""
 _POLL_S: Final = 0.02
 _PORTS_TO_TRY: Final = 5
 _TAKEN: Final = ("Address already in use", "BindException")
 
 
 class _PortTakenError(Exception):
-    """Another program got the port between its choice and the server's binding it."""
+    """Another program took the port after it was chosen and before the server bound it."""
 
 
 class PrivateServer(ABC):
-    """One server on ``127.0.0.1``.
+    """One server on ``127.0.0.1``. Usable as a context manager; the methods block for up to some seconds.
 
-    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and
-    its data stays, but ``remove``, a folder around it, goes when the owner is killed. :meth:`start` after :meth:`stop`
-    or :meth:`kill` continues on the same port with the same data. Usable as a context manager; the methods block for up
-    to some seconds.
+    Without ``folder`` it uses a private temporary folder that is removed with it. A given folder is made if necessary,
+    and its data stays. ``remove``: a folder around the given one, which is removed when the owner is killed.
+    :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data.
     """
 
     flavour: ClassVar[str]
-    """Names its temporary folder and its log."""
+    """The name of its temporary folder and its log."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     start_timeout_s: ClassVar[float] = 60.0
     stop_timeout_s: ClassVar[float] = 30.0
@@ -57,7 +56,7 @@ class PrivateServer(ABC):
     def __init__(self, folder: Path | None = None, *, remove: str = "") -> None:
         self.port = 0
         self.pid = 0
-        """0 while the server does not run."""
+        """The process id; 0 while the server does not run."""
         self._given = folder.absolute() if folder is not None else None
         self._remove = remove
         self._folder: Path | None = None
@@ -80,17 +79,17 @@ class PrivateServer(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether *this* server serves: another one on the same port has another data folder."""
+        """Whether *this* server answers. Another server on the same port has another data folder."""
 
     def find_programs(self) -> None:  # noqa: B027 - some are found earlier
-        """Find what the server consists of, before anything is made.
+        """Find the programs of the server, before anything is made.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when there is no such server on this machine.
         """
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make what the folder lacks."""
+        """Make the missing files of the folder."""
 
     def former_port(self) -> int:
         """The port that a former server had in this folder, or 0."""
@@ -100,7 +99,7 @@ class PrivateServer(ABC):
         """Do what a server needs after each start, before its owner may use it."""
 
     def temporary_parent(self) -> Path | None:
-        """Where a private folder has to be; ``None``: anywhere."""
+        """The folder in which a private folder has to be; ``None``: any."""
         return None
 
     def guard_options(self) -> list[str]:
@@ -116,14 +115,14 @@ class PrivateServer(ABC):
         return SourceUnavailable(f"the {self.title} {what}", hint=hint)
 
     def start_failure(self, what: str, said: str) -> WormholeError:
-        """The error for a server that does not answer. ``said``: its log."""
+        """The error for a server that does not answer. ``said``: the content of its log."""
         return self.failure(f"{what}; its log ends: {said[-LOG_TAIL:].strip() or '(empty)'}", f"see {self.log}")
 
     # -- where it is
 
     @property
     def folder(self) -> Path:
-        """Where everything of it is; from the first start to :meth:`close`."""
+        """The folder of all its files, from the first start to :meth:`close`."""
         assert self._folder is not None, "never started, or closed"
         return self._folder
 
@@ -145,10 +144,10 @@ class PrivateServer(ABC):
     # -- life
 
     def start(self) -> None:
-        """Start the server and wait until it answers; nothing when it runs.
+        """Start the server and wait until it answers. Does nothing if it runs.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when there is no such server on this machine, and
-        :meth:`failure` with the end of its log when it does not come up.
+        :meth:`failure` with the end of its log when it does not start.
         """
         if self._guard is not None:
             return
@@ -188,7 +187,7 @@ class PrivateServer(ABC):
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """End the server, and at once where its folder is a private one, which is removed. Idempotent."""
+        """End the server. If its folder is a private one, it ends at once and the folder is removed. Idempotent."""
         if self._given is None:
             self.kill()
         else:
@@ -252,7 +251,7 @@ class PrivateServer(ABC):
         self.end_guard()
 
     def end_guard(self) -> None:
-        """End the process, if it is there."""
+        """End the process, if there is one."""
         guard, self._guard, self.pid = self._guard, None, 0
         if guard is None:
             return
