@@ -48,7 +48,7 @@ def _on_term(_number: int, _frame: FrameType | None) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Guard one program as the module says; returns the program's exit status, as far as one was seen."""
+    """Guard one program as the module describes. Returns the program's exit status, as far as one was seen."""
     user = None
     if arguments[0] == "--user":
         user, arguments = pwd.getpwnam(arguments[1]), arguments[2:]
@@ -100,7 +100,7 @@ def _end(program: subprocess.Popen[bytes]) -> None:
 
 
 def _end_left_behind() -> None:
-    """Kill every child that there is; those of its own that one leaves are ours next."""
+    """Kill every child. Children of a killed child then become children of this process."""
     with contextlib.suppress(OSError):  # a kernel without this list
         while children := _children():
             for pid in children:

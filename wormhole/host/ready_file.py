@@ -1,7 +1,8 @@
-"""The file in which a publisher that serves writes its addresses:
+"""The file in which a serving publisher writes its addresses:
 ``<state_dir>/<dataset>/<copy>/<log>/publisher.json``.
 
-It counts only while the process that wrote it lives; a process id alone does not say that, as numbers are used again.
+The file is valid only while the process that wrote it lives. A process id alone does not identify that process, because
+ids are used again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ReadyFile:
-    """``started``: of the process, in clock ticks since the machine's start. ``admin``, ``http``: ``host:port``, empty
-    for none.
+    """The addresses of a publisher.
 
-    ``config``: :func:`wormhole.config.one_log.digest` of what it runs.
+    ``started``: start of the process, in clock ticks since the machine's start. ``admin``, ``http``: ``host:port``,
+    empty for none. ``config``: :func:`wormhole.config.one_log.digest` of its configuration.
     """
 
     pid: int
@@ -47,12 +48,12 @@ class _StoredReady(StoredRecord):
 
 
 def ready_path(state_dir: Path, dataset: str, copy: str, log: str) -> Path:
-    """Where the publisher of a log keeps its file."""
+    """The path of the file of a log's publisher."""
     return state_dir / dataset / copy / log / "publisher.json"
 
 
 def write_ready(path: Path, ready: ReadyFile) -> None:
-    """Write it in one step, readable by everybody. Blocks. Raises ``OSError``."""
+    """Write the file in one step, readable by all users. Blocks. Raises ``OSError``."""
     replace_file(path, json.dumps(_StoredReady.fields_of(ready)), sync=False, opener=_readable)
 
 
@@ -63,9 +64,9 @@ def _readable(path: str, flags: int) -> int:
 
 
 def read_ready(path: Path) -> ReadyFile | None:
-    """What a live publisher wrote; ``None`` where there is no such file, it makes no sense, or its process is gone.
+    """The content that a live publisher wrote. Blocks.
 
-    Blocks.
+    ``None`` if there is no such file, its content is not valid, or its process has ended.
     """
     try:
         ready = ReadyFile(**_StoredReady.read(path.read_bytes(), str(path)).fields())
@@ -75,13 +76,14 @@ def read_ready(path: Path) -> ReadyFile | None:
 
 
 def remove_ready(path: Path) -> None:
-    """Take it away at a graceful end. Blocks."""
+    """Remove the file at a graceful end. Blocks."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def process_started(pid: int) -> int | None:
-    """When the process began, in clock ticks since the machine's start: with its number that is who it is.
+    """When the process began, in clock ticks since the machine's start. Together with its id this identifies the
+    process.
 
     ``None`` when there is no such process, or only its zombie.
     """

@@ -1,4 +1,5 @@
-"""Whose sockets are at the ends of this host's TCP connections: the kernel's table, which no peer can forge (Linux).
+"""The users of the sockets at the ends of this host's TCP connections: the kernel's table, which no peer can forge
+(Linux).
 
 A port above 1024 is free to every local user while its server is down. The kernel records the user of each socket in
 ``/proc/net/tcp`` and ``tcp6`` (proc_pid_net(5)).
@@ -26,9 +27,9 @@ _ANY: Final = frozenset({"0.0.0.0", "::", "127.0.0.1"})  # where a connection to
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One socket: ``remote`` is ``("0.0.0.0", 0)`` of a listener.
+    """One socket. ``remote`` is ``("0.0.0.0", 0)`` for a listener.
 
-    ``held``: a process has it; one that is not accepted yet is listed as root's.
+    ``held``: whether a process has it. A connection that is not accepted yet is listed as root's.
     """
 
     local: End
@@ -42,7 +43,7 @@ def listener_uids(port: int) -> frozenset[int]:
     """Users whose sockets listen where a connection to ``127.0.0.1:port`` may arrive; empty: no process listens.
     Blocks.
 
-    Another user cannot listen on a port that is taken. Raises ``OSError``.
+    Another user cannot listen on a port that is in use. Raises ``OSError``.
     """
     return frozenset(row.uid for row in _sockets(port) if row.listens and row.local[0] in _ANY)
 
@@ -50,8 +51,8 @@ def listener_uids(port: int) -> frozenset[int]:
 def server_uids(port: int, client_port: int) -> frozenset[int]:
     """Users who may have the other end of the connection from ``127.0.0.1:client_port`` to ``127.0.0.1:port``. Blocks.
 
-    Who accepted it, and who listens: until it is accepted it belongs to the listener, with whom it would end. Raises
-    ``OSError``.
+    They are the user of the process that accepted it, and the users that listen. Until it is accepted it belongs to the
+    listener, and would end with it. Raises ``OSError``.
     """
     return frozenset(
         row.uid
@@ -61,7 +62,7 @@ def server_uids(port: int, client_port: int) -> frozenset[int]:
 
 
 def connection_uid(local: End, remote: End) -> int | None:
-    """The user of the end ``local`` of an accepted connection; ``None`` where it is not on this host.
+    """The user of the end ``local`` of an accepted connection; ``None`` if that end is not on this host.
 
     Blocks. Raises ``OSError``.
     """
@@ -70,17 +71,17 @@ def connection_uid(local: End, remote: End) -> int | None:
 
 
 def end_uids(addresses: Iterable[str], port: int) -> frozenset[int]:
-    """Users of the sockets at the ``port`` of local addresses: of who listens where a connection to them arrives, and
-    of the connections that were accepted. Blocks. Raises ``OSError``.
+    """Users of the sockets at the ``port`` of local addresses. Blocks. Raises ``OSError``.
 
-    While a process listens there, no other one can begin to use it.
+    The sockets are those that listen where a connection to the addresses arrives, and those of accepted connections.
+    While a process listens there, no other one can begin to use the port.
     """
     places = {_plain((address, port))[0] for address in addresses} | {"0.0.0.0", "::"}
     return frozenset(row.uid for row in _sockets(port) if row.held and row.local[0] in places)
 
 
 def rows_of(lines: Iterable[bytes], port: int) -> Iterator[Row]:
-    """The sockets of a table that are at the local ``port``."""
+    """The sockets of a table with the local ``port``."""
     for line in lines:
         fields = line.split(None, _INODE + 1)
         if len(fields) <= _INODE or not fields[_LOCAL].endswith(b":%04X" % port):
@@ -104,7 +105,7 @@ def _sockets(port: int) -> Iterator[Row]:
 
 
 def _read(field: bytes) -> End:
-    """An end as the tables have it: 32-bit words in the machine's order, a port."""
+    """An end in the form of the tables: 32-bit words in the machine's order, and a port."""
     address, _, port = field.partition(b":")
     words = bytes.fromhex(address.decode())
     count = len(words) // 4
@@ -113,7 +114,7 @@ def _read(field: bytes) -> End:
 
 
 def _plain(end: End) -> End:
-    """An IPv4 address also where an IPv6 socket has it, and no zone."""
+    """The end with an IPv4 address, also if an IPv6 socket has it, and without a zone."""
     address: IPv4Address | IPv6Address = ip_address(end[0].partition("%")[0])
     if isinstance(address, IPv6Address):
         address = address.ipv4_mapped or address

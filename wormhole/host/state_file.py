@@ -1,6 +1,6 @@
-"""Small JSON files of the publisher's own, replaced whole: a crash leaves the old or the new content.
+"""Small JSON files of the publisher's own, replaced as a whole: a crash leaves the old or the new content.
 
-Each holds a checksum of its content. A file of an earlier release has none, and is believed.
+Each holds a checksum of its content. A file of an earlier release has none, and is accepted.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class FolderState:
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """The file's content; empty when there is none, and when it is damaged: then it is made anew.
+    """The file's content; empty when there is none, and when it is damaged, so that it is made again.
 
-    Raises ``OSError``."""
+    Raises ``OSError``.
+    """
     try:
         content = read_json(path.read_bytes())
     except FileNotFoundError:
@@ -58,7 +59,7 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def write_state(path: Path, content: dict[str, Any], *, sync: bool = True) -> None:
-    """Replace the file. Raises ``OSError``. Without ``sync`` it outlives the process, but not surely a power cut."""
+    """Replace the file. Raises ``OSError``. Without ``sync`` it survives the process, but possibly not a power cut."""
     temporary = path.with_suffix(".new")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump({**content, _CHECKSUM: _checksum(content)}, file, indent=1, sort_keys=True)

@@ -1,9 +1,9 @@
-"""Mutual TLS on every link, and the refusal to listen beyond loopback without it.
+"""Mutual TLS on every connection, and the refusal to listen beyond loopback without it.
 
 Every process has one certificate and trusts one authority (:class:`~wormhole.config.TlsFiles`). Servers require a
 client certificate, so a stranger can neither receive nor push updates. A publisher dials a subscriber with the
 subscriber's **registered id** as expected name (:func:`target_options`): the certificate must carry that id as a DNS
-name, whatever address it was reached at. Together with an application's ``allow`` list this says who may receive what:
+name, whatever the dialled address. Together with an application's ``allow`` list this determines who may receive what.
 ZooKeeper, or a process that can write there, cannot redirect updates to a host without the right certificate.
 """
 
@@ -27,8 +27,8 @@ __all__ = [
 
 
 def open_trust(tls: TlsFiles | None) -> Trust | None:
-    """The files of ``[tls]`` as a process follows them; ``None`` without TLS. What peers would refuse in them is
-    logged.
+    """The files of ``[tls]``, read again when they change; ``None`` without TLS. Faults that would make peers refuse
+    are logged.
 
     Reads the files: call it before the event loop runs, or in a thread. Raises
     :class:`~wormhole.model.errors.ConfigError`.
@@ -50,7 +50,7 @@ def target_options(name: str) -> list[tuple[str, str]]:
 def is_loopback(address: str) -> bool:
     """Whether ``host:port``, a bare host or ``unix:path`` can be reached from this machine only.
 
-    Decided without asking DNS: of names only ``localhost`` counts, because what another name means can change.
+    Decided without DNS: of names only ``localhost`` is loopback, because the address of another name can change.
     """
     if address.startswith("unix:"):
         return True

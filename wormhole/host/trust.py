@@ -1,14 +1,15 @@
 """The files of ``[tls]`` while a process runs: read again when their content changed, and made into credentials and
 checks.
 
-The files are read at most once in :data:`LOOK_S` seconds, when a connection begins or a metric is wanted, and compared
-by content: a change that keeps size and time counts, ``touch`` does not. What cannot be used together (a half-written
-file, a key of another certificate) leaves what was read before in use, with one warning and a count; the next reading
-tries again.
+The files are read at most once in :data:`LOOK_S` seconds, when a connection begins or a metric is needed. They are
+compared by content, so a change that keeps size and time is noticed, and ``touch`` is no change. If the new files
+cannot be used together (a half-written file, a key of another certificate), the former ones stay in use, with one
+warning and a count. The next reading tries again.
 
-gRPC verifies chain, dates and name. It has no setting for revocation lists in Python, so that the lists are applied
-here: by a server when a stream or request begins (:meth:`Trust.refuses_client`), by a client on a connection of its own
-before gRPC's, which then accepts only the very certificate that was checked (:mod:`wormhole.host.peer_check`).
+gRPC verifies chain, dates and name. In Python it has no setting for revocation lists, so the lists are applied here. A
+server applies them when a stream or request begins (:meth:`Trust.refuses_client`). A client applies them on a
+connection of its own before gRPC's, which then accepts only the very certificate that was checked
+(:mod:`wormhole.host.peer_check`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _NEXT: Final = "each names a PEM file that this process can read"
 
 @dataclass(slots=True)
 class Reloads:
-    """How often changed files were taken (``loaded``) and left aside (``refused``) since the process started."""
+    """How often changed files were accepted (``loaded``) and rejected (``refused``) since the process started."""
 
     loaded: int = 0
     refused: int = 0
@@ -55,8 +56,8 @@ class Reloads:
 class Trust:
     """See the module. May be used from any thread.
 
-    ``look_s``: least time between two readings, in seconds. ``now``: the time of day. Raises
-    :class:`~wormhole.model.errors.ConfigError` that names every file which cannot be used.
+    ``look_s``: minimum time between two readings, in seconds. ``now``: the time of day. Raises
+    :class:`~wormhole.model.errors.ConfigError`, which names every file that cannot be used.
     """
 
     def __init__(
@@ -83,11 +84,11 @@ class Trust:
 
     @property
     def held(self) -> Trusted:
-        """What is in use, without a look at the files."""
+        """The files in use, without reading them again."""
         return self._held
 
     def current(self) -> Trusted:
-        """What is in use, after a look at the files if the last one was :data:`LOOK_S` ago. Reads files."""
+        """The files in use, read again if the last reading was :data:`LOOK_S` ago. Reads files."""
         with self._lock:
             if self._is_due():
                 self._look()
@@ -95,18 +96,18 @@ class Trust:
             return self._held
 
     def faults(self) -> list[str]:
-        """What is wrong with the files in use: :meth:`wormhole.host.certificates.Trusted.faults`."""
+        """The faults of the files in use: :meth:`wormhole.host.certificates.Trusted.faults`."""
         return self._held.faults(self._now())
 
     def samples(self, ends: Metric, reloads: Metric, *labels: str) -> list[Sample]:
-        """When each file has to be replaced, and how often that was done, in the metrics of a process. Reads files."""
+        """The metrics of the files: when each has to be replaced, and how often that was done. Reads files."""
         found = [Sample(ends, at.timestamp(), (*labels, file)) for file, at in self.current().ends().items()]
         found.append(Sample(reloads, self.reloads.loaded, (*labels, "loaded")))
         return [*found, Sample(reloads, self.reloads.refused, (*labels, "refused"))]
 
     def warn(self) -> None:
-        """Say what is wrong with our own certificate, once, when a process starts: it goes on, because the files may be
-        replaced.
+        """Log the faults of this process's certificate, once, when the process starts. The process continues, because
+        the files may be replaced.
         """
         for fault in self.faults():
             _log.warning("%s: peers are refused, or refuse us. Next: replace the file; no restart is needed", fault)
@@ -138,7 +139,7 @@ class Trust:
         return grpc.dynamic_ssl_server_credentials(configuration(given), fetch, require_client_authentication=True)
 
     def channel_credentials(self, peer: Certificate | None = None) -> grpc.ChannelCredentials:
-        """To dial with once, with our own certificate.
+        """Credentials for dialling once, with this process's certificate.
 
         ``peer``: the only certificate that is accepted; else any of the authority.
         """
@@ -150,7 +151,7 @@ class Trust:
         )
 
     def refuses_client(self, authenticated: Mapping[str, Any]) -> str:
-        """Why a client is refused that gRPC let in; empty: it is not.
+        """The reason if a client that gRPC accepted is refused; empty: it is not.
 
         ``authenticated``: the ``auth_context()`` of its call.
         """
@@ -158,12 +159,12 @@ class Trust:
 
     @staticmethod
     def client(authenticated: Mapping[str, Any]) -> Certificate | None:
-        """The certificate of a client that gRPC let in and :meth:`refuses_client` does not refuse."""
+        """The certificate of a client that neither gRPC nor :meth:`refuses_client` refuses."""
         shown = authenticated.get("x509_pem_cert")
         return Certificate.read(shown[0]) if shown else None
 
     def refuses_shown(self, shown: bytes | None) -> str:
-        """As :meth:`refuses`, of a certificate as PEM or DER; ``None``: the peer showed none."""
+        """:meth:`refuses` for a certificate as PEM or DER; ``None``: the peer showed none."""
         if shown is None:
             return "the client shows no certificate"
         try:
@@ -172,13 +173,13 @@ class Trust:
             return f"the client's certificate cannot be read: {error}"
 
     def refuses(self, peer: Certificate) -> str:
-        """Why the peer's certificate is refused; empty: it is not."""
+        """The reason if the peer's certificate is refused; empty: it is not."""
         return self._held.refusal(peer, self._now())
 
     async def until_revoked(self, peer: Certificate | None) -> str:
-        """Waits until a list contains the certificate of a peer that was let in; returns what to say of it.
+        """Wait until a list contains the certificate of a peer that was accepted. Returns the reason, in words.
 
-        Without lists it never ends.
+        Without lists it never returns.
         """
         while True:
             if self._is_due():  # one of many streams reads the files for all
@@ -190,12 +191,10 @@ class Trust:
     # -- HTTP
 
     def context(self, protocol: int, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-        """A context of Python's own TLS: the same object until the files change.
+        """A context of Python's own TLS: the same object until the files change. Reads files.
 
-        ``protocol``: ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``. ``alpn``: protocols to offer.
-
-        A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are
-        kept. Reads files.
+        ``protocol``: ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``. ``alpn``: protocols to offer. A client applies
+        :meth:`refuses` in the handshake. A server applies it to each request, because connections are kept.
         """
         found = self.current()
         made = self._contexts.get((protocol, alpn))
@@ -248,7 +247,7 @@ class Trust:
 
 
 def _read(files: TlsFiles) -> Pems:
-    """Raises ``ValueError`` that names every file which is none."""
+    """Read the files. Raises ``ValueError``, which names every file that cannot be read."""
     problems: list[str] = []
     cert = _pem(files.cert, "cert", b"CERTIFICATE", problems)
     key = _pem(files.key, "key", b"PRIVATE KEY", problems)
@@ -297,7 +296,9 @@ class _ClientContext(ssl.SSLContext):
 
 
 def _check(connection: ssl.SSLObject | ssl.SSLSocket) -> None:
-    """Raises :class:`PeerRefusedError`; asyncio ends a connection for an error of TLS only."""
+    """Raise :class:`PeerRefusedError` for a refused certificate. It is an error of TLS, because asyncio ends a
+    connection only for these.
+    """
     context, shown = connection.context, connection.getpeercert(binary_form=True)
     assert isinstance(context, _ClientContext)
     if shown is not None and (why := context.refuses(Certificate.read(shown))):
@@ -305,7 +306,7 @@ def _check(connection: ssl.SSLObject | ssl.SSLSocket) -> None:
 
 
 def _context(protocol: int, files: TlsFiles, pems: Pems) -> ssl.SSLContext:
-    """Both sides show a certificate of the authority."""
+    """A context in which both sides show a certificate of the authority."""
     context = (_ClientContext if protocol == ssl.PROTOCOL_TLS_CLIENT else ssl.SSLContext)(protocol)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
@@ -315,7 +316,9 @@ def _context(protocol: int, files: TlsFiles, pems: Pems) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, files: TlsFiles, pems: Pems) -> None:
-    """What was read, not what the file holds now, which may be half-written. Python's TLS takes it from files only."""
+    """Load the content that was read, and not the file's present content, which may be half-written. Python's TLS reads
+    it from files only.
+    """
     if not hasattr(os, "memfd_create"):
         context.load_cert_chain(files.cert, files.key)
         return

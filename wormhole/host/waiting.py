@@ -1,4 +1,4 @@
-"""Waiting for an event, for a while; long work that lets others wait only a little."""
+"""Waiting for an event with a time limit, and long work that delays other tasks only a little."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Each of the items that there are now. After every hundred the event loop does what else is due."""
+    """Each of the present items. After every hundred the event loop does its other due work."""
     for number, item in enumerate(tuple(items), 1):
         yield item
         if number % _AT_ONCE == 0:

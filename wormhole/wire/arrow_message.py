@@ -1,4 +1,4 @@
-"""Record batches in the bytes of Arrow's format for exchange, without pyarrow. Pure."""
+"""Makes record batches in Arrow's exchange format, without pyarrow. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Message", "Names"]
 
 @dataclass(slots=True, frozen=True)
 class Names:
-    """Texts one after the other, and where each ends."""
+    """Texts one after the other, and the end of each."""
 
     joined: bytes
     ends: array[int]
@@ -30,21 +30,21 @@ class Names:
 
 
 class Message:
-    """A record batch in the bytes of Arrow's format for exchange (IPC: a message of format version 5, not compressed).
+    """A record batch in Arrow's exchange format (IPC: a message of format version 5, not compressed).
 
     pyarrow makes all arrays of a batch from it in one call, which takes a third of the time of a call for each. The
     order of the columns is that of the schema.
     """
 
-    # Where a message's fields are in it is fixed by these tables of a flatbuffer: of a Message, which has version,
-    # header (its type and where it is) and the bytes of the body, and of the header, a RecordBatch with its rows, nodes
-    # and buffers. Each node is two numbers, and each buffer is.
+    # The layout of a message's fields is fixed by these tables of a flatbuffer. A Message has version, header (its type
+    # and offset) and the bytes of the body. The header, a RecordBatch, has its rows, nodes and buffers. Each node is
+    # two numbers, and so is each buffer.
     _PREFIX = Struct("<ii I6H iI q hBx 4x 5H6x iI q I").pack
     _NODES_AT = 8 + 76
     _VERSION, _RECORD_BATCH = 4, 3
 
     def __init__(self, rows: int, pairs: int, most: int) -> None:
-        """``pairs``: nodes and buffers at the most. ``most``: bytes of the body."""
+        """``pairs``: limit of nodes and buffers. ``most``: limit of the bytes of the body."""
         self.rows = rows
         self.body = self.at = aligned(self._NODES_AT + 4 + 4 + 4 + 16 * pairs, 64)
         self.out = bytearray(self.body + aligned(most + 64, 8))
@@ -52,15 +52,15 @@ class Message:
         self.buffers: list[int] = []
 
     def node(self, nulls: int = 0, rows: int = -1) -> None:
-        """A column begins."""
+        """Begin a column."""
         self.nodes += (self.rows if rows < 0 else rows, nulls)
 
     def empty(self) -> None:
-        """A buffer that is left out."""
+        """Add a buffer that is left out."""
         self.buffers += (self.at - self.body, 0)
 
     def buffer(self, size: int) -> int:
-        """A buffer of 0s: where it begins."""
+        """Add a buffer of 0s. Returns where it begins."""
         begin = self.at
         self.buffers += (begin - self.body, size)
         self.at = aligned(begin + size, 8)
@@ -69,22 +69,22 @@ class Message:
         return begin
 
     def fill(self, content: bytes | bytearray | Ints) -> None:
-        """A buffer with this content."""
+        """Add a buffer with this content."""
         view = memoryview(content).cast("B")
         begin = self.buffer(len(view))
         self.out[begin : begin + len(view)] = view
 
     def room(self, size: int) -> None:
-        """This much more than the bytes of the body."""
+        """Add ``size`` to the limit of the bytes of the body."""
         self.out.extend(bytes(aligned(size, 8)))
 
     def text(self, offsets: int, end: int, count: int) -> None:
-        """The two buffers of ``count`` texts that were written from ``offsets``, the free place, to ``end``."""
+        """Add the two buffers of ``count`` texts that were written from ``offsets``, the free place, to ``end``."""
         assert self.buffer(4 * count + 4) == offsets
         self.buffer(end - self.at)
 
     def flags(self, values: bytearray | None) -> None:
-        """A column of booleans; ``None``: all false."""
+        """Add a column of booleans; ``None``: all false."""
         self.node()
         self.empty()
         at = self.buffer((self.rows + 7) // 8)

@@ -1,4 +1,4 @@
-"""A flow's backfill as people read it, wherever flows are shown."""
+"""The text for a flow's backfill, the same in all outputs that show flows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def refused_tables(status: admin_pb2.BackfillStatus) -> list[admin_pb2.BackfillT
 
 
 def backfill_text(flow: admin_pb2.FlowStatus) -> str:
-    """How far the flow's backfill is and why it waits; empty without one, and when it has ended with every table."""
+    """The progress of the flow's backfill and why it waits; empty without one, and when it has ended with every
+    table.
+    """
     status = flow.backfill
     if has_ended(status):
         refused = refused_tables(status)

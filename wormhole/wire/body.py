@@ -31,7 +31,7 @@ _NOTHING: Final[Mapping[int, Any]] = {}
 
 @dataclass(slots=True)
 class BadUpdate:
-    """An update whose value is not of the format that was declared for its table; ``position``: the place after its
+    """An update whose value is not of the format declared for its table. ``position``: the place after its
     transaction.
     """
 
@@ -45,10 +45,11 @@ class BadUpdate:
 class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
-    ``pieces``: its bytes, to be joined where they are copied anyway. The updates of a whole run are not copied.
-    ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its
-    updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the last
-    transaction goes on in the next segment. ``last``: the place after the last transaction, or where that one begins.
+    ``pieces``: its bytes, which are joined where they are copied anyway. The updates of a whole run are not copied.
+    ``bad``: the updates in it whose value is not of its declared format: ``<update id>`` and the reason. ``tallies``:
+    of its updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the
+    last transaction continues in the next segment. ``last``: the place after the last transaction; if that is
+    unfinished, the place where it begins.
     """
 
     pieces: tuple[bytes, ...]
@@ -71,7 +72,7 @@ class Body:
 
 
 def _packed(values: array[int]) -> array[int]:
-    """One entry where it is that of all (see update.proto), else the array itself."""
+    """One entry if all are equal (see update.proto), else the array itself."""
     if len(values) > 1 and values.count(values[0]) == len(values):
         return values[:1]
     return values
@@ -90,14 +91,14 @@ def build_body(
 ) -> Body | None:
     """The body of a run's updates, or of those whose ordinals are in ``keep`` (ascending).
 
-    ``marks``: ordinal to number (``wormhole.wire.v1.Mark``); ``instead``: ordinal to the entry that goes in its place.
-    ``bad``: ordinals whose value is not of its format, and why. ``counted``: whether the updates are in delivery
-    counts, as those of a log are.
+    ``marks``: ordinal to number (``wormhole.wire.v1.Mark``); ``instead``: ordinal to the entry that replaces its own.
+    ``bad``: ordinals whose value is not of its format, with the reason. ``counted``: whether the updates are in
+    delivery counts, as those of a log are.
 
-    Transactions that keep no update are left out, except one that began in an earlier segment: its end has to travel
-    even if its last updates were dropped. Those before ``first_tx`` are left out whatever they are (``keep`` has none
-    of their updates); ``inside``: earlier updates of that one were sent from another segment. ``None`` when
-    nothing at all is left.
+    Transactions without a kept update are left out, except one that began in an earlier segment: its end has to be sent
+    even if its last updates were dropped. Transactions before ``first_tx`` are always left out (``keep`` has none of
+    their updates). ``inside``: earlier updates of transaction ``first_tx`` were sent from another segment. ``None``
+    when nothing is left.
     """
     message = update_pb2.BatchBody(
         incarnation=incarnation, schema_ids=[schema.id for schema in run.schemas], sources=run.sources
@@ -207,9 +208,9 @@ def _continues(run: Run) -> bool:
 
 
 class Slices(Sequence[bytes]):
-    """Pieces of ``data``, cut when they are asked for: ``spans`` has the begin and the end of each.
+    """Pieces of ``data``, cut when they are accessed. ``spans`` has the begin and the end of each.
 
-    ``alone``: before the last piece ``data`` has nothing but the pieces, each behind its tag and length.
+    ``alone``: up to the last piece ``data`` has only the pieces, each after its tag and length.
     """
 
     __slots__ = ("alone", "data", "spans")
@@ -238,7 +239,7 @@ class Slices(Sequence[bytes]):
         return [self[one] for one in at]
 
     def entries(self) -> memoryview | bytes:
-        """The pieces as they stand in ``data``, each behind its tag and length."""
+        """The pieces as they are in ``data``, each after its tag and length."""
         if self.alone:
             return memoryview(self.data)[: self.spans[-1] if self.spans else 0]
         return b"".join(map(entry, self))
@@ -246,7 +247,7 @@ class Slices(Sequence[bytes]):
 
 @dataclass(slots=True)
 class ParsedBody:
-    """The columns of a body that was checked: every array has the length that the format asks for."""
+    """The columns of a body that was checked: every array has the length that the format requires."""
 
     updates: Sequence[bytes]
     schema_ids: Sequence[int]
@@ -266,8 +267,8 @@ class ParsedBody:
     """The window of all updates' commit time (:mod:`wormhole.wire.tally`); ``None``: several windows, or unknown."""
 
     def to_bytes(self, *, before: bytes | None = None) -> bytes:
-        """Inverse of :func:`parse_body`. ``before``: an update that the columns count and ``updates`` lacks, its first
-        one.
+        """Inverse of :func:`parse_body`. ``before``: the first update, if the columns include it and ``updates`` lacks
+        it.
         """
         updates = self.updates
         entries = updates.entries() if isinstance(updates, Slices) else b"".join(map(entry, updates))
@@ -326,9 +327,9 @@ def _at(values: Sequence[int], i: int) -> int:
 
 
 def parse_body(data: bytes) -> ParsedBody:
-    """Check and open a body; rows stay encoded.
+    """Check and open a body. Rows stay encoded.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
+    Raises :class:`~wormhole.model.errors.ProtocolError`, which names the field.
     """
     check_shape(data)
     try:

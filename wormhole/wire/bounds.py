@@ -1,7 +1,7 @@
-"""Bounds of what a peer may send, for both ends of a stream. Pure; docs/wire.md lists them.
+"""Bounds of the messages of a peer, for both ends of a stream. Pure; docs/wire.md lists them.
 
-Protobuf turns two bytes into an object of fifty, so a message is taken apart here before anything is made of it: each
-frame is parsed by itself, and one that breaks a bound is the last that is looked at.
+Protobuf turns two bytes into an object of fifty, so a message is taken apart here before any object is made of it. Each
+frame is parsed by itself, and parsing stops at the first frame that breaks a bound.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ __all__ = [
 MOST_MESSAGE_BYTES: Final = 4 << 20
 """One gRPC message of a subscriber takes at most this."""
 MOST_FRAMES: Final = 65_536
-"""Frames in one message: an application with as many shards may answer for all of them in one."""
+"""Limit of the frames in one message. An application with as many shards may answer for all of them in one."""
 MOST_FRAME_BYTES: Final = 512 << 10
 """One frame without a part of an update takes at most this.
 
 The largest legitimate one holds a datamarker with a long logical position.
 """
 MOST_WINDOWS: Final = 4096
-"""Windows of commit time whose counts one frame reports: an application remembers 1,100."""
+"""Limit of the windows of commit time whose counts one frame reports. An application remembers 1,100."""
 MOST_EPOCHS: Final = 64
-"""Earlier epochs that ``Accepted`` reports: an application remembers 16."""
+"""Limit of the earlier epochs that ``Accepted`` reports. An application remembers 16."""
 MOST_KEYS: Final = 4096
-"""Keys that one ``ChunkEnd`` lists."""
+"""Limit of the keys that one ``ChunkEnd`` lists."""
 MOST_NAME: Final = 1024
-"""Characters of a name or an id."""
+"""Limit of the characters of a name or an id."""
 MOST_TEXT: Final = 1000
-"""Characters that are kept of a text which is only shown: an error, a cause, a reason."""
+"""Limit of the characters that are kept of a text which is only shown: an error, a cause, a reason."""
 MOST_SCHEMA_BYTES: Final = 512 << 10
 """One canonical schema takes at most this: 4,096 columns with the longest names take less."""
 MOST_PARCEL_FIELDS: Final = 65_536
-"""Protobuf fields of one parked update, those of its values included."""
+"""Limit of the protobuf fields of one parked update, including those of its values."""
 
 _LONGEST_VARINT: Final = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -64,7 +64,8 @@ _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 def fields(data: bytes | memoryview, most: int, where: str) -> Iterator[tuple[int, int, int]]:
     """The top-level fields of a serialized message: number, begin and end of each value, at most ``most`` of them.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError` that names ``where`` for one more, and for what is no message.
+    Raises :class:`~wormhole.model.errors.ProtocolError`, which names ``where``, for one more, and for bytes that are no
+    message.
     """
     at, size, found = 0, len(data), 0
     while at < size:
@@ -97,21 +98,21 @@ def frames_of(data: bytes, where: str) -> Iterator[memoryview]:
 
 
 def check_fields(data: bytes | memoryview, most: int, where: str) -> None:
-    """Raises as :func:`fields` unless ``data`` has at most ``most`` fields at its top level."""
+    """Raise as :func:`fields` unless ``data`` has at most ``most`` fields at its top level."""
     for _ in fields(data, most, where):
         pass
 
 
 def check_count(items: Sized, most: int, where: str) -> None:
-    """Raises :class:`~wormhole.model.errors.ProtocolError` for a list of more than ``most``."""
+    """Raise :class:`~wormhole.model.errors.ProtocolError` for a list of more than ``most``."""
     if len(items) > most:
         raise ProtocolError(f"{where}: {len(items)} entries; at most {most} are taken")
 
 
 def check_name(text: str, where: str) -> str:
-    """``text``, which is a name or an id.
+    """``text``, a name or an id.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError` for a longer one than any is.
+    Raises :class:`~wormhole.model.errors.ProtocolError` if it is too long.
     """
     if len(text) > MOST_NAME:
         raise ProtocolError(f"{where}: {len(text)} characters; at most {MOST_NAME} are taken")
@@ -119,7 +120,7 @@ def check_name(text: str, where: str) -> str:
 
 
 def check_seconds(value: float, where: str) -> float:
-    """``value``, which is a duration. Raises :class:`~wormhole.model.errors.ProtocolError` for what is none."""
+    """``value``, a duration. Raises :class:`~wormhole.model.errors.ProtocolError` if it is not valid."""
     if not (math.isfinite(value) and value >= 0):
         raise ProtocolError(f"{where}: {value} is no duration")
     return value

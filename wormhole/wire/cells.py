@@ -1,5 +1,6 @@
-"""Updates of one schema as a grid of cells, one row for each update and one column for each value that it can have, and
-columns of it as Arrow has them. Pure.
+"""Updates of one schema as a grid of cells, and columns of the grid in Arrow's form. Pure.
+
+The grid has one row for each update, and one column for each value that an update can have.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _WIDTHS: Final = {**dict.fromkeys(NAMES, 5), 3: 9, 4: 9, 5: 9, 6: 1}
 
 @dataclass(slots=True)
 class Layout:
-    """Where the cells of a schema lie: columns of a grid, one row for each update.
+    """The layout of a schema's cells: columns of a grid, one row for each update.
 
-    First the table's columns, those of the key among them that the table has not; then key, old key, end of a range of
-    keys, and the row before.
+    The table's columns are first, including columns of the key that the table lacks. Then follow key, old key, end of a
+    range of keys, and the row before.
     """
 
     names: tuple[str, ...]
@@ -99,7 +100,7 @@ class Cells:
             copy_missing(self.kinds, self.numbers, self.sizes, source, column * count, count)
 
     def value(self, cell: int) -> Value:
-        """What a cell holds."""
+        """The value in a cell."""
         kind, number = self.kinds[cell], self.numbers[cell]
         match kind:
             case 0 | 9:
@@ -125,7 +126,7 @@ class Cells:
         return None
 
     def write(self, column: int, types: bytearray, message: Message) -> None:
-        """Columns from ``column`` on, whose values are of these kinds."""
+        """Write columns from ``column`` on, whose values have these kinds."""
         if DECIMAL in types:
             for i, kind in enumerate(types, column):
                 if kind == DECIMAL:
@@ -142,13 +143,15 @@ class Cells:
             self.write(column + 1, rest, message)
 
     def rows(self, column: int, types: bytearray, message: Message) -> None:
-        """Several columns as one of structs, null where the update does not have them."""
+        """Write several columns as one column of structs, null if the update does not have them."""
         at = message.buffer((self.count + 7) // 8)
         message.node(bits_of_bytes(self.kinds, column * self.count, self.count, message.out, at))
         self.write(column, types, message)
 
     def unavailable(self, column: int, columns: int, names: Names, message: Message) -> None:
-        """For each row the names of the columns, from ``column`` on, that the log does not have; null for none."""
+        """Write for each row the names of the columns, from ``column`` on, that the log does not have; null for
+        none.
+        """
         begin = column * self.count
         end = begin + columns * self.count
         if self.kinds.find(0, begin, end) < 0 and self.kinds.find(9, begin, end) < 0:
@@ -194,10 +197,10 @@ class Cells:
 
 
 def pairs(kinds: bytearray) -> int:
-    """Nodes and buffers at the most: each column's, those of the columns that every batch has, and of structs."""
+    """Limit of nodes and buffers: those of each column, of the columns that every batch has, and of structs."""
     return 4 * len(kinds) + 9 * kinds.count(ENTRIES) + 46
 
 
 def width_of(kinds: bytearray) -> int:
-    """Bytes of a row of such columns at the most, beside those of a text itself."""
+    """Limit of the bytes of a row of such columns, without those of the texts themselves."""
     return sum(map(_WIDTHS.__getitem__, kinds))

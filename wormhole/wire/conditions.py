@@ -1,8 +1,8 @@
-"""What state a publisher and a flow are in: one state, its cause and the next step, from what the publisher reports.
+"""The state of a publisher and of a flow: one state, its cause and the next step, from the publisher's report.
 
 Every observer shows these words: ``up``, ``lag``, ``why-lag``, ``flows``, ``doctor``, ``publishers``, the status page
-and the health probes. Where one thing is the reason of several others it alone is named: a log that cannot be read is
-the cause of each of its flows, too. Pure.
+and the health probes. If one fault causes several others, only the first is named: a log that cannot be read is also
+the cause of each of its flows. Pure.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 STUCK_S: Final = 15.0
-"""For so long nothing was read of a growing log: it is a fault. Opening a log anew takes a second or two."""
+"""After this many seconds without reading a growing log there is a fault. Opening a log again takes a second or two."""
 
 
 class State(StrEnum):
-    """A publisher with its log is in one from ``ok`` to ``no_shard``; a flow in any but ``no_shard``."""
+    """The state of a publisher with its log, from ``ok`` to ``no_shard``, or of a flow, any but ``no_shard``."""
 
     OK = "ok"
     STARTING = "starting"
@@ -40,14 +40,14 @@ class State(StrEnum):
     LOG_UNREADABLE = "log_unreadable"
     """The datastore does not answer, refuses the account, or may not be read."""
     LOG_UNREAD = "log_unread"
-    """It grows, and nothing of it is read."""
+    """The log grows, and nothing of it is read."""
     UNOWNED = "unowned"
     """No publisher owns the log, and this one has not taken it over."""
     STANDS_BY = "stands_by"
     """Another publisher owns the log."""
     NO_COORDINATOR = "no_coordinator"
     NO_SHARD = "no_shard"
-    """No flow is there: no application receives from the log, or nothing of its tables was in it yet."""
+    """There is no flow: no application receives from the log, or the log had no update of its tables yet."""
     PAUSED = "paused"
     REPLAYING = "replaying"
     NEEDS_REPLAY = "needs_replay"
@@ -70,10 +70,10 @@ _EXPLAINS_NO_FLOWS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``state``, ``cause`` (empty: nothing is wrong) and the next step (empty: there is none).
+    """``state``, ``cause`` (empty: there is no fault) and the next step (empty: there is none).
 
-    ``code``: that of the cause (:mod:`wormhole.problems`). ``shared``: what it has in common with other flows of one
-    cause; empty: the text of the cause.
+    ``code``: that of the cause (:mod:`wormhole.problems`). ``shared``: the part that is equal for other flows with the
+    same cause; empty: the text of the cause.
     """
 
     state: State
@@ -89,7 +89,9 @@ class Condition:
 
     @property
     def fault(self) -> bool:
-        """Whether nothing is delivered until it is corrected; false also of what passes or was asked for."""
+        """Whether nothing is delivered until it is corrected. It is false for a condition that passes or was
+        requested.
+        """
         return self.state in _FAULTS
 
     @property
@@ -98,7 +100,7 @@ class Condition:
         return Problem(self.cause, self.next_step, self.code)
 
     def __str__(self) -> str:
-        """On one line, as in a log."""
+        """The condition on one line, as in a log."""
         return str(self.problem)
 
 
@@ -135,7 +137,7 @@ def log_condition(status: admin_pb2.PublisherStatus) -> Condition:
 
 
 def _unreadable(status: admin_pb2.PublisherStatus) -> Problem:
-    """Why the log cannot be read. A publisher of an earlier release reports it among its warnings."""
+    """The reason why the log cannot be read. A publisher of an earlier release reports it among its warnings."""
     if status.HasField("unreadable"):
         return problem_from(status.unreadable)
     if not status.end_unknown:
@@ -162,7 +164,7 @@ def flow_condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus
 
 
 def _of_operators(flow: admin_pb2.FlowStatus) -> Condition | None:
-    """What an operator asked for."""
+    """The condition that an operator requested."""
     name, replay = flow.flow, flow.replay
     if flow.paused:
         return Condition(
@@ -179,7 +181,7 @@ def _of_operators(flow: admin_pb2.FlowStatus) -> Condition | None:
 
 
 def _of_flow(flow: admin_pb2.FlowStatus) -> Condition | None:
-    """What only a decision about this flow ends."""
+    """The condition that only a decision about this flow ends."""
     name, cause = flow.flow, problem_of(flow)
     if flow.loss_pending:
         step = (
@@ -235,12 +237,12 @@ def why_no_flows(statuses: Iterable[admin_pb2.PublisherStatus]) -> tuple[str, Co
 
 
 def step_of_all(steps: Sequence[str]) -> str:
-    """The next step of one cause: the first, which names its own flow where the steps differ."""
+    """The next step for one cause: the first one, which names its own flow if the steps differ."""
     others = len(steps) - 1
     return steps[0] if len(set(steps)) == 1 else f"{steps[0]}; likewise for the other {others}"
 
 
 def other_warnings(status: admin_pb2.PublisherStatus, condition: Condition) -> list[Problem]:
-    """The warnings of a publisher beside its ``condition``: of another cause, each once."""
+    """The warnings of a publisher with a cause other than its ``condition``, each once."""
     found = dict.fromkeys(warnings_of(status))
     return [one for one in found if not condition.cause or condition.cause not in one.text]

@@ -1,8 +1,8 @@
-"""Where a transaction ends whose updates come in several batches. Pure.
+"""Determines where a transaction ends whose updates come in several batches. Pure.
 
-A large transaction comes in pieces, and its end may come in a batch without an update of this flow: the rest was of
-another shard, or the filter dropped it. So that ``Update.ends_transaction`` is the same however the log was cut, the
-last update of an unfinished transaction waits for the next batch, at whose front it is delivered.
+A large transaction comes in pieces. Its end may come in a batch without an update of this flow: the rest belonged to
+another shard, or the filter dropped it. ``Update.ends_transaction`` has to be the same however the log was cut. So the
+last update of an unfinished transaction waits for the next batch, and is delivered first in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Transaction:
 
 @dataclass(slots=True, frozen=True)
 class _Held:
-    """One update with what a body holds of it."""
+    """One update with its part of a body."""
 
     update: bytes
     schema_id: int
@@ -37,7 +37,7 @@ class _Held:
 
 
 class Endings:
-    """One epoch of one flow: every batch passes, in order."""
+    """One epoch of one flow. Every batch passes through it, in order."""
 
     __slots__ = ("_held",)
 
@@ -45,10 +45,10 @@ class Endings:
         self._held: _Held | None = None
 
     def pass_on(self, body: bytes, *, unfinished: bool) -> bytes:
-        """The body to deliver: without the last update of an ``unfinished`` transaction, with the one that was held
-        back before.
+        """The body to deliver. It lacks the last update of an ``unfinished`` transaction, and includes the one that was
+        held back before.
 
-        Raises :class:`~wormhole.model.errors.ProtocolError` for a body that is none.
+        Raises :class:`~wormhole.model.errors.ProtocolError` for bytes that are no body.
         """
         if not unfinished and self._held is None:
             return body
@@ -66,7 +66,7 @@ class Endings:
         return parsed.to_bytes(before=before)
 
     def release(self) -> bytes | None:
-        """A body with the update that is held back, which is its transaction's last; ``None``: none is."""
+        """A body with the update that is held back, which is its transaction's last; ``None`` if none is."""
         held, self._held = self._held, None
         return None if held is None else _alone(held).to_bytes()
 
@@ -91,7 +91,7 @@ def _alone(held: _Held) -> ParsedBody:
 
 
 def _of(body: ParsedBody, transactions: Sequence[_Transaction]) -> ParsedBody:
-    """The body with these transactions in place of its own."""
+    """The body with these transactions instead of its own."""
     sources = tuple(dict.fromkeys(tx.source for tx in transactions))
     return replace(
         body,
@@ -106,8 +106,10 @@ def _of(body: ParsedBody, transactions: Sequence[_Transaction]) -> ParsedBody:
 
 
 def _prepend(held: _Held, body: ParsedBody) -> ParsedBody:
-    """The body with columns for one update more, its first. They have an entry for each update only where they need it:
-    most bodies are of one schema, and count from where the update before them ended.
+    """The body with columns for one more update, which is its first.
+
+    Columns have an entry for each update only where necessary: most bodies are of one schema, and count from where the
+    previous update ended.
     """
     count = len(body.updates)
     first = _transaction(body, 0) if body.tx_number else None
@@ -135,7 +137,7 @@ def _prepend(held: _Held, body: ParsedBody) -> ParsedBody:
 
 
 def _schemas(first: int, body: ParsedBody, count: int) -> tuple[Sequence[int], Sequence[int]]:
-    """``schema_ids`` and ``schema_index`` with an update of the schema ``first`` before the others."""
+    """``schema_ids`` and ``schema_index`` with an update of the schema ``first`` added in front."""
     if not count:
         return (first,), ()
     if len(body.schema_index) <= 1 and body.schema_id_of(0) == first:

@@ -1,4 +1,4 @@
-"""How far a flow is behind, as every command and the status page show it: one function, so that they agree. Pure."""
+"""How far a flow is behind. Every command and the status page use this function, so that they agree. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ __all__ = ["Lag", "lag_of"]
 @dataclass(frozen=True, slots=True)
 class Lag:
     """``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: of the whole log.
-    ``transactions``: of the flow's shard. ``None``: not known.
-
-    ``unknown``: why ``seconds`` is not known or is a lower bound; empty where it is exact.
+    ``transactions``: of the flow's shard. ``None``: not known. ``unknown``: why ``seconds`` is not known or is a lower
+    bound; empty if it is exact.
     """
 
     seconds: float | None
@@ -24,7 +23,7 @@ class Lag:
 
     @property
     def order(self) -> tuple[float, int]:
-        """Sorts lags: the greater, the further behind."""
+        """A key that sorts lags: a greater one is further behind."""
         return self.seconds or 0.0, self.bytes or 0
 
 

@@ -1,4 +1,4 @@
-"""Datamarkers and places to protobuf messages, bytes and back."""
+"""Converts datamarkers and places to protobuf messages and bytes, and back."""
 
 from __future__ import annotations
 

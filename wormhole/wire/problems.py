@@ -1,4 +1,4 @@
-"""Problems in a publisher's answers: as a message, and as text for clients of an earlier release."""
+"""Problems in a publisher's answers, as a message and as text for clients of an earlier release."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _GOODBYE_CODES: Final[Mapping[int, str]] = {
 
 
 def problem_to_message(problem: Problem) -> admin_pb2.Problem | None:
-    """The message; none when nothing is wrong."""
+    """The message; ``None`` if there is no problem."""
     return admin_pb2.Problem(text=problem.text, hint=problem.hint, code=problem.code) if problem else None
 
 
 def problem_from(message: admin_pb2.Problem) -> Problem:
-    """What the message holds; of an earlier release without a code."""
+    """The problem in the message. A message of an earlier release has no code."""
     return Problem(message.text, message.hint, message.code)
 
 
 def problem_of(status: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin_pb2.ReplayReply) -> Problem:
-    """Why it waits. A publisher of an earlier release sends one text, which may end with the next step."""
+    """The reason why it waits. A publisher of an earlier release sends one text, which may end with the next step."""
     if status.HasField("problem"):
         return problem_from(status.problem)
     return Problem(status.cause)
 
 
 def standby_of(status: admin_pb2.PublisherStatus) -> Problem:
-    """Why the publisher does not own its log; empty: it does, or no other one could."""
+    """The reason why the publisher does not own its log; empty: it does, or no other publisher could."""
     return problem_from(status.standby)
 
 
 def code_of_goodbye(reason: int) -> str:
-    """The code of a stream that the other side ended for this reason."""
+    """The code for a stream that the other side ended with this reason."""
     return _GOODBYE_CODES.get(reason, "stream-broken")
 
 
@@ -60,5 +60,5 @@ def is_unowned(status: admin_pb2.PublisherStatus) -> bool:
 
 
 def warnings_of(status: admin_pb2.PublisherStatus) -> list[Problem]:
-    """What is wrong with the publisher's log. Of an earlier release as :func:`problem_of`."""
+    """The problems of the publisher's log. An earlier release reports them as in :func:`problem_of`."""
     return [problem_from(one) for one in status.warnings] or [Problem(text) for text in status.problems]

@@ -1,4 +1,4 @@
-"""Rows to update bytes and back: the meaning of ``wormhole.wire.v1.Update``.
+"""Converts rows to update bytes and back, with the meaning of ``wormhole.wire.v1.Update``.
 
 Decoders of a hot path write the same bytes by hand; a test compares the two.
 """
@@ -111,7 +111,7 @@ def encode_row(
 
 
 def encode_key(key: Iterable[Value]) -> bytes:
-    """Serialize a ``RowKey`` without a table: the same bytes as the field ``key`` of an update takes."""
+    """Serialize a ``RowKey`` without a table. Its bytes equal those of the field ``key`` of an update."""
     message = update_pb2.RowKey()
     for value in key:
         _fill(message.values.add(), value)
@@ -167,7 +167,7 @@ def number_of_op(op: Op) -> int:
 
 
 def op_numbered(number: int) -> Op:
-    """The operation with this number in ``wormhole.wire.v1.Op``, of which 32 bits count.
+    """The operation with this number in ``wormhole.wire.v1.Op``. Only the low 32 bits are used.
 
     Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not know.
     """
@@ -192,7 +192,7 @@ def entry(data: bytes) -> bytes:
 
 
 def entry_head(length: int) -> bytes:
-    """What such an entry of so many bytes begins with."""
+    """The beginning of an entry (:func:`entry`) of ``length`` bytes."""
     head = bytearray((0x0A,))
     while length > 0x7F:
         head.append(length & 0x7F | 0x80)

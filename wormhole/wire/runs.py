@@ -21,8 +21,9 @@ __all__ = ["RunsBuilder", "run_of"]
 def run_of(
     rows: Collection[bytes], schema: Schema, source: str, number: int, place: LogPosition, first_index: int = 0
 ) -> Run:
-    """The run of a whole transaction ``<source>:<number>`` without a commit time that has these updates in one shard,
-    the first of them with ``first_index``; ``place`` is next to read.
+    """The run of a complete transaction ``<source>:<number>`` without a commit time, with these updates in one shard.
+
+    ``first_index``: index of the first update. ``place``: the place after the transaction.
     """
     sizes = list(map(len, rows))
     heads = {size: entry_head(size) for size in set(sizes)}
@@ -93,7 +94,7 @@ class _Columns:
 
 
 def _packed_indexes(indexes: array[int], tx_end: array[int]) -> tuple[array[int], int]:
-    """The indexes to send and the first index: none where they only count up (see ``Run.indexes``)."""
+    """The indexes to send, and the first index. The indexes are empty if they only count up (see ``Run.indexes``)."""
     if not indexes:
         return indexes, 0
     # For a transaction that ends here without an update the first index does not matter.
@@ -112,8 +113,8 @@ def _packed_indexes(indexes: array[int], tx_end: array[int]) -> tuple[array[int]
 class RunsBuilder:
     """Collects transactions into runs, one per shard.
 
-    Calls follow ``(begin add* end | add* end)* (begin add*)? take``: a transaction may be cut by :meth:`take` and goes
-    on after it. Not for use by several threads.
+    Calls follow ``(begin add* end | add* end)* (begin add*)? take``: :meth:`take` may cut a transaction, which
+    continues after it. Not for use by several threads.
     """
 
     def __init__(self) -> None:
@@ -138,7 +139,7 @@ class RunsBuilder:
         self._index = 0
 
     def add(self, shards: Iterable[str], schema: Schema, row: bytes) -> None:
-        """The next update of the transaction; one of a barrier (TRUNCATE, range) goes to several shards under one
+        """Add the next update of the transaction. A barrier (TRUNCATE, range) belongs to several shards under one
         index.
         """
         if not self._open:
@@ -154,7 +155,9 @@ class RunsBuilder:
         self.size += len(data)
 
     def end(self, place: LogPosition) -> None:
-        """The transaction is complete; ``place`` is next to read. Its end reaches every shard that it touched."""
+        """The transaction is complete; ``place`` is next to read. Its end is recorded in every shard that it
+        touched.
+        """
         if not self._open:
             raise ValueError("no transaction has begun")
         for shard in self._earlier | self._here:
@@ -166,7 +169,7 @@ class RunsBuilder:
         self._open = False
 
     def take(self) -> dict[str, Run]:
-        """The runs collected since the last call; an unfinished transaction goes on in the next ones."""
+        """The runs collected since the last call. An unfinished transaction continues in the next ones."""
         runs = {shard: columns.run() for shard, columns in self._shards.items()}
         self._shards = {}
         self._earlier |= self._here

@@ -1,8 +1,8 @@
-"""How many fields a batch body may have, looked at before it is parsed. Pure.
+"""Bounds the number of fields of a batch body before it is parsed. Pure.
 
-Parsing makes an object of each field: a body of empty updates, two bytes each, takes eight times its size at once and
-fifty times when its updates are decoded. A publisher's bodies are about 512 KiB, with a few thousand updates; only
-one large update makes a body larger.
+Parsing makes an object of each field. A body of empty updates, two bytes each, takes eight times its size at once and
+fifty times when its updates are decoded. A publisher's bodies are about 512 KiB, with a few thousand updates; only one
+large update makes a body larger.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from wormhole.model.errors import ProtocolError
 __all__ = ["LONGEST_SOURCE", "MOST_UPDATES", "check_shape"]
 
 MOST_UPDATES: Final = 1 << 18
-"""Updates, or transactions, of one body."""
+"""Limit of the updates, and of the transactions, of one body."""
 LONGEST_SOURCE: Final = 1000
-"""Characters of a transaction's source."""
+"""Limit of the characters of a transaction's source."""
 _SMALL: Final = 2 << 20  # what such a body comes to is bounded by its size
 _MOST_COLUMN_BYTES: Final = 8 << 20  # everything but updates takes at most 25 bytes for each of the most updates
 _UPDATES: Final = 0x0A  # tag of BatchBody.updates

@@ -1,4 +1,4 @@
-"""A verification on the wire: which mode and which kind a number means."""
+"""The numbers of modes and kinds of a verification on the wire."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def mode_to_message(mode: VerifyMode) -> push_pb2.Verify:
 
 
 def mode_of(number: push_pb2.Verify) -> VerifyMode | None:
-    """The mode of a number; ``None``: this release knows none."""
+    """The mode of a number; ``None``: this release does not know it."""
     return _MODE_OF.get(number)
 
 
 def kind_of(number: push_pb2.Difference.Kind) -> DifferenceKind | None:
-    """The kind of a number; ``None``: this release knows none."""
+    """The kind of a number; ``None``: this release does not know it."""
     return _KIND_OF.get(number)

@@ -1,4 +1,4 @@
-"""What verifications found, as publishers report it: added up over flows, and judged."""
+"""The results of verifications, as publishers report them: added up over flows, and judged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNTS = ("compared", "not_compared", "differs", "missing", "extra", "repaired"
 
 
 def verifies(status: admin_pb2.BackfillStatus) -> bool:
-    """Whether its rows are compared in place of being delivered."""
+    """Whether the backfill's rows are compared instead of being delivered."""
     return status.verify != push_pb2.VERIFY_NONE
 
 
@@ -23,7 +23,7 @@ def remaining(table: admin_pb2.TableVerification) -> int:
 
 
 def is_settled(status: admin_pb2.BackfillStatus) -> bool:
-    """Whether the application holds what its tables hold: all was compared, and no difference is left."""
+    """Whether the application's rows equal those of its tables: all were compared, and no difference is left."""
     return (
         status.state == "done"
         and not refused_tables(status)
