@@ -1,7 +1,7 @@
-"""The configuration file: TOML parsed once into frozen values, every complaint in one report.
+"""The configuration file: TOML parsed once into frozen values, with all complaints in one report.
 
-``fields``, ``processes`` and ``model`` say what can be configured, ``report``
-gathers complaints and ``load`` reads TOML and JSON. docs/configuration.md lists every key.
+``fields``, ``processes`` and ``model`` define what can be configured, ``report`` gathers complaints and ``load`` reads
+TOML and JSON. docs/configuration.md lists every key.
 """
 
 from wormhole.config.candidates import preference

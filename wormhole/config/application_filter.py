@@ -1,4 +1,4 @@
-"""What an application is configured to receive, and the key with which its masks hash."""
+"""The configured filter of an application, and the key with which its masks hash."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _ALL_USERS: Final = 0o007
 def application_filter(
     application: ApplicationConfig, formats: ValueFormats | None = None, key: MaskKey | None = None
 ) -> Filter:
-    """The filter and projection of an application. ``key``: needed where its updates are hashed, not to examine it.
+    """The filter and projection of an application.
 
-    Raises :class:`~wormhole.model.errors.FilterError`.
+    ``key``: needed to hash its updates, and not to examine the filter. Raises
+    :class:`~wormhole.model.errors.FilterError`.
     """
     projection = Projection.parse(application.columns, application.mask, key)
     return Filter.parse(application.where or None, application.tables, formats, projection)

@@ -1,4 +1,6 @@
-"""The publishers that may serve one log: which is preferred, and what a host needs to run one of several. Pure."""
+"""The publishers that may serve one log: their order of preference, and what a host needs to run one of
+several. Pure.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def preference(dataset: DatasetConfig, copy: str, log: str, host: str) -> int:
 
 
 def refusal_of(config: Config) -> Problem:
-    """Why no host with this configuration may run one of several candidates, as it follows the key of the setting."""
+    """The reason why no host with this configuration may run one of several candidates. Its text follows the key of the
+    setting.
+    """
     if config.form is not CoordinatorForm.ZOOKEEPER:
         return Problem(
             "needs coordinator.zookeeper, which decides which candidate serves",
@@ -55,8 +59,8 @@ def refusal_of(config: Config) -> Problem:
 
 
 def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
-    """Why this host may not run one of several candidates of the log with the source that it lists; empty: it may, or
-    it lists none.
+    """The reason why this host may not run one of several candidates of the log with the source that it lists; empty:
+    it may, or it lists none.
     """
     place = log.inline or (config.sources or {}).get(log.source)
     if place is None or place.pin_folder is not None or not log.hosts or not datastore(log.kind).on_a_disk:
@@ -69,9 +73,9 @@ def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
 
 
 def check_every_log(config: Config, report: ConfigReport) -> None:
-    """Note each setting that makes several candidates where the host of the file cannot run one of them.
+    """Report each setting that makes several candidates if the host of the file cannot run one of them.
 
-    A file that holds datasets and applications alone is about no host.
+    A file with datasets and applications alone describes no host.
     """
     refusal = refusal_of(config)
     if not _is_about_a_host(config):

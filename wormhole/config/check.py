@@ -1,4 +1,4 @@
-"""A configuration file: the logs that it has, and everything that is wrong with it."""
+"""Checks a configuration file: the logs that it has, and all problems in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def only_log(config: Config, log: str | None) -> tuple[str, str, str]:
 
 
 def mask_key_warnings(config: Config) -> list[str]:
-    """Warnings where an application hashes: the key cannot be read, which on a publisher's host it must be, or other
+    """Warnings if an application hashes: the key cannot be read, which is necessary on a publisher's host, or other
     users can read it.
     """
     path = config.publisher.mask_key_file

@@ -1,6 +1,7 @@
-"""The datastores that are installed, by the scheme of their URLs: entry points of the group ``wormhole.sources``.
+"""The installed datastores, by the scheme of their URLs: entry points of the group ``wormhole.sources``.
 
-Ours and those of other packages are found alike, and none is imported before a URL, or a setting, of its kind is met.
+Those of this project and of other packages are found in the same way. None is imported before a URL or a setting of its
+kind is read.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def schemes() -> list[str]:
 def datastore(scheme: str) -> Datastore:
     """The datastore with this scheme.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where none, or more than one, can be used."""
+    Raises :class:`~wormhole.model.errors.UsageError` if none, or more than one, can be used.
+    """
     claimed = claims(GROUP).get(scheme, ())
     if not claimed:
         raise UsageError(
@@ -59,9 +61,10 @@ def _load(claimed: tuple[EntryPoint, ...]) -> Datastore:
 
 @contextmanager
 def installed(found: Datastore) -> Iterator[None]:
-    """Around what imports the datastore's driver.
+    """Wraps code that imports the datastore's driver.
 
-    Raises :class:`~wormhole.model.errors.UsageError` that says how to install what is missing."""
+    Raises :class:`~wormhole.model.errors.UsageError`, which contains how to install a missing package.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -74,7 +77,7 @@ def is_one_datastore(*kinds: str) -> bool:
 
 
 def capabilities_of(scheme: str) -> Capabilities:
-    """What its updates hold; the default for a datastore that is not installed here."""
+    """The capabilities of the datastore; the default ones if it is not installed here."""
     try:
         return datastore(scheme).capabilities
     except UsageError:
@@ -95,8 +98,8 @@ def is_place(text: str) -> bool:
 
 
 def native_place(scheme: str, place: LogPosition, base: str) -> str:
-    """``place`` as the tools of this datastore write it; empty where they have no other form, or it is not installed
-    here.
+    """``place`` as the tools of this datastore write it; empty if they have no other form, or it is not
+    installed here.
     """
     try:
         return datastore(scheme).native_place(place, base)
@@ -105,7 +108,7 @@ def native_place(scheme: str, place: LogPosition, base: str) -> str:
 
 
 def forms() -> str:
-    """What URLs look like, for messages."""
+    """The forms of URLs, for messages."""
     known = [one.form(scheme) for scheme, one in _usable()]
     return f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else "".join(known)
 

@@ -1,4 +1,4 @@
-"""The kinds of values that settings are made of: each has one sentence about what is allowed."""
+"""The kinds of values of settings. Each has one sentence about what is allowed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _log_name(value: str) -> str:
 
 
 def check_address(value: str) -> str:
-    """Accept ``host:port`` (IPv6 in brackets; port 0 asks for a free one). Raises ``ValueError``."""
+    """Accept ``host:port`` (IPv6 in brackets; port 0 requests a free one). Raises ``ValueError``."""
     host, colon, port = value.rpartition(":")
     if not colon or not _HOST.fullmatch(host) or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError('must be an address "host:port", for example "127.0.0.1:7400" or "[::1]:7400"')
@@ -159,7 +159,7 @@ def check_waits(first: float, longest: float) -> None:
 
 
 def _listing(value: object) -> object:
-    """TOML and JSON have arrays; settings hold tuples, which cannot change."""
+    """Make tuples of the arrays of TOML and JSON, because settings cannot change."""
     return tuple(value) if isinstance(value, list) else value
 
 

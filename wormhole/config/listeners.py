@@ -1,4 +1,4 @@
-"""Addresses that one host's processes would take from each other."""
+"""Finds addresses that two processes of one host would both use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERYWHERE: Final = ("0.0.0.0", "[::]")
 
 
 def check_listeners(config: Config, report: ConfigReport) -> None:
-    """Note fixed ports that two listeners of one host share. Port 0 takes a free one and conflicts with nothing."""
+    """Report fixed ports that two listeners of one host share. Port 0 takes a free one and conflicts with none."""
     publisher = {"admin_listen": config.publisher.admin_listen, "http_listen": config.publisher.http_listen}
     listeners = {("monitor", "listen"): config.monitor.listen} | {
         ("publisher", name): address for name, address in publisher.items()

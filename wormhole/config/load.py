@@ -1,4 +1,4 @@
-"""From TOML (a file) or JSON (a file, or a node in ZooKeeper) to settings, and settings to JSON."""
+"""Converts TOML (a file) or JSON (a file, or a node in ZooKeeper) to settings, and settings to JSON."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ __all__ = [
 
 _LARGEST: Final = 4 << 20  # fits 10,000 applications; ZooKeeper takes at most 1 MiB for each
 _NARROWING: Final = ("where", "tables", "columns", "mask")
-"""Settings of an application that leave something out."""
+"""Settings of an application that leave out data."""
 _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
 
 
 def load(path: Path | str) -> Config:
-    """Read a configuration file: TOML, or the JSON of :func:`config_to_json` where the path ends in ``.json``.
+    """Read a configuration file: TOML, or the JSON of :func:`config_to_json` if the path ends in ``.json``.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` that lists every problem with file, field, value and what is
+    Raises :class:`~wormhole.model.errors.ConfigError`, which lists every problem with file, field, value and what is
     allowed.
     """
     try:
@@ -92,7 +92,7 @@ def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
 
 
 def parse_json(text: str, source: str, *, folder: Path | None = None) -> Config:
-    """Read configuration from the JSON of :func:`config_to_json`; otherwise as :func:`parse`."""
+    """Read configuration from the JSON of :func:`config_to_json`; otherwise like :func:`parse`."""
     given = _json(text, source)
     if not isinstance(given, dict):
         raise ConfigError(f"{source}: must hold a JSON object")
@@ -134,17 +134,17 @@ def dataset_from_json(name: str, text: str, source: str) -> DatasetConfig:
 
 
 def to_json(settings: ApplicationConfig | DatasetConfig) -> str:
-    """The JSON that the two functions above read: what differs from the defaults, without the name."""
+    """The JSON that the two functions above read: the settings that differ from the defaults, without the name."""
     return json.dumps(plain(settings), sort_keys=True)
 
 
 def plain(settings: ApplicationConfig | DatasetConfig, *, defaults: bool = False) -> dict[str, Any]:
-    """What :func:`to_json` writes, as objects of JSON; with ``defaults`` every setting."""
+    """The content of :func:`to_json` as objects; with ``defaults``, every setting."""
     return settings.model_dump(mode="json", by_alias=True, exclude_defaults=not defaults, exclude={"name"})
 
 
 def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, ApplicationConfig]) -> list[str]:
-    """What does not fit between tables that are right by themselves, as one line each."""
+    """The conflicts between tables that are valid by themselves, as one line each."""
     report = ConfigReport("")
     for name, application in applications.items():
         if application.dataset not in datasets:
@@ -157,8 +157,9 @@ def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[
 
 
 def config_to_json(config: Config) -> str:
-    """The whole configuration as JSON that :func:`parse_json` reads: what differs from the defaults, every path of a
-    loaded file absolute."""
+    """The whole configuration as JSON that :func:`parse_json` reads: the settings that differ from the defaults. Every
+    path of a loaded file is absolute.
+    """
     whole = config.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"datasets": True, "applications": True}
     )
@@ -168,14 +169,17 @@ def config_to_json(config: Config) -> str:
 
 
 def to_json_file(config: Config, path: Path) -> None:
-    """Write :func:`config_to_json` to ``path`` in one step: a reader sees the file before or after.
+    """Write :func:`config_to_json` to ``path`` in one step: a reader sees the old file or the new one.
 
-    Raises ``OSError``."""
+    Raises ``OSError``.
+    """
     replace_file(path, config_to_json(config))
 
 
 def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
-    """The log's settings. Raises :class:`~wormhole.model.errors.ConfigError` that names what is configured instead."""
+    """The log's settings. Raises :class:`~wormhole.model.errors.ConfigError`, which names what is configured
+    instead.
+    """
     known, name = dict(named_logs(config.datasets)), f"{dataset}/{copy}/{log}"
     settings = known.get(name)
     if settings is None:
@@ -293,7 +297,7 @@ def _validated(
 
 
 def _check_datasets_exist(given: Mapping[str, Any], report: ConfigReport) -> None:
-    """Over the text as given, so that neither a wrong application nor a wrong dataset hides it."""
+    """Check the text as given, so that neither an invalid application nor an invalid dataset hides the problem."""
     applications, datasets = given.get("applications"), given.get("datasets", {})
     if not isinstance(applications, Mapping) or not isinstance(datasets, Mapping):
         return
@@ -338,9 +342,10 @@ def _check_archives(
     applications: Mapping[str, ApplicationConfig],
     report: ConfigReport,
 ) -> None:
-    """An archive holds every update of one copy of one dataset, or of its failover, and no other archive's.
+    """Check that an archive belongs to one copy of one dataset, or to its failover, and to no other archive.
 
-    ``given``: with every application's name, wrong ones too."""
+    ``given``: with every application's name, including invalid ones.
+    """
     owners: dict[str, str] = {}
     named = given.get("applications")
     for dataset in datasets.values():

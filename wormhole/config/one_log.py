@@ -1,7 +1,7 @@
-"""The configuration of one publisher: what of a whole configuration it reads, and what of that takes a restart to
-change.
+"""The configuration of one publisher: the part of a whole configuration that it reads, and the part whose change needs
+a restart.
 
-Monitor and publisher both compute :func:`digest`; a running publisher with the same one need not be restarted.
+Monitor and publisher both compute :func:`digest`. A running publisher with the same digest needs no restart.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _RUNNING: Final = "running.json"
 
 
 def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
-    """``config`` with this log and what its publisher needs, no more: a change of another log is no change of this one.
+    """``config`` with this log and what its publisher needs, and no more: a change of another log does not change it.
 
-    Applications are left out where ZooKeeper holds them, and the archive always: no publisher reads or writes it. Of
-    other copies there is where they may be served, of the monitor the name of the host: who else may serve the log, and
-    which applications it is served for. Raises :class:`~wormhole.model.errors.ConfigError` for an unknown log.
+    Applications are left out if ZooKeeper holds them. The archive is always left out: no publisher reads or writes it.
+    Of other copies only the hosts are kept, and of the monitor only the name of the host: they determine which other
+    publishers may serve the log, and for which applications. Raises :class:`~wormhole.model.errors.ConfigError` for an
+    unknown log.
     """
     settings, whole = find_log(config, dataset, copy, log), config.datasets[dataset]
     static = config.form is CoordinatorForm.STATIC
@@ -60,7 +61,7 @@ def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
 
 
 def _others(dataset: DatasetConfig, copy: str, log: str) -> dict[str, CopyConfig]:
-    """The other copies with the hosts of their log of this name, or of all their logs where none has it."""
+    """The other copies with the hosts of their log of this name, or of all their logs if none has it."""
 
     def hosts_only(other: str, name: str, settings: LogConfig) -> LogConfig:
         hosts = settings.model_dump(include={"host", "hosts"}, exclude_defaults=True)
@@ -80,10 +81,11 @@ def _others(dataset: DatasetConfig, copy: str, log: str) -> dict[str, CopyConfig
 
 
 def digest(config: Config, dataset: str, copy: str, log: str) -> str:
-    """What a publisher of this log runs, as a hexadecimal SHA-256: differs when only a restart can bring the change.
+    """A hexadecimal SHA-256 of what a publisher of this log runs. It differs when only a restart can apply a change.
 
-    With ZooKeeper, applications and the caps on caravans are followed live and do not count; nor do copies that never
-    serve this log. The release does: a publisher of another one is replaced. Raises as :func:`of_one_log`.
+    With ZooKeeper, applications and the caps on caravans are followed live and not included. Copies that never serve
+    this log are not included either. The release is: a publisher of another release is replaced. Raises as
+    :func:`of_one_log`.
     """
     narrow = of_one_log(config, dataset, copy, log)
     if narrow.form is CoordinatorForm.ZOOKEEPER:
@@ -95,7 +97,8 @@ def digest(config: Config, dataset: str, copy: str, log: str) -> str:
 
 
 def write_running(config: Config, folder: Path, dataset: str, copy: str, log: str) -> None:
-    """Write what a publisher runs into its ``folder``, in the static form, where nothing else holds it. Blocks.
+    """Write the publisher's configuration into its ``folder``, in the static form, in which nothing else stores it.
+    Blocks.
 
     Raises ``OSError``.
     """
@@ -105,9 +108,10 @@ def write_running(config: Config, folder: Path, dataset: str, copy: str, log: st
 
 
 def read_running(folder: Path, version: str, running: str) -> Config | None:
-    """What the publisher of that release and :func:`digest` wrote into ``folder``; ``None`` where it wrote nothing.
+    """The configuration that the publisher of that release and :func:`digest` wrote into ``folder``; ``None`` if it
+    wrote none.
 
-    Blocks. Raises :class:`~wormhole.model.errors.ConfigError` for what this release does not know.
+    Blocks. Raises :class:`~wormhole.model.errors.ConfigError` for content that this release does not know.
     """
     try:
         text = (folder / _RUNNING).read_text("utf-8")

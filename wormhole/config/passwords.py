@@ -1,4 +1,4 @@
-"""Texts in which no password is shown."""
+"""Removes passwords from texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']
 
 
 def without_password(text: str) -> str:
-    """A URL, or a text with one, with ``***`` in place of the password, also where the URL is malformed or lacks its
+    """A URL, or a text with one, with ``**`` instead of the password, also if the URL is malformed or lacks its
     scheme.
     """
     before, at, after = text.rpartition("@")

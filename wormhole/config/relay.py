@@ -1,7 +1,7 @@
-"""Whether a log has a relay, as this host is configured. Pure.
+"""Decides whether a log has a relay, as this host is configured. Pure.
 
-What :mod:`wormhole.config.model` cannot see in one table: how many publishers may serve the log. What a relay that
-holds has recorded may be nowhere else, so it needs a log that one host publishes.
+It needs more than one table of :mod:`wormhole.config.model`: how many publishers may serve the log. A relay that holds
+may have the only record of a part of the log, so it needs a log that one host publishes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ RelayMode = Literal["off", "cache", "hold"]
 
 
 def mode_of(config: Config, dataset: DatasetConfig, copy: str, name: str, place: SourceConfig) -> RelayMode:
-    """What ``place``, the source of the log ``name``, says; else ``hold`` for a datastore that holds its log, where one
-    host publishes it, else ``off``.
+    """The mode of the relay.
 
-    Raises ``ValueError`` for ``hold``, or a setting of it, where several publishers may serve the log.
+    It is the one in ``place``, the source of the log ``name``. Without it, the mode is ``hold`` for a datastore that
+    holds its log, if one host publishes the log, and otherwise ``off``. Raises ``ValueError`` for ``hold``, or a
+    setting of it, if several publishers may serve the log.
     """
     if place.relay != "hold" and (place.relay is not None or not datastore(place.kind).holds_log):
         return place.relay or "off"
@@ -65,8 +66,10 @@ def check_relays(config: Config, report: ConfigReport) -> None:
 
 
 def what_is_recorded(dataset: DatasetConfig, log: LogConfig) -> tuple[str, str, str]:
-    """What of a configuration decides which updates are made of a log: its kind (of several schemes of one datastore
-    always the same), the sharding, and which tables it leaves out or adds to, as text.
+    """The parts of a configuration that determine which updates are made of a log, as text.
+
+    They are its kind (the same for all schemes of one datastore), the sharding, and the tables that it leaves out or
+    extends.
     """
     kind = min((scheme for scheme in schemes() if is_one_datastore(scheme, log.kind)), default=log.kind)
     by = dataset.shard_by
@@ -76,8 +79,9 @@ def what_is_recorded(dataset: DatasetConfig, log: LogConfig) -> tuple[str, str, 
 
 
 def skips_no_less(recorded: str, now: str) -> bool:
-    """Whether records that were made with the tables of ``recorded`` may be read with those of ``now``, both as
-    :func:`what_is_recorded` has them: nothing that is wanted now was left out then.
+    """Whether records that were made with the tables of ``recorded`` may be read with those of ``now``.
+
+    Both are results of :func:`what_is_recorded`. Records may be read if no table that is wanted now was left out then.
     """
     before, after = _tables(recorded), _tables(now)
     skipped = before.pop("skip_tables", frozenset())

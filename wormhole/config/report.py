@@ -1,4 +1,4 @@
-"""Complaints about configuration, gathered into one report."""
+"""Gathers complaints about configuration into one report."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class ConfigReport:
     source: str
     problems: list[str] = field(default_factory=list)
     left_out: bool = False
-    """There are more."""
+    """Whether there are more problems."""
 
     def add(self, path: Sequence[str | int], text: str, value: object = ...) -> None:
-        """Note a problem at ``path``; ``value`` is shown, without any password, unless it is left out."""
+        """Add a problem at ``path``. ``value`` is shown, without any password, unless it is left out."""
         if len(self.problems) >= _MOST_PROBLEMS:
             self.left_out = True
             return
@@ -60,7 +60,7 @@ class ConfigReport:
         self.problems.append(f"{where}: {text}" if value is ... else f"{where} = {_shown(value)}: {text}")
 
     def add_all(self, error: ValidationError, model: type[BaseModel], at: Sequence[str | int], given: object) -> None:
-        """Note everything that validating ``given``, found at ``at``, as a ``model`` complained of."""
+        """Add every complaint about ``given``, found at ``at``, from its validation as a ``model``."""
         for problem in error.errors(include_url=False, include_input=False)[: _MOST_PROBLEMS + 1]:
             where = tuple(part for part in problem["loc"] if part != "[key]")
             kind, path = problem["type"], (*at, *where)
@@ -119,7 +119,7 @@ def _value_at(given: object, where: Sequence[str | int]) -> object:
 
 
 def _keys(model: type[BaseModel], where: Sequence[str | int]) -> list[str]:
-    """Keys that are allowed at ``where`` below ``model``; none where any key may."""
+    """Keys that are allowed at ``where`` below ``model``; none if any key is allowed."""
     kind: Any = model
     for part in where:
         kind = _plain(kind)

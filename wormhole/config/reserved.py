@@ -1,4 +1,4 @@
-"""Logs that would need the same things in a datastore: each publisher has its own."""
+"""Finds logs that would need the same objects in a datastore: each publisher needs its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_reserved"]
 
 
 def check_reserved(config: Config, report: ConfigReport) -> None:
-    """Note the second one of two logs that have the same, as far as the file says where they are. On another host the
+    """Report the second of two logs that need the same objects, if the file shows where they are. On another host the
     same address may lead elsewhere.
     """
     owners: dict[tuple[str, str], str] = {}

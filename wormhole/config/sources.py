@@ -1,9 +1,9 @@
-"""Which log a host reads: a dataset can only choose among what the host's own file allows. Pure.
+"""Determines which log a host reads: a dataset can only choose among what the host's own file allows. Pure.
 
-A dataset in ZooKeeper names a source; the file of the host defines it: address, password file, folders. A source
-in a log's own table of a file is listed by that, under the name ``DATASET/COPY/LOG``. A host whose file
-lists nothing at all is one of an earlier release: until ``wormholectl hosts adopt`` wrote the list, it takes a whole
-source that ZooKeeper holds.
+A dataset in ZooKeeper names a source. The file of the host defines it: address, password file, folders. A source in a
+log's own table of a file is listed by this table, under the name ``DATASET/COPY/LOG``. A host whose file lists nothing
+is one of an earlier release: until ``wormholectl hosts adopt`` wrote the list, it accepts a whole source from
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def listed(config: Config) -> dict[str, SourceConfig] | None:
-    """What the host with this file allows, by name; ``None``: its file lists no sources."""
+    """The sources that the host with this file allows, by name; ``None``: its file lists no sources."""
     inline = {name: log.inline for name, log in named_logs(config.datasets) if log.inline is not None}
     if config.sources is None and not inline:
         return None
@@ -41,7 +41,7 @@ def listed(config: Config) -> dict[str, SourceConfig] | None:
 
 
 def bound(config: Config, datasets: Mapping[str, DatasetConfig]) -> Config:
-    """``config`` with ``datasets``, which others may have written, tied to what ``config`` allows by itself."""
+    """``config`` with ``datasets``, which others may have written, restricted to the sources that ``config`` allows."""
     sources = listed(config)
     if sources is None:
         return config.model_copy(update={"datasets": datasets})
@@ -66,8 +66,11 @@ def published(datasets: Mapping[str, DatasetConfig]) -> dict[str, DatasetConfig]
 
 
 def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig:
-    """What the publisher of this log reads. Raises :class:`~wormhole.model.errors.ConfigError` for a log that is not
-    configured, and for a source that this host does not list."""
+    """The source that the publisher of this log reads.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` for a log that is not configured, and for a source that this host
+    does not list.
+    """
     settings = find_log(config, dataset, copy, log)
     if settings.inline is not None:
         return settings.inline
@@ -89,8 +92,11 @@ def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig
 
 
 def relay_of(config: Config, dataset: str, copy: str, log: str) -> RelayMode:
-    """The mode of the log's relay on this host. Raises :class:`~wormhole.model.errors.ConfigError`, as
-    :func:`source_of`, and for one that several hosts cannot have."""
+    """The mode of the log's relay on this host.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` as :func:`source_of`, and for a relay that several hosts cannot
+    have.
+    """
     place = source_of(config, dataset, copy, log)
     try:
         return mode_of(config, config.datasets[dataset], copy, log, place)
@@ -101,8 +107,9 @@ def relay_of(config: Config, dataset: str, copy: str, log: str) -> RelayMode:
 
 
 def check_candidates(config: Config, dataset: str, copy: str, log: str) -> None:
-    """Raises :class:`~wormhole.model.errors.ConfigError` for a log that several publishers may serve and of which this
-    host cannot run one, and for a log that is not configured."""
+    """Raise :class:`~wormhole.model.errors.ConfigError` for a log that is not configured. Raise it also for a log that
+    several publishers may serve, if this host cannot run one of them.
+    """
     settings = find_log(config, dataset, copy, log)
     chosen = config.datasets[dataset]
     refusal = refusal_of(config) or refusal_on_disk(config, settings)
@@ -112,7 +119,7 @@ def check_candidates(config: Config, dataset: str, copy: str, log: str) -> None:
 
 
 def check_formats(config: Config, dataset: str) -> None:
-    """Raises :class:`~wormhole.model.errors.ConfigError` for a descriptor set that this host does not list."""
+    """Raise :class:`~wormhole.model.errors.ConfigError` for a descriptor set that this host does not list."""
     allowed = config.publisher.descriptor_sets
     if allowed is None:
         return

@@ -1,4 +1,4 @@
-"""TOML as configuration has it. Pure."""
+"""Reads the TOML of a configuration. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The table. Raises ``ValueError`` for what is no TOML, for tables and lists within more than 100 others, and for a
-    whole number of more than 64 bits (which TOML need not know): Python converts it to neither ``float`` nor text, if
-    it is long.
+    """The table in ``text``.
+
+    Raises ``ValueError`` for text that is no TOML, for tables and lists within more than 100 others, and for a whole
+    number of more than 64 bits. TOML need not support such a number, and Python cannot convert a long one to ``float``
+    or text.
     """
     try:
         given = tomllib.loads(text)

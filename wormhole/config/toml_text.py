@@ -1,4 +1,4 @@
-"""Settings as TOML that the loader reads."""
+"""Writes settings as TOML that the loader reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_toml(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, ApplicationConfig]) -> str:
-    """A whole file with these, each setting that differs from its default."""
+    """A whole file with these records, with each setting that differs from its default."""
     lines = ["version = 1"]
     for section, tables in (("datasets", datasets), ("applications", applications)):
         for name in sorted(tables):

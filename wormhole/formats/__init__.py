@@ -1,7 +1,7 @@
-"""What a store's values hold: declared per dataset or table, read by filters that test named fields.
+"""The formats of a store's values, declared per dataset or table. Filters that test named fields read them.
 
-A value of a store of bytes is bytes to the log. ``spec`` is what the configuration declares, ``decoders`` reads fields
-out of one value, ``table`` chooses the decoder of each table, and ``open`` makes the decoders of a
+In a store of bytes a value is bytes to the log. ``spec`` is the declaration in the configuration, ``decoders`` reads
+fields out of one value, ``table`` chooses the decoder of each table, and ``open`` makes the decoders of a
 configuration.
 """
 

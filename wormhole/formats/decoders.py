@@ -1,8 +1,8 @@
-"""Named fields out of one value, for each format. Pure: bytes in, values out, or :class:`BadValue`.
+"""Reads named fields from one value, for each format. Pure: bytes in, values out, or :class:`BadValue`.
 
-A field is found by its path, ``("customer", "address", "city")``. What is found is a scalar as
-:mod:`wormhole.model.values` has them; :data:`ABSENT` where the value has no such field; :data:`COMPOSITE` where the
-field is a list, an object or anything else that compares with nothing.
+A field is found by its path, ``("customer", "address", "city")``. The result is a scalar in the form of
+:mod:`wormhole.model.values`; :data:`ABSENT` if the value has no such field; :data:`COMPOSITE` if the field is a list,
+an object or another value that cannot be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FieldPath = tuple[str, ...]
 
 
 class BadValue(ValueError):  # noqa: N818  # content of the log, not a failure of this code
-    """A value that is not of the declared format; the text is the reason, in a few words."""
+    """A value that is not of the declared format. Its text is the reason, in a few words."""
 
 
 @final
@@ -52,21 +52,21 @@ ABSENT: Final = Absent()
 """The value was read and has no such field: distinct from null, and from a value that the log does not hold."""
 
 COMPOSITE: Final = Composite()
-"""A list, an object, or another thing that no filter compares with."""
+"""A list, an object, or another value that no filter can compare."""
 
 Found = Value | Absent | Composite
 
 
 class Decoder(Protocol):
-    """One format. ``name`` is how it is called in errors."""
+    """One format. ``name``: its name in errors."""
 
     name: str
 
     def extract(self, value: bytes, paths: Sequence[FieldPath]) -> list[Found]:
-        """The field at each path. Raises :class:`BadValue`, and nothing else whatever the bytes are."""
+        """The field at each path. Raises :class:`BadValue`, and nothing else, whatever the bytes are."""
 
     def problem(self, path: FieldPath) -> str | None:
-        """Why no value of this format can have the field; ``None`` where one can."""
+        """The reason if no value of this format can have the field; ``None`` if one can."""
 
 
 def _walk(document: object, paths: Sequence[FieldPath]) -> list[Found]:
@@ -99,7 +99,7 @@ def _refused(text: str) -> NoReturn:
 
 
 class JsonDecoder:
-    """UTF-8 JSON. Numbers are exact (integers, else decimals); of a repeated name the last counts."""
+    """UTF-8 JSON. Numbers are exact (integers, else decimals). If a name is repeated, the last value is used."""
 
     name = "json"
 
@@ -162,10 +162,10 @@ class MsgpackDecoder:
 
 
 class ProtobufDecoder:
-    """One message type. A field without presence that is not set has its default value; one with presence is absent.
+    """One message type.
 
-    An enum is its value's name (a number where the number has none), a map's entry is found by its key where that is a
-    string.
+    A field without presence that is not set has its default value; one with presence is absent. An enum is its value's
+    name (a number if the number has no name). A map's entry is found by its key, if that is a string.
     """
 
     def __init__(self, message: type[Message]) -> None:
@@ -233,14 +233,14 @@ _TTL_BYTES: Final = 4
 
 
 def without_ttl(value: bytes) -> bytes:
-    """A value that a database with times to live wrote, without the time behind it. Raises :class:`BadValue`."""
+    """A value of a database with times to live, without the time at its end. Raises :class:`BadValue`."""
     if len(value) < _TTL_BYTES:
         raise BadValue(f"{len(value)} bytes cannot end with the time of the write")
     return value[:-_TTL_BYTES]
 
 
 class TtlDecoder:
-    """Values with the time of their write behind them: ``inner`` reads what is before it."""
+    """Values followed by the time of their write. ``inner`` reads the bytes before it."""
 
     def __init__(self, inner: Decoder) -> None:
         self._inner = inner

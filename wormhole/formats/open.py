@@ -1,4 +1,4 @@
-"""From declared formats to decoders: reads descriptor sets, asks for the libraries."""
+"""Makes decoders of declared formats: reads descriptor sets and imports the libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["open_formats"]
 def open_formats(default: FormatSpec | None, tables: Mapping[str, FormatSpec]) -> ValueFormats:
     """The decoders of a dataset.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` for a descriptor set or a library that is not there.
+    Raises :class:`~wormhole.model.errors.ConfigError` for a missing descriptor set or library.
     """
     made: dict[FormatSpec, Decoder | None] = {}
     for spec in (*(() if default is None else (default,)), *tables.values()):

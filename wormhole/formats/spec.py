@@ -1,4 +1,4 @@
-"""What can be declared of a value."""
+"""The declaration of a value format."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ALLOWED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
-    """A declared value format. ``bytes``: none, also where the dataset declares one.
+    """A declared value format. ``bytes``: none, also if the dataset declares one.
 
-    ``descriptor_set`` and ``message`` belong to ``protobuf``: a file that
-    ``protoc --include_imports --descriptor_set_out`` wrote, and the full name of the message that every value is.
-    ``ttl``: four bytes of time follow on what is in the format, as a TtlDB writes its values.
+    ``descriptor_set`` and ``message`` belong to ``protobuf``: a file that ``protoc --include_imports
+    --descriptor_set_out`` wrote, and the full name of the message that every value is. ``ttl``: four bytes of time
+    follow the formatted bytes, as a TtlDB writes its values.
     """
 
     kind: Kind
@@ -33,7 +33,7 @@ class FormatSpec:
 
     @classmethod
     def read(cls, value: object, folder: Path | None = None) -> FormatSpec:
-        """From what TOML or JSON holds; relative paths start at ``folder``.
+        """Read a declaration from TOML or JSON. Relative paths start at ``folder``.
 
         Raises ``ValueError`` with what is allowed.
         """
@@ -74,7 +74,7 @@ class FormatSpec:
         return cls.read({"protobuf": {"descriptor_set": path, "message": message}})
 
     def plain(self) -> object:
-        """What :meth:`read` reads."""
+        """The declaration in the form that :meth:`read` reads."""
         if self.ttl:
             return {"ttl": replace(self, ttl=False).plain()}
         if self.kind != "protobuf":

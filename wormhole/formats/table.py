@@ -1,4 +1,4 @@
-"""Which format the values of which table have, and which of their fields filters look at."""
+"""The format of each table's values, and the fields of them that filters test."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from wormhole.model.errors import FilterError
 __all__ = ["MAX_FIELDS", "ValueFormats"]
 
 MAX_FIELDS: Final = 1024
-"""Different fields that all filters of one process may test together: each is looked for in every value that is read.
+"""Limit of the different fields that all filters of one process test together: each is searched in every value that is
+read.
 """
 
 
 class ValueFormats:
     """The decoders of one dataset: ``default`` for all tables but those in ``tables`` (``None``: bytes).
 
-    Filters register the fields that they test, so that a value is read once for all of them and only those fields are
-    kept.
+    Filters register the fields that they test. So a value is read once for all of them, and only those fields are kept.
     """
 
     def __init__(self, default: Decoder | None = None, tables: Mapping[str, Decoder | None] | None = None) -> None:

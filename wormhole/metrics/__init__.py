@@ -1,7 +1,7 @@
 """Metrics: one typed list (:mod:`wormhole.metrics.catalogue`), which exporters and docs/metrics.md share.
 
-:mod:`wormhole.metrics.text` writes values as Prometheus reads them, :mod:`wormhole.metrics.exposition` gives them to
-prometheus-client, which it alone needs.
+:mod:`wormhole.metrics.text` writes values in Prometheus's format. :mod:`wormhole.metrics.exposition` passes them to
+prometheus-client, which only this module needs.
 """
 
 from wormhole.metrics.catalogue import METRICS

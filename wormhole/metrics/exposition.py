@@ -28,7 +28,7 @@ def family_name(metric: Metric) -> str:
 
 
 def families(samples: Samples) -> list[Family]:
-    """The samples by metric, each metric once, in the order in which they came first.
+    """The samples by metric. Each metric is included once, in the order of first occurrence.
 
     Raises as :func:`~wormhole.metrics.text.check`.
     """
@@ -70,7 +70,7 @@ class SampleCollector(Collector):
         self._samples = samples
 
     def collect(self) -> list[Family]:
-        """All samples of now."""
+        """All present samples."""
         return families(self._samples())
 
     def describe(self) -> Sequence[Family]:

@@ -1,4 +1,6 @@
-"""What a metric is, and values of it. Standard library only: applications that receive updates import this too."""
+"""The types of metrics and of their values. Standard library only, because applications that receive updates import
+this module too.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ __all__ = ["Exporter", "Histogram", "HistogramSample", "Kind", "Metric", "Sample
 
 
 class Kind(Enum):
-    """How values of a metric behave."""
+    """The behaviour of a metric's values."""
 
     COUNTER = "counter"
-    """Only rises; begins at 0 with the process, or with the flow or stream that it belongs to."""
+    """Only rises. It begins at 0 with the process, or with its flow or stream."""
     GAUGE = "gauge"
     """Rises and falls."""
     HISTOGRAM = "histogram"
-    """How often a value fell below each of some bounds."""
+    """How often a value was below each of several bounds."""
     INFO = "info"
     """Always 1; its labels have the content."""
 
@@ -33,10 +35,10 @@ class Exporter(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the list. ``name`` as it is read in Prometheus, with its unit; ``meaning`` one sentence or two.
+    """One line of the list.
 
-    ``labels``: names, in the order in which a :class:`Sample` gives their values. ``buckets``: upper bounds of a
-    histogram, ascending, without infinity.
+    ``name``: its name in Prometheus, with its unit. ``meaning``: one sentence or two. ``labels``: names, in the order
+    in which a :class:`Sample` has their values. ``buckets``: upper bounds of a histogram, ascending, without infinity.
     """
 
     name: str
@@ -49,7 +51,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The value of a counter, gauge or info just now. ``labels``: values for the metric's label names."""
+    """The present value of a counter, gauge or info. ``labels``: values for the metric's label names."""
 
     metric: Metric
     value: float
@@ -58,9 +60,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class HistogramSample:
-    """A histogram just now.
+    """The present content of a histogram.
 
-    ``counts``: how many values fell into each bucket, the last one for what exceeds all bounds; ``total``: their sum.
+    ``counts``: how many values were in each bucket; the last one is for values beyond all bounds. ``total``: their sum.
     """
 
     metric: Metric
@@ -85,5 +87,5 @@ class Histogram:
         self._total += value
 
     def sample(self, *labels: str) -> HistogramSample:
-        """What was counted so far."""
+        """The counts so far."""
         return HistogramSample(self.metric, tuple(self._counts), self._total, labels)

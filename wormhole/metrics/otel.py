@@ -1,8 +1,8 @@
 """Metrics for OpenTelemetry: the samples of this process as observable instruments of its API package (extra ``otel``).
 
-Names, labels and meanings are those of the list. Where the package is not installed nothing happens, and without an SDK
-nothing is read: an SDK asks for values when it exports. The API has no observable histogram, so a histogram is three
-counters, as Prometheus shows it: ``_bucket`` with the attribute ``le``, ``_count`` and ``_sum``.
+Names, labels and meanings are those of the list. Without the package nothing happens. Without an SDK nothing is read,
+because an SDK requests values when it exports. The API has no observable histogram, so a histogram is three counters,
+as in Prometheus: ``_bucket`` with the attribute ``le``, ``_count`` and ``_sum``.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ def on_this_loop(collect: Callable[[], Coroutine[Any, Any, Samples]]) -> Callabl
 
 
 class _Bridge:
-    """The instruments of one exporter. They are never made twice: an SDK complains of a second one of a name.
+    """The instruments of one exporter. They are never made twice, because an SDK warns about a second one of the same
+    name.
 
-    An SDK reads one instrument after the other. All get their values from one reading, and an instrument that is read
-    again begins the next one.
+    An SDK reads one instrument after the other. All take their values from one reading. Reading an instrument for the
+    second time begins the next reading.
     """
 
     def __init__(self, exporter: Exporter, meter: Meter) -> None:

@@ -25,7 +25,7 @@ class ProcessFigures:
 
 
 def process_figures() -> ProcessFigures:
-    """The figures of now. Reads files (of /proc): call it in a thread."""
+    """The present figures. Reads files of /proc: call it in a thread."""
     try:
         memory = int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE
         files = len(os.listdir("/proc/self/fd")) - 1  # the listing's own

@@ -1,6 +1,6 @@
-"""Values of the list in the text format that Prometheus reads.
+"""Writes values of the list in the text format that Prometheus reads.
 
-Standard library only: a library for it takes 2 MB of every process.
+Standard library only: a library for it takes 2 MB of memory in every process.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ def check(sample: Sample | HistogramSample) -> None:
 
 
 def render(samples: Iterable[Sample | HistogramSample]) -> bytes:
-    """Each metric once, in the order in which they came first; blocks for a while when there are many.
-
-    Raises as :func:`check`.
+    """The samples as text. Each metric is included once, in the order of first occurrence. Blocks for a while when
+    there are many samples. Raises as :func:`check`.
     """
     found: dict[str, list[str]] = {}
     for sample in samples:

@@ -1,7 +1,7 @@
 """The entries of the runbook by code, as ``entries.toml`` declares them.
 
-``wormholectl explain`` prints one, ``docs/runbook.md`` is made of all (:mod:`scripts.runbook`), and a test compares
-their codes with those that the code declares and raises.
+``wormholectl explain`` prints one. ``docs/runbook.md`` is made of all (:mod:`scripts.runbook`). A test compares their
+codes with those that the code declares and raises.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ _TEXTS: Final = ("title", "means", "look_at", "do")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a code stands for. ``title``: the symptom, in a sentence; ``means``, ``look_at`` and ``do``: paragraphs,
-    with an empty line between two. ``checks``: what ``wormholectl doctor`` examines and reports under this code.
+    """The entry of a code.
+
+    ``title``: the symptom, in a sentence. ``means``, ``look_at`` and ``do``: paragraphs, with an empty line between
+    two. ``checks``: the checks that ``wormholectl doctor`` reports under this code.
     """
 
     code: str
@@ -33,7 +35,7 @@ class Entry:
 
 
 def _paragraphs(text: str) -> str:
-    """The text without its line breaks, but for those between paragraphs."""
+    """The text without its line breaks, except those between paragraphs."""
     return "\n\n".join(" ".join(one.split()) for one in text.split("\n\n"))
 
 
@@ -55,5 +57,7 @@ def _checks() -> Mapping[str, str]:
 
 
 def code_of_check(check: str) -> str:
-    """The code of what ``wormholectl doctor`` reports under the name ``check``; of another package's doctor: empty."""
+    """The code of the check that ``wormholectl doctor`` reports as ``check``; empty for a check of another package's
+    doctor.
+    """
     return _checks().get(check, "")

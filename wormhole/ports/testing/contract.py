@@ -24,7 +24,7 @@ from wormhole.ports.testing.reading import Read, read_log, read_until
 __all__ = ["Change", "Harness", "LogSourceContract", "MakeHarness"]
 
 Change = tuple[Literal["put", "delete"], str, bytes, bytes] | tuple[Literal["delete"], str, bytes]
-"""Operation, table (``a`` or ``b``), key and, of a put, value."""
+"""Operation, table (``a`` or ``b``), key and, for a put, value."""
 
 
 class Harness(ABC):
@@ -36,7 +36,7 @@ class Harness(ABC):
     """Whether the log is kept up to a number of bytes."""
 
     put = "upsert"
-    """The operation that a put of a new key is delivered as."""
+    """The operation as which a put of a new key is delivered."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change]) -> None:
@@ -44,11 +44,11 @@ class Harness(ABC):
 
     @abstractmethod
     def rotate(self) -> None:
-        """Let the log continue in another file. Nothing, where the log is one file."""
+        """Let the log continue in another file. Does nothing if the log is one file."""
 
     @abstractmethod
     def restart(self) -> None:
-        """Stop the source, and start another one with what this one left on disk."""
+        """Stop the source, and start another one with the files that this one left on disk."""
 
     @abstractmethod
     def purge(self) -> None:
@@ -56,12 +56,12 @@ class Harness(ABC):
 
     @abstractmethod
     def save(self) -> None:
-        """Remember the datastore's state for :meth:`lose_tail`."""
+        """Save the datastore's state for :meth:`lose_tail`."""
 
     @abstractmethod
     def lose_tail(self, to: Datamarker) -> None:
-        """Put the datastore back to ``to``, where :meth:`save` was called, then commit a put of the key
-        ``another history``.
+        """Restore the datastore to ``to``, the place of :meth:`save`, then commit a put of the key ``another
+        history``.
         """
 
     @abstractmethod
@@ -69,11 +69,11 @@ class Harness(ABC):
         """Stop the source and the datastore."""
 
     def table(self, name: str) -> str:
-        """The table as updates name it."""
+        """The table's name in updates."""
         return name
 
     def shard(self, table: str) -> str:
-        """The shard of a table where each table is one."""
+        """The shard of a table if each table is one shard."""
         return shard_of_table("log", table)
 
     def after(self, key: bytes, value: bytes) -> tuple[bytes, ...]:
@@ -85,7 +85,7 @@ class Harness(ABC):
         return f"seq:{marker.delivered}"
 
     def first_missing(self, marker: Datamarker) -> str:
-        """How a data loss writes the first logical position after the marker."""
+        """The text of the first logical position after the marker in a data loss."""
         return str(int(marker.delivered) + 1)
 
 

@@ -1,4 +1,4 @@
-"""The rows that a log's updates make, with the bytes that a read of them has to give."""
+"""The rows that result from a log's updates, with the bytes that reading them has to return."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Image:
 
 
 class LogImages:
-    """Follows a log from ``start``, where its tables are empty; its updates are whole images and deletes.
+    """Follows a log from ``start``, where its tables are empty. Its updates are whole images and deletes.
 
-    ``tables``: by table, as updates name it, the rows by key. ``marker``: the place that they are of.
+    ``tables``: by table name in updates, the rows by key. ``marker``: the place of these rows.
     """
 
     def __init__(self, source: LogSource, start: Datamarker) -> None:
@@ -50,7 +50,7 @@ class LogImages:
             assert time.monotonic() < limit, f"nothing came after {self.marker} for {LIMIT_S:g} s"
 
     def read_on(self) -> Datamarker:
-        """Read to the present end of the log; the place is returned."""
+        """Read to the present end of the log. Returns its place."""
         end = self._source.latest().order
         while self.marker.order < end:
             self.step()

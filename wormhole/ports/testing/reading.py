@@ -1,4 +1,6 @@
-"""What a reader of a log returns, as values that tests compare. The rules of the port are checked on the way."""
+"""The results of a reader of a log, as values that tests compare. The rules of the port are checked at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,14 @@ from wormhole.wire.rows import decode_row, op_of, values_of
 __all__ = ["LIMIT_S", "Read", "ReadUpdate", "read_log", "read_until"]
 
 LIMIT_S = 300.0
-"""How long :func:`read_until` reads before it fails. Nothing else is judged by time."""
+"""How long :func:`read_until` reads before it fails. No other check depends on time."""
 
 
 @dataclass(slots=True)
 class ReadUpdate:
-    """One update. ``place``: the file and offset after its transaction, or of the transaction's beginning in a piece
-    that does not end it.
+    """One update.
+
+    ``place``: the file and offset after its transaction. In a piece that does not end the transaction: where it begins.
     """
 
     id: str
@@ -38,7 +41,7 @@ class ReadUpdate:
 
 @dataclass(slots=True)
 class Read:
-    """Everything read so far from one reader. ``last_end``: where its first segment has to begin, if known."""
+    """Everything read so far from one reader. ``last_end``: where the first segment has to begin, if known."""
 
     updates: list[ReadUpdate] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
@@ -62,7 +65,7 @@ class Read:
         return [update.key[0] for update in self.updates]
 
     def add(self, segment: Segment) -> None:
-        """Add a segment; an ``AssertionError`` names the rule of the port that it breaks."""
+        """Add a segment. Raises ``AssertionError``, which names the broken rule of the port."""
         assert segment.begin <= segment.end, f"a segment ends at {segment.end}, before its begin {segment.begin}"
         if self.last_end is not None and segment.gap is None:
             assert segment.begin == self.last_end, (

@@ -1,7 +1,7 @@
 """The contract of :mod:`wormhole.ports.table_source` as tests that run over any source of existing rows.
 
 A test module of a source defines a :class:`TableHarness` of it, a fixture ``new_harness`` and a subclass of
-:class:`TableSourceContract` (docs/write-a-source.md). What the rows have to be is what the log's updates make of them.
+:class:`TableSourceContract` (docs/write-a-source.md). The expected rows are those that result from the log's updates.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _images(harness: TableHarness) -> Iterator[LogImages]:
 
 @contextmanager
 def _writing(commit: Callable[[], None]) -> Iterator[None]:
-    """Commit again and again in another thread meanwhile, at least once before."""
+    """Commit repeatedly in another thread during the block, at least once before it."""
     began, stop = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -85,7 +85,9 @@ def _writing(commit: Callable[[], None]) -> Iterator[None]:
 
 
 def _check_snapshot(tables: TableHarness, images: LogImages, commit: Callable[[int], None], read: _Read) -> None:
-    """Whether what ``read`` returns beside a writer is the table at one place between ``not_before`` and ``high``."""
+    """Check that the rows of ``read``, beside a writer, are the table at one place between ``not_before`` and
+    ``high``.
+    """
     name, numbers = tables.table("a"), count()
     commit(next(numbers))
     images.read_on()
