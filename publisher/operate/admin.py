@@ -1,8 +1,8 @@
 """The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): its reports, and the changes that it
 takes.
 
-Whoever reaches the address may ask how it is; everything else needs a credential
-(:mod:`publisher.operate.admin_access`). What is refused costs the client one line and the flows nothing.
+Every client that reaches the address may read its state. Everything else needs a credential
+(:mod:`publisher.operate.admin_access`). A refused client gets one line, and the flows are not affected.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = ["serve_admin"]
 _log = logging.getLogger(__name__)
 
 _LARGEST_REQUEST: Final = 512 << 10  # fits a piece of a parked update and its whole schema
-_AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
-_STRANGERS: Final = 48  # requests without a credential; the rest of the places stays free for operators
-_REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not keep its place
+_AT_ONCE: Final = 64  # requests; more are refused at once instead of waiting
+_STRANGERS: Final = 48  # requests without a credential; the other places stay free for operators
+_REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not occupy its place
 _STOP_S: Final = 0.5  # for requests under way at the end
 
 R = TypeVar("R", bound=Message)
@@ -53,8 +53,8 @@ _Method = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 class _Places:
-    """Who may ask at the same time. What is done for strangers is done one after the other, and half of the time at
-    most: the event loop is that of the flows too.
+    """The places for simultaneous requests. Work for clients without a credential is done one request after the other,
+    and for at most half of the time, because the flows use the same event loop.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class _Places:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Do something for a stranger that keeps the loop busy."""
+        """Do work on the event loop for a client without a credential."""
         async with self._turn:
             began = self._clock.monotonic()
             try:
@@ -73,7 +73,7 @@ class _Places:
                 await self._clock.sleep(self._clock.monotonic() - began)
 
     async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
-        """The client's request, within its time. ``known``: it has a credential."""
+        """The client's request, within its time limit. ``known``: whether it has a credential."""
         if not known and self._strangers >= _STRANGERS:
             busy = Problem(f"{_STRANGERS} requests are being read", "try again soon", code="change-refused")
             await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, busy)
@@ -90,7 +90,7 @@ class _Places:
 
 
 class _Service:
-    """The methods. A change that was begun is finished, also when the client hangs up meanwhile."""
+    """The methods. A change that was begun is finished even if the client disconnects."""
 
     def __init__(self, operated: Operated, access: OperatorAccess, clock: Clock) -> None:
         self._operated = operated
@@ -99,7 +99,7 @@ class _Service:
         self._places = _Places(clock)
 
     def opened(self, method: _Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
-        """The method, for a client that may open the call and send nothing."""
+        """The method, for clients that may open the call and send nothing."""
 
         async def answer(requests: AsyncIterator[bytes], context: Any) -> bytes:
             return await method(await self._places.request(requests, context, known=self._known(context)), context)
@@ -124,7 +124,7 @@ class _Service:
 
     async def replay(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.ReplayReply:
-            async with self._places.turn():  # it has a ticket at most, and is read before that is seen
+            async with self._places.turn():  # it has at most a ticket, which is known only after reading
                 wanted = _parsed(admin_pb2.ReplayRequest, request)
             return await self._finished(self._operated.replays.replay(wanted, lambda: self._permit(context)))
 
@@ -189,7 +189,7 @@ def _parsed(kind: type[R], data: bytes) -> R:
 
 
 async def _answered(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes:
-    """The answer, or the one line that says why there is none."""
+    """The answer, or the one line with the reason why there is none."""
     try:
         return (await answer()).SerializeToString()
     except WormholeError as error:
@@ -209,15 +209,15 @@ async def _abort(context: Any, status: grpc.StatusCode, problem: Problem) -> NoR
 
 
 def _accepted(method: _Method, trust: Trust | None) -> _Method:
-    """The method, for clients whose certificate is within its dates and not revoked: the handshake knows no revocation
-    list.
+    """The method, for clients whose certificate is within its dates and not revoked. The handshake does not check a
+    revocation list.
     """
     if trust is None:
         return method
 
     async def answer(request: bytes, context: Any) -> bytes:
         authenticated = context.auth_context()
-        # A TLS client needs an accepted certificate. The folder's rights protect the socket beside the state.
+        # A TLS client needs an accepted certificate. The folder's mode protects the socket in the state folder.
         if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
             refused = Problem(why, "dial with another certificate", code="certificate-refused")
             await _abort(context, grpc.StatusCode.PERMISSION_DENIED, refused)
@@ -230,15 +230,15 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
 async def serve_admin(
     served: Served, process: ThisProcess, operated: Operated, clock: Clock, address: str, trust: Trust | None
 ) -> AsyncIterator[str]:
-    """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
+    """Serve at ``address`` and at the socket in the log's state folder. The result has the address with its port.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` when it cannot listen there, and for a token or a socket that
-    cannot be made or kept from others.
+    Raises :class:`~wormhole.model.errors.ConfigError` if it cannot listen there, and if a token or a socket cannot be
+    made or be protected from other users.
     """
     settings = served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
     service = _Service(operated, OperatorAccess(token, settings.admins), clock)
-    await asyncio.to_thread(compiled_modules)  # looks at the disk the first time
+    await asyncio.to_thread(compiled_modules)  # reads the disk the first time
     options = [
         ("grpc.so_reuseport", 0),  # sharing would let a second publisher bind the same port without an error
         ("grpc.max_receive_message_length", _LARGEST_REQUEST),
@@ -276,7 +276,7 @@ async def serve_admin(
 
 
 def _own_folder(path: Path) -> int:
-    """The folder of the socket, open, and no other user may put another socket there.
+    """The folder of the socket, opened. No other user may put another socket there.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """

@@ -1,9 +1,9 @@
 """Who may change a publisher's flows: a process that can read the host's token, or has a certificate that the
 configuration lists.
 
-Subscribers hold certificates of the same authority, so a valid certificate alone permits nothing. The token is made
-once for a state folder and shared by the publishers of that folder; a process that can read it could write the marker
-store beside it just as well.
+Subscribers have certificates of the same authority, so a valid certificate alone permits nothing. The token is made
+once for a state folder and shared by the publishers of that folder. A process that can read it could also write the
+marker store in the same folder.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _BEARER: Final = "Bearer "
 def host_token(state_dir: Path) -> str:
     """The host's token, made when there is none. Blocks.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` when it cannot be written or read, when others may read it, or
-    when it is none.
+    Raises :class:`~wormhole.model.errors.ConfigError` if it cannot be written or read, if other users may read it, or
+    if it is not a token.
     """
     path = token_path(state_dir)
     try:
@@ -66,8 +66,8 @@ def host_token(state_dir: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and never another one over one that is there: publishers of one folder may start
-    together."""
+    """Make the file completely or not at all, and never replace an existing one, because publishers of one folder may
+    start at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -83,15 +83,15 @@ def _make(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OperatorAccess:
-    """``token``: of the host; ``admins``: names of certificates that may change things."""
+    """``token``: of the host; ``admins``: names of certificates that permit changes."""
 
     token: str
     admins: Collection[str] = ()
 
     def check(self, authorization: Iterable[str], names: Iterable[str] | None) -> str:
-        """Returns the name of the certificate that permits it, empty where the token does.
+        """Returns the name of the certificate that permits it; empty if the token does.
 
-        ``authorization``: what the client gave under that name; ``names``: of its certificate, ``None`` without TLS.
+        ``authorization``: the client's metadata of that name; ``names``: of its certificate, ``None`` without TLS.
         Raises :class:`~publisher.flows.refused_error.RefusedError`.
         """
         given = list(authorization)

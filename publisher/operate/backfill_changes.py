@@ -100,7 +100,7 @@ class BackfillChanges:
     async def _plan_repair(
         self, flow: PublisherFlow, stream: SubscriberStream | None, rate: float | None, who: str
     ) -> BackfillPlan | str:
-        """A backfill of just the rows that were lost; or why that is not enough."""
+        """The plan of a backfill of only the lost rows, or why that does not suffice."""
         if stream is not None and stream.connected and not stream.takes_ranges:
             return f"{flow.application} has no on_range, by which it learns that a row is gone"
         return await self._backfills.plan_repair(flow, rate, who)

@@ -1,4 +1,4 @@
-"""How far the backfill of a flow is, as a message. Rows of tables are estimates of the datastore."""
+"""The progress of a flow's backfill, as a message. Row counts of tables are estimates of the datastore."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from wormhole.wire.verification import mode_to_message
 
 __all__ = ["BackfillReports"]
 
-_MOST_TABLES = 200  # tables of one flow: a report on all flows has a bound
+_MOST_TABLES = 200  # tables of one flow: bounds a report on all flows
 _MOST_DIFFERENCES = 10_000  # differences of all flows together
 _LEAST_DIFFERENCES = 20
 _MOST_COLUMNS = 10
 _LONGEST_COLUMN = 64
-_MOST_SHARE = 0.99  # while something is left
+_MOST_SHARE = 0.99  # while rows are left
 
 
 class BackfillReports:
-    """``shards``: into how many hash shards the rows of a table are divided; 1: into none."""
+    """``shards``: the number of hash shards among which the rows of a table are divided; 1: they are not divided."""
 
     def __init__(self, backfills: Backfills, scans: RowScans, assigner: Assigner, shards: int) -> None:
         self._backfills = backfills
@@ -40,7 +40,7 @@ class BackfillReports:
         self._shards = shards
 
     def status(self, flow: PublisherFlow) -> admin_pb2.BackfillStatus | None:
-        """The flow's last backfill; ``None``: none was ever asked for."""
+        """The flow's last backfill; ``None``: none was ever requested."""
         control = flow.control.backfill
         if control is None:
             return None
@@ -74,7 +74,7 @@ class BackfillReports:
     def planned(
         self, planned: BackfillControl, tables: Sequence[ScannedTable], keys: LostKeys | None
     ) -> admin_pb2.BackfillStatus:
-        """A backfill that would be started, of these tables; ``keys``: of just these rows."""
+        """A backfill of these tables that would be started; ``keys``: only of these rows."""
         message = self._asked(planned)
         message.state, message.lost = "waiting", str(keys or "")
         estimates = self._of_shard({table.name: table.rows for table in tables if table.rows is not None})
@@ -102,7 +102,7 @@ class BackfillReports:
         )
 
     def _waits(self, flow: PublisherFlow) -> Problem:
-        """Why no rows are read for the flow just now; empty when they are."""
+        """Why no rows are read for the flow now; empty if rows are read."""
         replay, caravan_flow = flow.control.replay, flow.delivery.caravan_flow
         if replay is not None:
             return Problem(
@@ -157,7 +157,7 @@ class BackfillReports:
             left -= len(described.differences)
 
     def _of_shard(self, estimates: Mapping[str, int]) -> dict[str, int]:
-        """Rows of one shard: with hash shards the part of one."""
+        """The rows of one shard: with hash shards, the share of one shard."""
         return {name: -(-rows // self._shards) for name, rows in estimates.items()}
 
 
@@ -172,7 +172,7 @@ def _state(flow: PublisherFlow, control: BackfillControl, *, reads: bool) -> str
 
 
 def _counts(keys: LostKeys | None) -> dict[str, int]:
-    """Rows of tables of which only some keys are read: no more than these."""
+    """The row counts of tables of which only some keys are read: at most the number of these keys."""
     tables = {} if keys is None else keys.tables
     return {name: len(table.keys) for name, table in tables.items() if not table.whole}
 
@@ -194,10 +194,10 @@ def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estim
             described.rows_estimate = estimates[name]
     if not progress.offered or any(name not in estimates for name in left):
         return
-    # What is sent is known; what is left of a table is estimated, and no less than nothing.
+    # The sent rows are known. The remaining rows of a table are estimated, and are at least 0.
     rest = sum(max(0, estimates[name] - sent) for name, sent in left.items())
     message.rows_estimate = progress.rows + rest
-    # The estimate may be too low: all is sent only when nothing is left.
+    # The estimate may be too low: the share is whole only when no rows are left.
     message.share = 1.0 if not left else min(_MOST_SHARE, progress.rows / max(1, message.rows_estimate))
     if left and message.rows_per_s:
         message.left_s = rest / message.rows_per_s

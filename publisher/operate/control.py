@@ -1,7 +1,8 @@
-"""What operators change about flows: each change is looked at first, shown, and then made.
+"""The operators' changes of flows. Each change is first planned, then shown, and then made.
 
-A change is durable when it is answered. If the process dies in the middle of one, it was made or not, never half: what
-a flow rests on is one record of the marker store, and what is given to subscribers follows from it at the next start.
+A change is durable when it is answered. If the process dies during a change, the change was made or not, never half.
+The state of a flow is one record of the marker store, and the assignments to subscribers follow from it at the next
+start.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Control:
-    """Makes changes, one at a time. ``changes``: those that there are, beside ``forgetting``."""
+    """Makes changes, one at a time. ``changes``: all kinds of changes except for ``forgetting``."""
 
     def __init__(
         self,
@@ -49,15 +50,16 @@ class Control:
         self._changing = asyncio.Lock()
 
     async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
-        """Make the change, or with ``request.preview`` report what it would do. ``certificate``: whose permitted it.
+        """Make the change, or with ``request.preview`` report what it would do. ``certificate``: the name of the
+        certificate that permitted it.
 
         Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise; nothing is
         changed then.
         """
         self._operators.check_serving()
         who = person(request.who, certificate)
-        # Where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that is
-        # away.
+        # A place where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that
+        # cannot be reached.
         key, what = flow_key(request.flow), request.WhichOneof("what")
         located = what in ("set_marker", "forget")
         ends_replay = located or what == "accept_loss"

@@ -1,4 +1,4 @@
-"""What operators see of one flow, put together from the parts that have to do with it."""
+"""The report about one flow for operators, collected from the parts that serve the flow."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class FlowReports:
         return self._states.lead_flows()
 
     def state(self, flow: PublisherFlow, lead_flows: frozenset[str] | None = None) -> PublisherFlowState:
-        """What state the flow is in. ``lead_flows``: as :meth:`lead_flows` says, for reports on many flows."""
+        """The state of the flow. ``lead_flows``: the result of :meth:`lead_flows`, for reports on many flows."""
         return self._states.state(flow, self.lead_flows() if lead_flows is None else lead_flows)
 
     def cause(self, flow: PublisherFlow) -> Problem:
-        """Why the flow is in its :meth:`state`; empty where there is nothing to say."""
+        """Why the flow is in its :meth:`state`; empty if there is no particular cause."""
         caravan_flow = flow.delivery.caravan_flow
         return (
             self._states.why_silent(flow)
@@ -82,7 +82,7 @@ class FlowReports:
             epoch=holding.epoch,
             place=position_to_message(delivery.place),
             marker=marker_to_message(delivery.marker),
-            credit=max(credit - in_flight, 0),  # one body that is larger than all credit goes out alone
+            credit=max(credit - in_flight, 0),  # one body that is larger than the whole credit is sent alone
             in_flight=in_flight,
             updates=delivery.updates,
             bytes=delivery.sent_bytes,
@@ -116,8 +116,7 @@ class FlowReports:
         holding, delivery = flow.holding, flow.delivery
         lag, now = self._tailed.lag(flow), self._clock.monotonic()
         credit, in_flight = self._credit(flow)
-        # 0 where nothing follows. Otherwise no age means that nothing was read there, or that the log was not measured
-        # yet.
+        # 0 if nothing follows. Otherwise an unknown age means that the log there was not read, or was not measured yet.
         yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None
         yield c.FLOW_LAG_BYTES, lag.bytes
         yield c.FLOW_HEADROOM, self._tailed.headroom(flow).seconds

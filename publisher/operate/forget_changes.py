@@ -1,4 +1,5 @@
-"""What operators do to forget a flow: one that is served begins anew, of another one the record goes."""
+"""Forgetting a flow by an operator's request. A flow that is served begins anew. The record of another flow is
+deleted."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class ForgetChanges:
         return await self._begin_anew(flow)
 
     async def _begin_anew(self, flow: PublisherFlow) -> PlannedChange:
-        """Forget a flow that is served: as a new one it begins where the application's ``start`` says."""
+        """Forget a flow that is served: like a new flow it begins at the application's ``start``."""
         check_not_replayed(flow)
         live = self._assigner.live_subscribers(flow.application)
         if live:
@@ -66,8 +67,8 @@ class ForgetChanges:
         move, now = change.do, self._operators.now()
 
         async def forget() -> None:
-            # The record stays, so that epochs never fall; what is in it begins anew. The marker last: until it is set,
-            # the operator sees that nothing was done, and does it again.
+            # The record stays, so that epochs never become lower, and its content begins anew. The marker is set last:
+            # until then the operator sees the former one, and repeats the request.
             await self._dead_letters.forget(flow)
             await self._records.control(flow, lambda control: begun_anew(control, start, flow.filter.hash, now))
             self._assigner.go_on(flow)
@@ -79,7 +80,8 @@ class ForgetChanges:
     async def unserved(
         self, request: admin_pb2.ChangeRequest, key: FlowKey
     ) -> tuple[PlannedChange, admin_pb2.FlowStatus]:
-        """A flow that has a record at most: its application, or its shard, is no more. It can only be forgotten."""
+        """Plan to forget a flow that is not served, because its application or its shard no longer exists. It has at
+        most a record, and can only be forgotten."""
         store = self._records.store
         records = await asyncio.to_thread(store.load)
         record = records.get(key)
@@ -98,7 +100,7 @@ class ForgetChanges:
             )
         if key[0] not in self._applications:
             there = await self._operators.subscribers(key[0])
-            if there:  # the next record's epochs begin anew, below those that these have seen
+            if there:  # the next record's epochs begin anew, below those of these subscribers
                 raise RefusedError(
                     grpc.StatusCode.FAILED_PRECONDITION,
                     f"{request.flow}: subscribers of {key[0]} are there: {', '.join(there)}",

@@ -1,8 +1,8 @@
 """``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of a publisher.
 
-``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with
-the reasons while no progress is made, and 200 with the owner of the log while another publisher is that. ``/status`` is
-the admin service's ``Describe`` for this host's monitor, which so needs no gRPC.
+``/healthz`` answers as long as the event loop runs. Without an answer the monitor restarts the process. ``/readyz`` is
+503 with the reasons while no progress is made, and 200 with the name of the owner while another publisher owns the log.
+``/status`` is the admin service's ``Describe`` for this host's monitor, which therefore needs no gRPC.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def serve_http(operated: Operated, listen: str, trust: Trust | None, insec
 
     async def metrics(request: web.Request) -> web.Response:
         samples = await operated.metrics.collect()
-        # With thousands of flows the text takes a while: not on the loop that feeds subscribers.
+        # With thousands of flows the text takes long to make: not on the loop that feeds subscribers.
         text = await asyncio.to_thread(lambda: render(samples))
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 

@@ -1,4 +1,4 @@
-"""The publisher's metrics, read from its parts when they are asked for: nothing is done for them per update."""
+"""The publisher's metrics, read from its parts when they are requested. They cost nothing per update."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Metrics:
         self._clock = clock
 
     async def collect(self) -> list[Sample | HistogramSample]:
-        """All samples of now. Takes several turns of the event loop when there are many flows."""
+        """All present samples. Takes several turns of the event loop if there are many flows."""
         served = self._served
         log = (served.dataset.name, served.copy, served.log)
         samples: list[Sample | HistogramSample] = []
@@ -78,7 +78,7 @@ class Metrics:
         return samples
 
     def _whole(self) -> Iterator[Row]:
-        """What is not about single flows."""
+        """The samples that do not belong to single flows."""
         coordinator = self._coordinator
         yield c.PUBLISHER_START, self._process.started
         yield c.PUBLISHER_READY, self._readiness.found().ready

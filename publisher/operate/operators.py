@@ -1,5 +1,5 @@
-"""What every request of an operator has in common: which flow it is about, who asks, whether this publisher is the one
-to ask, and the history of what was done.
+"""What all requests of operators share: the flow, the person, whether this publisher is the right one, and the history
+of changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _RECORD_S: Final = 5.0
 _LONGEST_NAME: Final = 100
 _LONGEST_FLOW: Final = 1024
-_COMPARED: Final = 1000  # names, for what was meant
+_COMPARED: Final = 1000  # names that are searched for a similar one
 
 
 class Operators:
@@ -70,7 +70,8 @@ class Operators:
             )
 
     def no_flow(self, key: FlowKey, more: Sequence[str] = ()) -> RefusedError:
-        """There is none of that name. ``more``: names beside those that are served, for what was meant."""
+        """The error if no flow has that name. ``more``: names besides those of served flows, among which a similar one
+        is searched."""
         name = flow_name(*key)
         names = sorted({*(flow.name for flow in self._flows.values()), *more})
         close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
@@ -80,7 +81,7 @@ class Operators:
         )
 
     async def record(self, who: str, what: str, target: str, old: str, new: str) -> list[str]:
-        """Keep what was done in the history; returns what the operator should know when that failed."""
+        """Add the change to the history. Returns a note for the operator if that failed."""
         entry = HistoryEntry(self._clock.wall(), who, what, target, old, new)
         try:
             async with asyncio.timeout(_RECORD_S):
@@ -103,7 +104,7 @@ class Operators:
 def flow_key(text: str) -> FlowKey:
     """The flow that is called ``text``.
 
-    Raises :class:`~publisher.flows.refused_error.RefusedError` for what is no name of one.
+    Raises :class:`~publisher.flows.refused_error.RefusedError` for a text that is no flow's name.
     """
     application, slash, shard = text.partition("/")
     if not (application and slash and shard) or len(text) > _LONGEST_FLOW:
@@ -117,18 +118,18 @@ def flow_key(text: str) -> FlowKey:
 
 
 def not_now(flow: PublisherFlow, why: str, hint: str | None = None) -> RefusedError:
-    """What the flow's state does not permit."""
+    """The error for a request that the flow's state does not permit."""
     return RefusedError(grpc.StatusCode.FAILED_PRECONDITION, f"{flow.name}: {why}", hint=hint)
 
 
 def person(who: str, certificate: str) -> str:
-    """Who did it, as history keeps it: what the client says of itself, and whose certificate it was."""
+    """The person, as history stores it: the client's own statement, and the name of its certificate."""
     said = "".join(letter for letter in who if letter.isprintable())[:_LONGEST_NAME] or "somebody"
     return f"{said} (certificate {certificate})" if certificate else said
 
 
 def paused_by(who: str, now: float) -> str:
-    """Who paused a flow or a backfill, and when (seconds since 1970), as it is shown and stored."""
+    """The person who paused a flow or a backfill, and the time (seconds since 1970), as shown and stored."""
     return f"{who} at {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -1,4 +1,4 @@
-"""What operators change about the place of a flow: set its datamarker, or go on behind what is lost."""
+"""The operators' changes of a flow's place: set its datamarker, or continue after lost log."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PlaceChanges:
 
         async def move() -> None:
             await self._records.move(flow, to)
-            await self._no_replay(flow)  # the marker first: until it is set the flow shows that it needs something
+            await self._no_replay(flow)  # the marker first: until it is set the flow shows its problem
             await self._placed(flow)
 
         return PlannedChange(what, self._moved(flow, to), move, str(flow.delivery.marker), str(to), notes)
@@ -135,13 +135,13 @@ class PlaceChanges:
         return PlannedChange("accept-loss", after, accept, gap.message, str(resume), notes)
 
     async def _no_replay(self, flow: PublisherFlow) -> None:
-        """The flow no longer needs one."""
+        """The flow no longer needs a replay."""
         if flow.control.replay is not None:
             await self._records.control(flow, lambda control: replace(control, replay=None))
             self._assigner.go_on(self._assigner.present(flow))
 
     async def _placed(self, flow: PublisherFlow) -> None:
-        """It is known where the flow goes on."""
+        """The place where the flow continues is known now."""
         if flow.lost_record:
             await self._records.restore(flow, flow.delivery.marker)
         if flow.control.missing:
@@ -150,7 +150,7 @@ class PlaceChanges:
 
 
 def _missing(gap: LogGap) -> str:
-    """What is missing, in brackets behind the message; empty where that names it."""
+    """The missing range, in brackets after the message; empty if the message names it."""
     first, last = gap.first_missing, gap.last_missing
     text = first if first and first == last else f"{first or '?'} to {last or '?'}"
     return "" if text in gap.message else f" ({text})"

@@ -1,4 +1,4 @@
-"""One change that can be made: looked at, shown, and then made."""
+"""One change that can be made: planned, shown, and then made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Changes", "PlannedChange"]
 
 @dataclass(slots=True)
 class PlannedChange:
-    """How the flow would be then (``after``), what history keeps of it, and what makes it (``do``)."""
+    """The flow after the change (``after``), the history's entry, and the function that makes the change (``do``)."""
 
     what: str
     after: admin_pb2.FlowStatus
@@ -25,11 +25,11 @@ class PlannedChange:
 
 
 class Changes(Protocol):
-    """Changes of one kind. ``verbs``: the requests that ask for them."""
+    """Changes of one kind. ``verbs``: the requests for them."""
 
     @property
     def verbs(self) -> tuple[str, ...]: ...
 
     async def plan(self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> PlannedChange:
-        """What was asked for. Raises :class:`~wormhole.model.errors.WormholeError` where it cannot be done."""
+        """The requested change. Raises :class:`~wormhole.model.errors.WormholeError` if it cannot be made."""
         ...

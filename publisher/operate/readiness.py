@@ -1,10 +1,10 @@
-"""Whether a publisher makes progress: alive is not enough, a process can be up and stuck.
+"""Whether a publisher makes progress. That its process runs is not enough, because it may be stuck.
 
-A canary for its log: the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). That a
-subscriber is slow or away is not the publisher's readiness; its lag reports it.
+It checks whether the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). A slow or
+absent subscriber does not make a publisher unready; the subscriber's lag shows it.
 
-A publisher that stands by for a log that another one owns is ready, or a rolling update would wait for it without end.
-One that stands by for a log without an owner is not.
+A publisher that stands by for a log with another owner is ready, because otherwise a rolling update would wait for it
+without end. A publisher that stands by for a log without an owner is not ready.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["Readiness", "ReadinessCheck"]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """``reasons``: one sentence for each thing that is missing, with what to look at; empty when ready.
+    """``reasons``: one sentence for each problem, with what to check; empty if ready.
 
-    ``stands_by``: of a publisher whose log another one owns: which one, and why it could not take over; else empty.
+    ``stands_by``: if another publisher owns the log, its name and why this one could not take over; otherwise empty.
     """
 
     reasons: tuple[str, ...]
@@ -40,7 +40,7 @@ class Readiness:
 
 
 class ReadinessCheck:
-    """What keeps the publisher from doing its work."""
+    """Finds what prevents the publisher from doing its work."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class ReadinessCheck:
         self._clock = clock
 
     def found(self) -> Readiness:
-        """What it is now."""
+        """The present state."""
         return self.at(self._clock.monotonic())
 
     def at(self, now: float) -> Readiness:
-        """What it is at ``now``, in seconds of the monotonic clock."""
+        """The state at ``now``, in seconds of the monotonic clock."""
         reasons: list[str] = []
         ownership, log, markers = self._ownership, self._tailed, self._records.markers
         stands_by = str(ownership.standby) if owner_name(ownership.owners) else ""

@@ -1,4 +1,4 @@
-"""Removing the oldest records of the relay because an operator asked for it."""
+"""Removes the oldest records of the relay at an operator's request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class RelayTrim:
-    """``name``: of the log; ``relay``: ``None`` where it has none."""
+    """``name``: of the log; ``relay``: ``None`` if the log has no relay."""
 
     def __init__(
         self, name: str, log: TailedLog, relay: LogRelay | None, assigner: Assigner, operators: Operators
@@ -33,7 +33,7 @@ class RelayTrim:
         self._operators = operators
 
     async def trim(self, request: admin_pb2.TrimRelayRequest, certificate: str) -> admin_pb2.TrimRelayReply:
-        """Remove records, or with ``request.preview`` report which flows that would concern.
+        """Remove records, or with ``request.preview`` report which flows need them.
 
         Raises :class:`~publisher.flows.refused_error.RefusedError`, and what the source raises.
         """
@@ -61,8 +61,8 @@ class RelayTrim:
         return admin_pb2.TrimRelayReply(before=before, after=after, losing=losing)
 
     def _losing(self, relay: RelayStatus, keep_bytes: int) -> list[str]:
-        """Flows that need what the datastore may no longer have, and that lies in what would go, as far as its bytes
-        say."""
+        """The flows that need log in the records to be removed that the datastore may no longer have, as far as the
+        sizes show."""
         if relay.held is None or relay.tip is None:
             return []
         written = relay.bytes / relay.log_bytes if relay.log_bytes else 1.0

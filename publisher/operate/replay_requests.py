@@ -1,6 +1,4 @@
-"""The ``Replay`` requests of a mass replay: read, permitted, carried out by :mod:`publisher.flows.replays`, and
-answered.
-"""
+"""Reads, permits and answers the ``Replay`` requests of mass replays. :mod:`publisher.flows.replays` executes them."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ class ReplayRequests:
         self._clock = clock
 
     async def replay(self, request: admin_pb2.ReplayRequest, permit: Callable[[], str]) -> admin_pb2.ReplayReply:
-        """Carry one out. ``permit`` returns whose certificate an administrator gave, or raises.
+        """Carry out one request. ``permit`` returns the name of an administrator's certificate, or raises.
 
         Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise.
         """
@@ -109,7 +107,8 @@ class ReplayRequests:
         return reply
 
     def _unserved(self, key: FlowKey) -> RefusedError | None:
-        """A flow that may be there in a moment: after a restart its log, or the store, may not be back yet."""
+        """The error for a flow that may soon be served: after a restart its log, or the store, may not be available
+        yet."""
         if key[0] not in self._applications.unserved:
             return None
         return RefusedError(
@@ -170,7 +169,7 @@ class ReplayRequests:
         asked = request.advance
         if len(asked.progress) > _MOST_PROGRESS:
             raise _wrong(f"progress has {len(asked.progress)} bytes, at most {_MOST_PROGRESS} are kept")
-        self._replays.check(key, request.replay, request.ticket)  # before anything is made of what may be large
+        self._replays.check(key, request.replay, request.ticket)  # before a large part of the request is decoded
         for name, counts in (("windows", asked.settled.windows), ("processed", asked.settled.processed)):
             if len(counts) > _MOST_WINDOWS:
                 raise _wrong(

@@ -20,8 +20,8 @@ from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["StatusReports"]
 
-# The report on flows and subscribers grows with their number and with their texts: so a page of it has a bound,
-# well below the 4 MiB of a gRPC message, and what it costs the loop to make one has as well.
+# The report on flows and subscribers grows with their number and their texts. So the size of a page is bounded well
+# below the 4 MiB of a gRPC message, which also bounds the time of the event loop to make it.
 _PAGE_BYTES: Final = 2 << 20
 _PAGE_FLOWS: Final = 500
 
@@ -56,8 +56,8 @@ class StatusReports:
         return message
 
     def status(self, only: str = "", after: str = "") -> admin_pb2.PublisherStatus:
-        """The publisher's state now, with a page of its flows. ``only``: of the flows only this one; ``after``: the
-        page behind that flow, with nothing beside the flows.
+        """The publisher's present state, with a page of its flows. ``only``: the only flow to report; ``after``: the
+        page after that flow, with nothing except for flows.
         """
         served = self._served
         message = admin_pb2.PublisherStatus(dataset=served.dataset.name, copy=served.copy, log=served.log)

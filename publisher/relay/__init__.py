@@ -1,1 +1,1 @@
-"""A bounded record of a log, on the publisher's own disk: who is behind reads it, and not the database."""
+"""A bounded record of a log, on the publisher's own disk. Flows that are behind read it instead of the database."""

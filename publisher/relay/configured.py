@@ -1,4 +1,4 @@
-"""What a log's relay is opened with, as its configuration says."""
+"""The arguments with which a log's relay is opened, from its configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wormhole.model.units import parse_size
 __all__ = ["SLOT_BUDGET", "ConfiguredRelay", "configured_relay"]
 
 SLOT_BUDGET: Final = parse_size("1GiB")
-"""Where nothing is configured."""
+"""The settings if nothing is configured."""
 
 
 class ConfiguredRelay(NamedTuple):

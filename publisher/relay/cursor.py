@@ -23,12 +23,12 @@ _WINDOW: Final = 256 << 10
 
 
 class Gone(SourceUnavailable):
-    """The files that a cursor reads were removed: what is there now has to be looked up again."""
+    """The files that a cursor reads were removed: the reader has to look up the present files."""
 
 
 class RelayCursor:
-    """Begins with the first record of ``file``, and is used by one thread. ``marker``: after the last segment that ends
-    between transactions. ``lose``: removes a file that is damaged, and takes the reason.
+    """Begins with the first record of ``file``, and is used by one thread. ``marker``: the datamarker after the last
+    segment that ends between transactions. ``lose``: removes a damaged file; gets the reason.
     """
 
     def __init__(self, disk: Disk, file: OneFile, marker: Datamarker, lose: Callable[[OneFile, str], None]) -> None:
@@ -51,10 +51,11 @@ class RelayCursor:
             handle.close()
 
     def next(self) -> Segment | None:
-        """The next segment; ``None`` at the end of what is there. It may come later, where the stretch grows.
+        """The next segment; ``None`` at the present end. More may follow later, if the stretch grows.
 
-        Raises :class:`Gone` when the file was removed, and when it is damaged: then it is removed. A transaction of
-        which a piece was returned is read to its end from a file that was removed: it lies in one file, which is open.
+        Raises :class:`Gone` if the file was removed, or if it is damaged, in which case it is removed now. If a piece
+        of a transaction was returned, the transaction is read to its end even from a removed file, because a
+        transaction is in one file, which is still open.
         """
         while True:
             file = self._file
@@ -80,15 +81,15 @@ class RelayCursor:
     # --- finding --------------------------------------------------------------------------------------------------
 
     def find(self) -> bool:
-        """Go to the marker's place, if it is in the file and proven there."""
+        """Move to the marker's place, if it is in the file and proven there."""
         known, place = self._blocks(), self.marker.order
-        # Pieces of a transaction end where it begins, behind what ended there.
+        # Pieces of a transaction have the transaction's begin as their end, and follow the record that ended there.
         at = bisect_right(known, (place, 0), key=lambda block: (block.end, 0 if block.whole else 1))
         ends = [self._file.begin.order, *(block.end for block in known[:at])]
         if place == ends[at]:
             first = at
             while first and ends[first - 1] == place:
-                first -= 1  # a gap, or rows that changed without a trace: whether they were reported is not known
+                first -= 1  # a gap, or rows that changed without a trace: it may not have been reported
             self._offset = known[first - 1].after if first else self._file.first
             return any(self._is_proven_behind(known, n) for n in range(at, first - 1, -1))
         if at == len(known) or known[at].begin >= place or known[at].end.incarnation != place.incarnation:

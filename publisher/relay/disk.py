@@ -1,4 +1,4 @@
-"""The port to the disk that a relay is on, and the real one. Tests give it a disk that loses what was not synced.
+"""The port to the disk of a relay, and its real implementation. Tests use a disk that loses what was not synced.
 
 Every call raises ``OSError``.
 """
@@ -24,11 +24,11 @@ class DiskFile(Protocol):
         ...
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write all of ``data``, whose place is the end of the file."""
+        """Write all of ``data`` at the end of the file."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Forget what is behind the first ``size`` bytes."""
+        """Cut the file after the first ``size`` bytes."""
         ...
 
     def sync(self) -> None:
@@ -70,11 +70,12 @@ class Disk(Protocol):
         ...
 
     def sync_folder(self, folder: Path) -> None:
-        """Return when files that were made and removed are so after a loss of power."""
+        """Return when the making and removing of files survives a loss of power."""
         ...
 
     def lock(self, path: Path) -> DiskFile:
-        """Hold the lock on a file, which is made if it does not exist; raises ``BlockingIOError`` when another does."""
+        """Hold the lock on a file, which is made if it does not exist. Raises ``BlockingIOError`` if another process
+        holds it."""
         ...
 
 

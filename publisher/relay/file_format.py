@@ -1,9 +1,8 @@
 """The bytes of a relay file.
 
 A header names format and identity and holds the datamarker where the file begins. Blocks follow, each with a record and
-checksums of its own. A file that was completed ends with an index of its blocks and a trailer that says where the index
-is; any other is read block by block. A length is believed only when its checksum is right and the file has that many
-bytes.
+checksums of its own. A completed file ends with an index of its blocks and a trailer with the index's offset. Any other
+file is read block by block. A length is used only if its checksum is right and the file has that many bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ BLOCK_SIZE: Final = _BLOCK.size + _CRC.size
 
 
 class OtherFileError(Exception):
-    """The file is whole and of another version, or of another identity. ``what``: in what it differs."""
+    """The file is sound, but has another version or identity. ``what``: the difference."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -90,15 +89,15 @@ class OtherFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where a file begins, of which log it is, and how many bytes the header takes."""
+    """Where a file begins, the identity of its log, and the size of the header."""
 
     begin: Datamarker
     identity: dict[str, object]
     size: int
 
     def differs_from(self, identity: RelayIdentity) -> str:
-        """In what the file's identity differs; empty when it does not. A table that is only skipped since then does no
-        harm: the way past an update that cannot be read must not wait for the relay.
+        """The difference of the file's identity; empty if it is the same. A table that was added to the skipped ones is
+        no difference, because skipping an update that cannot be read must not be blocked by the relay.
         """
         wanted = _identity(identity)
         if skips_no_less(str(self.identity.get("tables")), identity.tables):
@@ -126,7 +125,7 @@ def header_bytes(identity: RelayIdentity, begin: Datamarker) -> bytes:
 
 
 def read_header(file: DiskFile) -> Header:
-    """A file's header. Raises :class:`~wormhole.model.errors.DecodeError` where there is no whole one,
+    """A file's header. Raises :class:`~wormhole.model.errors.DecodeError` if there is no complete header, and
     :class:`OtherFileError` for another version.
     """
     start = file.read(0, _HEADER.size)
@@ -150,7 +149,7 @@ def read_header(file: DiskFile) -> Header:
 
 
 class Block(NamedTuple):
-    """A record in a file, as its head describes it. ``stored`` bytes from ``offset`` + :data:`BLOCK_SIZE` on."""
+    """A record in a file, as its head describes it. It has ``stored`` bytes from ``offset`` + :data:`BLOCK_SIZE` on."""
 
     offset: int
     stored: int
@@ -164,7 +163,7 @@ class Block(NamedTuple):
 
     @property
     def after(self) -> int:
-        """Offset behind the block."""
+        """The offset after the block."""
         return self.offset + BLOCK_SIZE + self.stored
 
     @property
@@ -223,7 +222,7 @@ def block_at(offset: int, head: bytes, limit: int) -> Block:
 
 
 def record_of(block: Block, data: bytes) -> Record:
-    """The record of a block, of its stored bytes. Raises :class:`~wormhole.model.errors.DecodeError`."""
+    """The record of a block, from its stored bytes. Raises :class:`~wormhole.model.errors.DecodeError`."""
     if len(data) != block.stored or google_crc32c.value(data) != block.checksum:
         raise DecodeError("the checksum of the record there is wrong", code="relay-damaged")
     if block.flags & _PACKED:
@@ -237,8 +236,8 @@ def record_of(block: Block, data: bytes) -> Record:
 
 
 def blocks(file: DiskFile, offset: int, limit: int) -> Iterator[Block]:
-    """The blocks from ``offset`` on, their checksums compared. Raises :class:`~wormhole.model.errors.DecodeError` at
-    the first that is torn or damaged; where an index begins, the file's records are through.
+    """The blocks from ``offset`` on, with compared checksums, up to the index if there is one. Raises
+    :class:`~wormhole.model.errors.DecodeError` at the first block that is torn or damaged.
     """
     while offset < limit:
         head = file.read(offset, BLOCK_SIZE)
@@ -253,7 +252,7 @@ def blocks(file: DiskFile, offset: int, limit: int) -> Iterator[Block]:
 
 
 def find_block(file: DiskFile, offset: int, limit: int) -> bool:
-    """Whether a block begins somewhere from ``offset`` on, after one that is not sound."""
+    """Whether a block begins anywhere from ``offset`` on, after a block that is not sound."""
     kept = b""
     while offset < limit:
         data = kept + file.read(offset, _SEARCHED)
@@ -281,7 +280,7 @@ class FileIndex(NamedTuple):
 
 
 def footer_bytes(entries: Sequence[Block], end: Datamarker, log_bytes: int, at: int) -> bytes:
-    """The index, for the place where the records end, and the trailer."""
+    """The index, which is written where the records end, and the trailer."""
     marker = marker_to_bytes(end)
     content = b"".join(
         (
@@ -295,7 +294,7 @@ def footer_bytes(entries: Sequence[Block], end: Datamarker, log_bytes: int, at: 
 
 
 def read_footer(file: DiskFile, size: int) -> FileIndex | None:
-    """The index of a file of ``size`` bytes; ``None`` when it has none that is whole."""
+    """The index of a file of ``size`` bytes; ``None`` if it has no complete index."""
     trailer = file.read(max(size - _TRAILER.size, 0), _TRAILER.size)
     if len(trailer) < _TRAILER.size or not trailer.startswith(_TRAILER_MAGIC):
         return None

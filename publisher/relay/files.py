@@ -1,8 +1,8 @@
 """The files of a relay: written by one thread, read by many, each at a place of its own.
 
-What was written up to a transaction's end can be read at once. It survives the end of the process, and a loss of power
-as far as it was synced. A file that cannot be trusted any more is removed: what it held is then missing, which
-:attr:`RelayFiles.stretches` shows.
+Records up to a transaction's end can be read as soon as they are written. They survive the end of the process. They
+survive a loss of power as far as they were synced. A file that can no longer be trusted is removed, and
+:attr:`RelayFiles.stretches` shows that its log is missing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NotAdjoiningError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Files that adjoin. ``synced``: up to there they survive a loss of power; ``None``: not known yet."""
+    """Files that adjoin. ``synced``: the place up to which they survive a loss of power; ``None``: not known yet."""
 
     begin: Datamarker
     end: Datamarker
@@ -57,7 +57,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class RelayFile:
-    """One file, up to the end of its last whole transaction; ``bytes``: on disk, of ``log_bytes`` of log."""
+    """One file, up to the end of its last whole transaction. It has ``bytes`` on disk, for ``log_bytes`` of log."""
 
     path: Path
     begin: Datamarker
@@ -67,7 +67,7 @@ class RelayFile:
 
 
 def number_of(name: str) -> int | None:
-    """The number of the relay file of this name; ``None``: it is none."""
+    """The number of the relay file of this name; ``None``: the name is not that of a relay file."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
@@ -76,8 +76,8 @@ class RelayFiles:
     """The relay files of one folder. ``begin``, ``append``, ``abandon``, ``sync``, ``drop_oldest`` and ``clear`` are
     called by one thread, all else by any.
 
-    ``hold``: files of another identity are refused, since nobody else may have what they hold; otherwise they are
-    removed. ``file_bytes``: a file is completed when it has that many.
+    ``hold``: files of another identity are refused, because they may be the only copy of that log; otherwise they are
+    removed. ``file_bytes``: the size at which a file is completed.
     """
 
     def __init__(
@@ -100,18 +100,17 @@ class RelayFiles:
         self._files: list[OneFile] = []
         self._current: OneFile | None = None
         self._number = 0
-        self._unlisted: set[OneFile] = set()  # made since the folder was synced
-        self._listed = False  # whether the folder was synced since a file was made
+        self._unlisted: set[OneFile] = set()  # made after the last sync of the folder
+        self._listed = False  # whether the folder was synced after the last file was made
         self._lock_file: DiskFile | None = None
 
     # --- opening --------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the folder, and what is whole in it.
+        """Lock the folder, and load its sound files.
 
-        Raises :class:`~wormhole.model.errors.UsageError` when another publisher has the folder, and for files of
-        another identity that must not be removed; :class:`~wormhole.model.errors.SourceUnavailable` when the disk does
-        not answer as it should.
+        Raises :class:`~wormhole.model.errors.UsageError` if another publisher has the folder, and for files of another
+        identity that must not be removed; :class:`~wormhole.model.errors.SourceUnavailable` if the disk fails.
         """
         try:
             self._disk.make_folder(self._folder)
@@ -186,7 +185,7 @@ class RelayFiles:
             self._disk.unlink(path)
 
     def close(self) -> None:
-        """Complete the file that is written, and give the folder up."""
+        """Complete the file that is being written, and unlock the folder."""
         self._finish()
         with self._changing:
             for file in self._files:
@@ -228,7 +227,7 @@ class RelayFiles:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of log that were read for what is there."""
+        """Bytes of log that the present files record."""
         with self._changing:
             return sum(file.log_bytes for file in self._files)
 
@@ -239,11 +238,11 @@ class RelayFiles:
         return file is not None and not file.gone and bool(file.pieces)
 
     def oldest_file(self) -> RelayFile | None:
-        """The file that goes first."""
+        """The file that is removed first."""
         return next(iter(self.files), None)
 
     def segments_of_oldest(self) -> Iterator[Segment]:
-        """What the oldest file holds. Raises :class:`~publisher.relay.cursor.Gone`."""
+        """The segments of the oldest file. Raises :class:`~publisher.relay.cursor.Gone`."""
         with self._changing:
             file = self._files[0] if self._files else None
         if file is None:
@@ -256,7 +255,7 @@ class RelayFiles:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def begin(self, marker: Datamarker) -> None:
-        """Go on at ``marker``: where that is not the end of what was written, a stretch begins.
+        """Continue at ``marker``. If that is not the end of what was written, a new stretch begins.
 
         Raises ``ValueError`` for a place before the end, ``OSError`` when no file can be made.
         """
@@ -270,10 +269,10 @@ class RelayFiles:
         self._create(marker)
 
     def append(self, *segments: Segment) -> None:
-        """Write segments, which follow what was written, small ones together.
+        """Write segments that adjoin the end of what was written, small segments together.
 
-        Raises :class:`NotAdjoiningError` for one that does not follow. Raises ``OSError`` when the disk fails; then
-        what was written after the last whole transaction is forgotten.
+        Raises :class:`NotAdjoiningError` for a segment that does not adjoin. Raises ``OSError`` if the disk fails; what
+        was written after the last whole transaction is then discarded.
         """
         for group in groups(segments):
             self._append(merge(group))
@@ -295,7 +294,7 @@ class RelayFiles:
             if segment.marker is None:
                 return
             assert file.blocks is not None
-            # In this order: who sees a block may read it, and who sees the end finds the block.
+            # In this order: a reader that sees a block may read it, and a reader that sees the new end finds the block.
             file.readable = block.after
             file.blocks += file.pieces
             file.end = segment.marker
@@ -347,7 +346,8 @@ class RelayFiles:
         return file
 
     def abandon(self, *, torn: bool = False) -> None:
-        """Forget what was written of a transaction that did not end. ``torn``: a write failed in the middle."""
+        """Discard what was written of a transaction that did not end. ``torn``: whether a write failed in the
+        middle."""
         file = self._current
         if file is None or file.gone or not (torn or file.pieces):
             return
@@ -362,7 +362,7 @@ class RelayFiles:
             file.tail = file.readable
 
     def _finish(self) -> None:
-        """Complete the file that is written, if there is one; one without a whole transaction is removed."""
+        """Complete the file that is being written, if there is one. A file without a whole transaction is removed."""
         self.abandon()
         file, self._current = self._current, None
         if file is None:
@@ -381,7 +381,7 @@ class RelayFiles:
     def sync(self) -> None:
         """Return when all whole transactions that were written survive a loss of power.
 
-        Raises the first ``OSError``; the files concerned are removed, for nobody knows what the disk has of them.
+        Raises the first ``OSError``. The affected files are removed, because it is not known what the disk has of them.
         """
         with self._changing:
             unsynced = [file for file in self._files if file.unsynced]
@@ -421,8 +421,9 @@ class RelayFiles:
     # --- removing -------------------------------------------------------------------------------------------------
 
     def drop_oldest(self, path: Path | None = None) -> bool:
-        """Remove the oldest file; false when there is none that is whole: the only one is written, in the middle of a
-        transaction or before the first one. ``path``: nothing is removed if this one is gone already.
+        """Remove the oldest file. Returns false if no file can be removed, because the only one is being written and is
+        within a transaction or before the first one. ``path``: the file to remove; nothing is removed if it is gone
+        already.
         """
         with self._changing:
             oldest = self._files[0] if self._files else None
@@ -441,7 +442,7 @@ class RelayFiles:
         return True
 
     def clear(self) -> None:
-        """Remove every file, for good. Raises ``OSError``."""
+        """Remove every file durably. Raises ``OSError``."""
         file, self._current = self._current, None
         if file is not None:
             file.close()
@@ -482,7 +483,8 @@ class RelayFiles:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def find(self, marker: Datamarker) -> RelayCursor | None:
-        """A cursor behind ``marker``, if the relay holds what follows and proves that the marker is of the same log."""
+        """A cursor at ``marker``, if the relay holds what follows and proves that the marker belongs to the same
+        log."""
         place = marker.order
         with self._changing:
             at = bisect_right(self._files, place, key=lambda file: file.begin.order) - 1
@@ -494,7 +496,7 @@ class RelayFiles:
                 if cursor.find():
                     return cursor
             except Gone:
-                pass  # looked at, and damaged
+                pass  # it turned out to be damaged
             except BaseException:
                 cursor.close()
                 raise

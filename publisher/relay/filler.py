@@ -1,6 +1,7 @@
-"""Fills a hole between the relay's tip and a reader of the log, in ``hold``: the datastore is to give it up.
+"""In the mode ``hold``, fills a hole between the relay's tip and a reader of the log, so that the datastore may delete
+that log.
 
-It reads the datastore's log from the tip on, beside the reader, until it has come to the reader's place.
+It reads the datastore's log from the tip on, beside the reader, until it reaches the reader's place.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Filler:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for its end. The recorder is stopped."""
+        """Wait for its end, after the recorder was stopped."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -56,7 +57,7 @@ class Filler:
                     _log.warning("the relay lacks a part of the log, which cannot be read just now: %s", error)
                 rest_s = _REST_S
             except Exception:  # noqa: BLE001
-                # Without this thread the datastore would keep its log for as long as the publisher runs.
+                # If this thread ended, the datastore would keep its log for as long as the publisher runs.
                 _log.exception("unexpected, please report this")
                 rest_s = _REST_S
 
@@ -74,7 +75,7 @@ class Filler:
             recorder.leave(self)
 
     def _open(self, tip: Datamarker | None) -> tuple[Datamarker, LogReader, Proof]:
-        """Where it begins, its reader there, and what opening the log at the tip says."""
+        """The place where it begins, its reader there, and the result of opening the log at the tip."""
         proof = Proof.PURGED
         if tip is not None:
             try:
@@ -90,8 +91,8 @@ class Filler:
         return earliest, self._inner.open(earliest)
 
     def _copy(self, reader: LogReader, marker: Datamarker, proof: Proof) -> bool:
-        """Read, close the reader, and say whether the hole is filled as far as it can be; ``False``: the datastore gave
-        up what the reader comes to, and a stretch has to begin where its log does now.
+        """Read, and close the reader. Returns whether the hole is filled as far as possible; ``False``: the datastore
+        deleted log before the reader read it, and a stretch has to begin at the present beginning of its log.
         """
         recorder = self._recorder
         before: Datamarker | None = marker
@@ -115,7 +116,7 @@ class Filler:
                 before = segment.marker
 
     def _is_given_up(self, before: Datamarker, segment: Segment) -> bool:
-        """Whether the log between the two is gone, and the segment begins where no datamarker is known yet."""
+        """Whether the log between the two is gone, and the segment begins at a place without a known datamarker."""
         if segment.gap is None or segment.begin in (before.order, segment.end):
             return False
         return self._inner.earliest().order > before.order

@@ -1,6 +1,7 @@
-"""A relay's folder as a command finds it: what its files hold, whether they are whole, and removing the oldest.
+"""Reading and trimming a relay's folder for commands: what its files hold, whether they are sound, and removing the
+oldest files.
 
-Reading needs no lock and changes nothing, so a publisher may be writing meanwhile. Removing takes the lock.
+Reading needs no lock and changes nothing, so a publisher may be writing meanwhile. Removing needs the lock.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _STEP: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """One file. ``begin`` is ``None`` where the header cannot be read. ``unfinished``: bytes behind its last whole
-    record, of a file that was not completed. ``error``: why it is not to be trusted; empty: nothing was found.
+    """One file. ``begin`` is ``None`` if the header cannot be read. ``unfinished``: bytes after the last whole record,
+    in a file that was not completed. ``error``: why the file cannot be trusted; empty if no error was found.
     """
 
     path: Path
@@ -40,7 +41,7 @@ class FileState:
 
 
 def look(folder: Path, *, disk: Disk = DISK) -> list[FileState]:
-    """What each file holds, the oldest first; of completed files as their index says.
+    """What each file holds, the oldest first. For completed files this comes from their index.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` when the disk does not answer.
     """
@@ -48,8 +49,8 @@ def look(folder: Path, *, disk: Disk = DISK) -> list[FileState]:
 
 
 def verify(folder: Path, progress: Callable[[int, int], None], *, disk: Disk = DISK) -> list[FileState]:
-    """The same after reading every record and comparing its checksum. ``progress`` gets the bytes that were read, and
-    all. Raises as :func:`look`.
+    """As :func:`look`, after reading every record and comparing its checksum. ``progress`` gets the bytes that were
+    read, and the bytes of all files. Raises as :func:`look`.
     """
     paths = _files(folder, disk)
     sizes = [_size(path, disk) for path in paths]
@@ -62,8 +63,8 @@ def verify(folder: Path, progress: Callable[[int, int], None], *, disk: Disk = D
 
 
 def trim(folder: Path, keep_bytes: int, *, disk: Disk = DISK) -> int:
-    """Remove the oldest files until the rest takes no more than ``keep_bytes``, and with the last the keys of what was
-    lost; returns the bytes that were removed.
+    """Remove the oldest files until the rest takes no more than ``keep_bytes``. With the last file the keys of lost
+    rows are removed too. Returns the bytes that were removed.
 
     Raises :class:`~wormhole.model.errors.UsageError` while a publisher has the folder, and as :func:`look`.
     """
@@ -115,7 +116,7 @@ def _size(path: Path, disk: Disk) -> int:
 
 
 def _state(path: Path, disk: Disk, progress: Callable[[int], None] | None) -> FileState:
-    """``progress``: gets the bytes that were read of it; ``None``: the index is believed."""
+    """The state of a file. ``progress``: gets the bytes that were read; ``None``: the index is trusted."""
     try:
         with contextlib.closing(disk.open(path)) as file:
             return _read(path, file, progress)
@@ -150,7 +151,7 @@ def _read(path: Path, file: DiskFile, progress: Callable[[int], None] | None) ->
                 progress(shown)
     except DecodeError as problem:
         damage = f"behind byte {after}: {problem.message}"
-    if footer is None:  # what is behind its last whole record is being written, or is dropped at the next start
+    if footer is None:  # what follows its last whole record is being written, or is dropped at the next start
         return FileState(path, size, records, log_bytes, begin, end, size - after)
     if not damage and records != len(footer.blocks):
         damage = f"its index has {len(footer.blocks)} records, and there are {records}"

@@ -13,32 +13,33 @@ __all__ = ["Hold", "HoldPoint"]
 
 
 class HoldPoint(NamedTuple):
-    """``place``: the datastore's log need not be kept before it. ``given_up``: the relay does not have all of that."""
+    """``place``: the datastore need not keep its log before this place. ``given_up``: whether the relay lacks a part of
+    that log."""
 
     place: LogPosition
     given_up: bool
 
 
 class Hold:
-    """``slot_budget``: bytes of log that the datastore may keep in any case. ``lose``: its disk comes before the flow
-    furthest behind.
+    """``slot_budget``: bytes of log that the datastore may keep in any case. ``lose``: whether protecting its disk has
+    precedence over the flow furthest behind.
     """
 
     def __init__(self, slot_budget: int, *, lose: bool) -> None:
         self._slot_budget = slot_budget
         self._lose = lose
-        self._least: int | None = None  # bytes that the datastore had to keep, since that was more than the budget
+        self._least: int | None = None  # bytes that the datastore had to keep since they exceeded the budget
 
     def point(
         self, oldest: LogPosition, end: LogPosition, held: Sequence[Stretch], log: LogMap, *, behind: bool
     ) -> HoldPoint:
-        """``oldest``: nobody needs anything before it. ``end``: of the log. ``held``: what the relay has, ascending.
-        ``behind``: it lacks what lies before its log's end.
+        """``oldest``: no flow needs log before it. ``end``: of the log. ``held``: the relay's stretches, ascending.
+        ``behind``: whether the relay lacks log before the log's end.
 
-        As long as the budget covers the log from ``oldest`` on, that is the place. Otherwise the datastore gives up
-        what the relay holds synced and without a hole from ``oldest`` on. With ``lose`` what the relay could not hold,
-        or holds no longer, is given up as well. So is what it cannot take, because its disk fails or is slower than the
-        log: once the datastore keeps a whole budget more than before.
+        As long as the budget covers the log from ``oldest`` on, ``oldest`` is the place. Otherwise the datastore gives
+        up the log that the relay holds, synced and without a hole, from ``oldest`` on. With ``lose`` it also gives up
+        log that the relay could not hold or no longer holds. It then also gives up log that the relay cannot take
+        because its disk fails or is slower than the log, once the datastore keeps a whole budget more than before.
         """
         place = self._recorded(oldest, end, held, log)
         kept = log.between(place, end)
@@ -58,7 +59,7 @@ class Hold:
                 break
             if one.synced.order <= place:
                 continue
-            # Where the log went on in another history the relay has a hole, though it had room.
+            # If the log continued in another history, the relay has a hole although it was not full.
             if one.begin.order > place and (not self._lose or one.begin.order.incarnation != place.incarnation):
                 break
             place = max(place, one.synced.read_from)

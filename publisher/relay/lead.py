@@ -1,5 +1,5 @@
-"""Where the reader furthest ahead begins at a start: so that the relay goes on without a hole, and flows that stopped
-together go on at once.
+"""Where the reader furthest ahead begins at a start, so that the relay continues without a hole, and flows that stopped
+together continue at once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ __all__ = ["common_start", "lead_start"]
 
 
 def lead_start(source: LogSource) -> Datamarker:
-    """At the end of the log, or at that of its relay if this is before.
+    """The end of the log, or the end of its relay if that is earlier.
 
-    A relay whose datastore deletes its log because of it (``hold``) goes on at its tip, however far that is; one that
-    is empty begins where the datastore's log does, if this is near. Any other only goes on at a tip that is near.
+    A relay in the mode ``hold``, because of which the datastore deletes its log, continues at its tip, however far
+    behind that is. An empty relay in this mode begins where the datastore's log begins, if that is near. A relay in
+    another mode continues at its tip only if that is near.
     """
     latest, status = source.latest(), source.status()
     relay = status.relay
@@ -35,11 +36,11 @@ def lead_start(source: LogSource) -> Datamarker:
 
 
 def common_start(end: Datamarker, flows: Iterable[Datamarker]) -> Datamarker:
-    """``end``, or the earliest place of the flows that are furthest ahead and near each other, as all are after a
-    takeover: one reader that begins there serves them from its first moment, and none has to be opened beside it. How
-    much was written since they stopped does not matter, as long as it is soon read.
+    """``end``, or the earliest place of the flows that are furthest ahead and near each other. After a takeover all
+    flows are near each other: one reader that begins there serves them at once, and no other has to be opened. The log
+    that was written since they stopped does not matter, as long as it is read soon.
     """
-    between = LogMap().between  # within one file: how long the others are is not known yet
+    between = LogMap().between  # within one file: the lengths of the others are not known yet
     behind = ((between(place.order, end.order), place) for place in flows)
     soon = [(left, place) for left, place in behind if left is not None and 0 <= left <= SOON_BYTES]
     least = min((left for left, _ in soon), default=0)

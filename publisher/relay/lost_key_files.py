@@ -1,7 +1,8 @@
-"""The files that stay when a relay file goes although a flow needs it: which rows it changed.
+"""Files with the keys of the rows that a relay file changed. They stay when the relay file is removed although a flow
+needs it.
 
-Each is written once and read whole, in the relay's folder. One that cannot be written or read costs a repair its
-shortcut, and nothing else: whole tables are read then.
+Each is written once and read as a whole, in the relay's folder. If one cannot be written or read, a repair reads whole
+tables instead of these rows. There is no other consequence.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MOST_BYTES: Final = 256 << 20  # all files together take at most this; beyond i
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A file. ``begin`` and ``end``: of the log that it is about."""
+    """A file. ``begin`` and ``end``: of the log that it describes."""
 
     begin: LogPosition
     end: LogPosition
@@ -52,7 +53,8 @@ class LostKeyFiles:
         self._files: list[_Known] | None = None
 
     def note(self, segments: Iterable[Segment], begin: LogPosition, end: LogPosition) -> None:
-        """The relay file that has these ``segments``, from ``begin`` to ``end``, is about to go."""
+        """Note the keys of a relay file, with these ``segments`` from ``begin`` to ``end``, that is about to be
+        removed."""
         builder = LostKeysBuilder()
         try:
             for segment in segments:
@@ -72,7 +74,7 @@ class LostKeyFiles:
             )
 
     def keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
-        """The rows of ``shard`` that change from ``begin`` to ``end``; ``None``: not all of that is noted."""
+        """The rows of ``shard`` that change from ``begin`` to ``end``; ``None``: the range is not noted completely."""
         if begin >= end:
             return None
         with self._lock:
@@ -95,7 +97,7 @@ class LostKeyFiles:
         return LostKeys.joined(parts)
 
     def release(self, oldest: LogPosition) -> None:
-        """Nobody asks for what is before ``oldest`` any more."""
+        """Delete the files before ``oldest``, which will not be requested any more."""
         with self._lock:
             self._remove([known for known in self._known() if known.end <= oldest])
 
@@ -107,7 +109,8 @@ class LostKeyFiles:
     # -- with the lock
 
     def _known(self) -> list[_Known]:
-        """By their begin. Those that are of another relay, damaged or not written whole are removed."""
+        """The files, in the order of their begins. Files of another relay, damaged files and incomplete files are
+        removed."""
         if self._files is None:
             found, useless = [], []
             for name in self._names():
@@ -150,7 +153,7 @@ class LostKeyFiles:
             self._remove(files[:1])
 
     def _read(self, name: str, shard: str) -> tuple[LostFile, int] | None:
-        """What is noted of ``shard``, and the bytes of the file; ``None``: nothing that can be relied on."""
+        """The noted keys of ``shard``, and the bytes of the file; ``None``: the file cannot be relied on."""
         try:
             file = self._disk.open(self._folder / name)
             try:
@@ -177,7 +180,8 @@ class LostKeyFiles:
 
 
 def _text(identity: RelayIdentity) -> str:
-    """What files have a digest of. Another text makes the files of an earlier release those of another relay."""
+    """The text whose digest is in the files. If it changes, the files of an earlier release are those of another
+    relay."""
     return (
         f"RelayIdentity(log={identity.log!r}, kind={identity.kind!r}, sharding={identity.sharding!r}, "
         f"max_update_bytes={identity.max_update_bytes!r}, tables={identity.tables!r}, decoder={identity.decoder!r})"

@@ -1,4 +1,5 @@
-"""Which rows the segments of a relay file change, as bytes of a small file that stays when the relay file goes. Pure.
+"""The rows that the segments of a relay file change, as the bytes of a small file that stays when the relay file is
+removed. Pure.
 
 Only keys are kept, by shard and table. A repair reads the rows with these keys again, in place of whole tables.
 """
@@ -24,13 +25,13 @@ _VERSION: Final = 1
 _MOST_BYTES: Final = 64 << 20  # a file's content takes at most this before it is compressed
 _OF_ONE_ROW: Final = frozenset((update_pb2.INSERT, update_pb2.DELETE, update_pb2.UPSERT, update_pb2.MERGE))
 _NO_KEY: Final = "it was emptied, or has no key"
-_KEY_FIELD: Final = 0x12  # tag of an Update's key; the values of a RowKey have the same
+_KEY_FIELD: Final = 0x12  # tag of an Update's key; the values of a RowKey have the same tag
 
 
 @dataclass(frozen=True, slots=True)
 class LostFile:
-    """What a relay file from ``begin`` to ``end`` changed. ``shards``: tables by name, by shard; those of ``""`` are of
-    every shard.
+    """What a relay file from ``begin`` to ``end`` changed. ``shards``: by shard, its tables by name; tables under
+    ``""`` belong to every shard.
     """
 
     begin: LogPosition
@@ -43,7 +44,8 @@ class LostFile:
 
 
 class LostKeysBuilder:
-    """Collects the keys of segments. ``unknown``: why they do not say what changed; empty while they do."""
+    """Collects the keys of segments. ``unknown``: why the segments do not show all changed rows; empty while they
+    do."""
 
     def __init__(self) -> None:
         self.unknown = ""
@@ -66,7 +68,7 @@ class LostKeysBuilder:
             self._bound()
 
     def built(self, begin: LogPosition, end: LogPosition) -> LostFile | None:
-        """What the segments, from ``begin`` to ``end``, changed; ``None`` where that is not known."""
+        """What the segments, from ``begin`` to ``end``, changed; ``None`` if that is not known."""
         if not self.unknown and self._place != end:
             self.unknown = "it is not whole"
         if self.unknown:
@@ -89,7 +91,7 @@ class LostKeysBuilder:
             keys = found[number]
             if keys is None:
                 continue
-            at = begin + 1  # behind the tag, and then the length of the entry
+            at = begin + 1  # after the tag; the length of the entry follows
             while blob[at] > 0x7F:
                 at += 1
             before = len(keys)
@@ -104,7 +106,7 @@ class LostKeysBuilder:
             self._count += len(keys) - before
 
     def _of(self, shard: str, schema: Schema) -> set[bytes] | None:
-        """The keys of a table; ``None`` where all of it is lost."""
+        """The keys of a table; ``None`` if all of its rows may have changed."""
         name = shard, schema.table
         if name in self._whole:
             return None
@@ -132,7 +134,7 @@ class LostKeysBuilder:
 
 
 def _key(blob: bytes, at: int, end: int) -> bytes:
-    """The key of an update whose fields begin at ``at``: the bytes that are a ``RowKey`` of just its values."""
+    """The key of an update whose fields begin at ``at``: the bytes of a ``RowKey`` with only its values."""
     begin = at
     while at < end and blob[at] == _KEY_FIELD:
         at += 1
@@ -149,7 +151,7 @@ def _key(blob: bytes, at: int, end: int) -> bytes:
 
 
 def _add_change(change: update_pb2.Update, keys: set[bytes]) -> str:
-    """Add the keys that a change touches; returns why all rows of the table may be, if they may."""
+    """Add the keys that a change touches. Returns why all rows of the table may have changed; empty if they may not."""
     if change.op == update_pb2.TRUNCATE:
         return "it was emptied"
     if change.op == update_pb2.DELETE_RANGE:
@@ -166,7 +168,7 @@ def _add_change(change: update_pb2.Update, keys: set[bytes]) -> str:
 
 
 def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
-    """``identity``: of the relay; another one's keys are not read."""
+    """``file`` as bytes. ``identity``: of the relay; keys of another relay are not read."""
     out = FieldWriter()
     out.number(len(lost.shards))
     for shard, tables in sorted(lost.shards.items()):

@@ -1,4 +1,4 @@
-"""One relay file, as its writer and its readers share it, and what another start finds in it."""
+"""One relay file, shared by its writer and its readers, and loading it at a later start."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 class OneFile:
     """``first``: where the first block begins, ``readable``: where the last whole transaction ends, ``tail``: where the
     next block is written. ``blocks``: of whole transactions; ``None``: they are in the file's index. ``pieces``: blocks
-    of a transaction that goes on. ``next``: the file that adjoins. ``gone``: the file was removed. ``handle``: while it
-    is written.
+    of a transaction that has not ended. ``next``: the file that adjoins. ``gone``: whether the file was removed.
+    ``handle``: the open file while it is being written.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class OneFile:
         return self.readable == self.first
 
     def close(self) -> None:
-        """No more is written."""
+        """Close the file for writing."""
         handle, self.handle = self.handle, None
         if handle is not None:
             handle.close()
@@ -66,8 +66,8 @@ class OneFile:
     def complete(self, *, sync: bool) -> None:
         """Write the index. Without one, the file is read block by block at the next start.
 
-        ``sync``: what was synced of the file has to survive. An index counts for the whole of it, so it comes when the
-        whole is synced. Raises ``OSError`` when that fails.
+        ``sync``: whether the synced part of the file has to survive. An index covers the whole file, so it is written
+        after the whole file was synced. Raises ``OSError`` if that fails.
         """
         assert self.handle is not None
         assert self.blocks is not None
@@ -87,10 +87,9 @@ class OneFile:
 
 
 def load(disk: Disk, path: Path, identity: RelayIdentity, *, sync: bool) -> OneFile | None:
-    """A file as an earlier process left it, completed now (:meth:`OneFile.complete`); ``None``: no whole
-    transaction is in it.
+    """A file of an earlier process, completed now (:meth:`OneFile.complete`); ``None``: it has no whole transaction.
 
-    Raises :class:`~wormhole.model.errors.DecodeError` for what is no relay file, :class:`OtherFileError` and
+    Raises :class:`~wormhole.model.errors.DecodeError` for a file that is no relay file, :class:`OtherFileError` and
     ``OSError``.
     """
     with contextlib.closing(disk.open(path, write=True)) as handle:
@@ -111,7 +110,7 @@ def load(disk: Disk, path: Path, identity: RelayIdentity, *, sync: bool) -> OneF
 
 
 def _read_torn(path: Path, header: Header, handle: DiskFile, size: int) -> OneFile | None:
-    """A file that was not completed, up to its last whole transaction; what is behind that is forgotten."""
+    """A file that was not completed, up to its last whole transaction. What follows is discarded."""
     found, at = _sound_blocks(header, handle, size)
     if at < size and find_block(handle, at + 1, size):
         lost = size - at
@@ -139,7 +138,7 @@ def _marker_of(block: Block, handle: DiskFile) -> Datamarker | None:
 
 
 def _sound_blocks(header: Header, handle: DiskFile, size: int) -> tuple[list[Block], int]:
-    """The blocks up to the first that is torn, damaged or does not follow, and where that is."""
+    """The blocks before the first one that is torn, damaged or does not adjoin, and the offset of that one."""
     found: list[Block] = []
     at, end = header.size, header.begin.order
     with contextlib.suppress(DecodeError):

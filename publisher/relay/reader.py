@@ -1,7 +1,8 @@
-"""Reads a log: from the relay's files where these hold it, else from the datastore, and records what nobody else does.
+"""Reads a log: from the relay's files where they hold it, otherwise from the datastore. It records log that no other
+reader records.
 
-At the end of the files a reader waits while another one records. Otherwise it opens the datastore's log there and
-records itself. One that reads the datastore's log goes on in the files once it comes to a place that they hold.
+At the end of the files a reader waits while another reader records. Otherwise it opens the datastore's log there and
+records itself. A reader of the datastore's log continues in the files once it reaches a place that they hold.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from wormhole.ports.log_source import LogReader, PurgedInside
 
 __all__ = ["RelayAccess", "RelayedReader"]
 
-_LOOK_S: Final = 0.25  # between two looks whether the recording reader is read
+_LOOK_S: Final = 0.25  # between two checks whether the recording reader is read
 _COMPARE_S: Final = 1.0
-_STUCK_S: Final = 5.0  # behind a disk that does not take what was read
+_STUCK_S: Final = 5.0  # for a disk that does not take what was read
 
 
 class RelayAccess(Protocol):
-    """What readers of one log go on with."""
+    """What a reader of one log can continue with."""
 
     recorder: Recorder
 
@@ -38,7 +39,7 @@ class RelayAccess(Protocol):
         ...
 
     def find_following(self, marker: Datamarker) -> RelayCursor | None:
-        """The same, if they hold what follows, or somebody records it there."""
+        """The files at the place, if they hold what follows it or another reader records it there."""
         ...
 
     def open_inner(self, marker: Datamarker) -> LogReader:
@@ -46,11 +47,11 @@ class RelayAccess(Protocol):
         ...
 
     def compare(self) -> None:
-        """Have the datastore's log shown to be what was recorded, unless somebody records."""
+        """Prove that the datastore's log is the recorded one, unless another reader records."""
         ...
 
     def behind_hole(self, marker: Datamarker, error: PositionPurged) -> PurgedInside:
-        """What is missing, and the next place that can be read, when the log behind ``marker`` is nowhere."""
+        """What is missing, and the next place that can be read, if neither has the log after ``marker``."""
         ...
 
 
@@ -81,7 +82,7 @@ class RelayedReader:
         self._reading = threading.Lock()
         self._closing = threading.Lock()
         self._closed = False
-        self._stuck_at: LogPosition | None = None  # the end of the files, while what follows is not written
+        self._stuck_at: LogPosition | None = None  # the end of the files, while the next log is not written
         self._stuck_since = 0.0
         self._compares_at = 0.0
         self._on_closed = closed
@@ -89,13 +90,11 @@ class RelayedReader:
 
     @property
     def reads_files(self) -> bool:
-        """Whether it reads the relay now."""
+        """Whether the reader reads the relay now."""
         return self._cursor is not None
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
-        """See :class:`~wormhole.ports.log_source.LogReader`. What comes from the relay is as large as it was
-        recorded.
-        """
+        """See :class:`~wormhole.ports.log_source.LogReader`. Segments of the relay have their recorded size."""
         with self._reading:
             segment = self._read(max_bytes, self._clock.monotonic() + wait_s)
         if self._closed:
@@ -147,7 +146,7 @@ class RelayedReader:
         self._on_closed(self)
 
     def _close_cursor(self) -> None:
-        # A read that is going on ends soon, and then closes it.
+        # A read that is under way ends soon, and then closes it.
         if self._reading.acquire(blocking=False):
             try:
                 self._leave_cursor()
@@ -172,11 +171,11 @@ class RelayedReader:
             ) from error
 
     def _look_up_again(self, cursor: RelayCursor, error: Gone) -> Segment | None:
-        """Go on where the files are gone: in those that are there now, else with the datastore's log."""
+        """Continue after the files were removed: in the present files, otherwise with the datastore's log."""
         if self._closed or self._generation != self._recorder.generation:
             return None
         if cursor.inside:
-            raise error  # damaged in the middle of a transaction: only who has a part of it knows where to go on
+            raise error  # damaged within a transaction: only the receiver of its part can continue
         return None if self._find_again(cursor.marker) else self._leave_files(cursor, claimed=False)
 
     def _find_again(self, marker: Datamarker) -> bool:
@@ -204,7 +203,7 @@ class RelayedReader:
         return None
 
     def _leave_files(self, cursor: RelayCursor, *, claimed: bool) -> Segment | None:
-        """Go on with the datastore's log, at the tip as the one who records."""
+        """Continue with the datastore's log; at the tip, as the recording reader."""
         recorder, marker = self._recorder, cursor.marker
         try:
             inner = self._access.open_inner(marker)
@@ -220,7 +219,7 @@ class RelayedReader:
         except Diverged as error:
             if claimed:
                 recorder.proved(self, Proof.DIVERGED)
-            # Who is behind in the change buffer may be at a place that the log still has.
+            # A reader that is behind the change buffer may be at a place that the log still has.
             raise SourceUnavailable(error.message, hint="it is opened again, at each flow's place") from error
         except BaseException:
             if claimed:
@@ -243,7 +242,7 @@ class RelayedReader:
             self._recorder.leave(self)
 
     def _gap(self, marker: Datamarker, error: PositionPurged) -> Segment:
-        """The log behind the marker is nowhere."""
+        """Neither the relay nor the datastore has the log after the marker."""
         access = self._access
         hole = access.behind_hole(marker, error)
         inner: LogReader | None = None
@@ -299,8 +298,8 @@ class RelayedReader:
         return segment
 
     def _compare(self) -> bool:
-        """Have what is recorded compared with the log, so that it can be gone on with. What fails is tried again now
-        and then only.
+        """Compare the recorded log with the datastore's, so that recording can continue. After a failure it is tried
+        again only at intervals.
         """
         now = self._clock.monotonic()
         if now < self._compares_at:

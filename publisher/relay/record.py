@@ -1,8 +1,8 @@
-"""Segments as bytes, and what is left of one behind a place. Pure.
+"""Segments as bytes, and the part of a segment after a place. Pure.
 
-A record holds everything of a segment but rows of a table (``chunk``) and faults (``broken``), which are not recorded.
-Schemas and sources are written once for all runs. Arrays are written as they lie in memory: a relay file names the byte
-order, and is read on the machine that wrote it.
+A record holds everything of a segment except rows of a table (``chunk``) and faults (``broken``), which are not
+recorded. Schemas and sources are written once for all runs. Arrays are written in their layout in memory. A relay file
+names the byte order, and is read on the machine that wrote it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Border(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """A segment, and the borders of those that it was merged of, as far as its transactions do not show them."""
+    """A segment, and the borders of the segments that were merged into it, as far as its transactions do not show
+    them."""
 
     segment: Segment
     borders: tuple[Border, ...] = ()
@@ -54,7 +55,7 @@ class Record:
 
 
 def encode(record: Record) -> bytes:
-    """The record as bytes. Raises ``ValueError`` for a segment that is not recorded."""
+    """The record as bytes. Raises ``ValueError`` for a segment that cannot be recorded."""
     segment = record.segment
     if segment.broken or segment.chunk is not None:
         raise ValueError("a segment with faults, or with rows of a table, is not recorded")
@@ -133,7 +134,7 @@ def _put_run(
 
 
 class _Input:
-    """What is left of a record's bytes. Nothing is taken that is not there, whatever a length says."""
+    """The unread rest of a record's bytes. A length beyond its end is an error."""
 
     def __init__(self, data: bytes) -> None:
         self._view = memoryview(data)
@@ -243,7 +244,7 @@ def _take_run(data: _Input, schemas: Sequence[Schema], sources: Sequence[str]) -
 
 
 def cut(segment: Segment, place: LogPosition) -> Segment:
-    """What is left of ``segment`` for a reader at ``place``, the end of a transaction inside it."""
+    """The part of ``segment`` for a reader at ``place``, which is the end of a transaction inside it."""
     if place <= segment.begin:
         return segment
     runs: dict[str, Run] = {}
@@ -287,7 +288,8 @@ def _behind(run: Run, transaction: int, ordinal: int) -> Run:
 
 
 def groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """The segments in order, those together that become one record: small ones that end between transactions."""
+    """The segments in order, grouped by the record that they become: small segments that end between transactions are
+    joined."""
     group: list[Segment] = []
     size = 0
     for segment in segments:
@@ -379,14 +381,14 @@ def _joined(runs: Sequence[Run]) -> Run:
 
 
 def _columns(column: array[int], of: array[int], count: int) -> array[int]:
-    """A column of ordinals, in the terms of another table; it has an entry for each of ``count``."""
+    """A column of ordinals, translated to another table. It has an entry for each of ``count``."""
     if column:
         return array("I", map(of.__getitem__, column))
     return (of[:1] or _ONE) * count
 
 
 def _counted(run: Run) -> array[int]:
-    """The indexes of a run whose updates count up in each transaction."""
+    """The indexes of a run in which the updates of each transaction are numbered consecutively."""
     indexes = array("I")
     begin, first = 0, run.first_index
     for end in (*run.tx_end, run.updates):
@@ -399,11 +401,11 @@ def _counted(run: Run) -> array[int]:
 
 
 def proves(record: Record, before: Anchor | None, marker: Datamarker) -> bool:
-    """Whether ``marker``, whose place is inside the record or at its end, is of the log that was recorded.
+    """Whether ``marker``, whose place is inside the record or at its end, belongs to the recorded log.
 
-    ``before``: the anchor of the datamarker where the record begins. The marker's own anchor has to be the one that was
-    recorded at the place, or the last transaction before the place has to be the one that the anchor is of. An anchor
-    of the log's bytes proves a place if no transaction was recorded behind these bytes.
+    ``before``: the anchor of the datamarker where the record begins. The marker's own anchor has to be the recorded
+    anchor of the place, or it has to be the anchor of the last transaction before the place. An anchor of the log's
+    bytes proves a place if no transaction was recorded after these bytes.
     """
     segment, place, anchor = record.segment, marker.order, marker.anchor
     borders = [border.anchor for border in record.borders if border.order == place]

@@ -1,7 +1,7 @@
-"""Writes what the log's readers read into the relay's files, by a thread of its own.
+"""Writes the segments of the log's readers into the relay's files, in a thread of its own.
 
-A reader only hands a segment over: it never waits for the disk. The queue is bounded by bytes. When it is full the
-recording reader gives its place up, and a hole begins.
+A reader only hands a segment over and never waits for the disk. The queue is bounded by bytes. When it is full, the
+recording reader stops recording, and a hole begins.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["QUEUE_BYTES", "Recorder"]
 _log = logging.getLogger(__name__)
 
 QUEUE_BYTES: Final = 32 << 20
-_GATHER_S: Final = 0.1  # small segments are gathered for so long, so that one record holds many
+_GATHER_S: Final = 0.1  # small segments are gathered for this time, so that one record holds many
 _GATHER_BYTES: Final = 512 << 10
 _SYNC_S: Final = 1.0
 _SYNC_BYTES: Final = 16 << 20
-_AGAIN_S: Final = 5.0  # after a disk could not be written
+_AGAIN_S: Final = 5.0  # the wait after the disk could not be written
 _RESTS_S: Final = 0.5
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLUSH_S: Final = 30.0
@@ -40,7 +40,7 @@ _LARGEST: Final = 4  # one transaction may take this fraction of the budget: a q
 
 
 class Recorder:
-    """Thread-safe. ``losing`` is called, by the thread that writes, before a file goes that is still needed.
+    """Thread-safe. The writing thread calls ``losing`` before a file is removed that is still needed.
 
     ``queue_bytes``: of segments that wait to be written.
     """
@@ -63,7 +63,7 @@ class Recorder:
         self._records = settings.mode != "off"
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # for the writer
-        self._news = threading.Condition(lock)  # for all others: something was written, or another one records
+        self._news = threading.Condition(lock)  # for all others: something was written, or another reader records
         self._tip = Tip(fills=self._holds, largest=settings.budget // _LARGEST)
         self._queue: deque[Order] = deque()
         self._queued = 0  # bytes that are not written yet
@@ -73,7 +73,7 @@ class Recorder:
         self._stopping = False
         self._version = 0
         self._oldest: LogPosition | None = None
-        self._no_space = False  # the disk is full before the budget is
+        self._no_space = False  # the disk is full before the budget is used up
         self._full = False  # the files take their budget, and the datastore keeps its log
         self._problem = NO_PROBLEM
         self._again_at = -math.inf
@@ -92,17 +92,17 @@ class Recorder:
         with self._work:
             self.stretches = self._files.stretches
             self._tip.opened(self.stretches[-1].end if self.stretches else None)
-            self._unsynced = int(bool(self.stretches))  # nobody knows what a former process did
+            self._unsynced = int(bool(self.stretches))  # it is not known what a former process did
             self._stopping = False
             self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)
             self._thread.start()
 
     def do_without(self, problem: Problem) -> None:
-        """There are no files: nothing is recorded until the next start."""
+        """There are no files: record nothing until the next start."""
         self._records, self._problem = False, problem
 
     def stop(self) -> None:
-        """Write what was handed over. Nothing more is taken."""
+        """Write the segments that were handed over. No further segment is taken."""
         with self._work:
             thread, self._thread = self._thread, None
             self._put(self._tip.give_up())
@@ -115,7 +115,7 @@ class Recorder:
     # -- readers
 
     def join(self, reader: object) -> int:
-        """A reader of the datastore's log begins. Returns the number of the log that the relay is of."""
+        """A reader of the datastore's log begins. Returns the number of the log that the relay records."""
         with self._work:
             self._tip.join(reader)
             return self._tip.generation
@@ -135,7 +135,8 @@ class Recorder:
                 self._announce()
 
     def covers(self, reader: object, place: LogPosition) -> bool:
-        """Whether the reader, which does not record, can go on in the files. Cheap: asked for each segment."""
+        """Whether the reader, which does not record, can continue in the files. Cheap, because it is called for each
+        segment."""
         if self._tip.recorder is reader:
             return False
         return any(
@@ -151,45 +152,46 @@ class Recorder:
 
     @property
     def tip(self) -> Datamarker | None:
-        """The end of what was handed over."""
+        """The end of the segments that were handed over."""
         return self._tip.marker
 
     @property
     def proof(self) -> Proof:
-        """What is known of the log that the relay is of."""
+        """What is known about the log that the relay records."""
         return self._tip.proof
 
     @property
     def serves(self) -> bool:
-        """Whether the files are of the log that is recorded, and not still those of another one."""
+        """Whether the files belong to the log that is recorded, and not still to another log."""
         return self._tip.serves
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether nobody records before the log was compared with what is recorded."""
+        """Whether the log has to be compared with the recorded one before a reader may record."""
         return self._tip.is_doubtful
 
     @property
     def is_recording(self) -> bool:
-        """Whether somebody extends the relay now."""
+        """Whether a reader extends the relay now."""
         return self._tip.recorder is not None
 
     @property
     def generation(self) -> int:
-        """Rises when the relay turns out to be of another log."""
+        """Rises when the relay turns out to be that of another log."""
         return self._tip.generation
 
     @property
     def version(self) -> int:
-        """Rises with all that a reader at the end of the files waits for."""
+        """Rises with every event for which a reader at the end of the files waits."""
         return self._version
 
     def claim(self, who: object, *, at: LogPosition | None = None, fills: bool = False, wait: bool = False) -> bool:
-        """``who`` is about to open the datastore's log at the tip. ``False``: somebody records, or is just about to;
-        or the tip is not ``at`` that place.
+        """``who`` is about to open the datastore's log at the tip. Returns ``False`` if another reader records or is
+        about to, or if the tip is not ``at`` that place.
 
-        ``wait`` for the outcome of another claim. ``at`` that place a reader waits for more: it does not wait for one
-        that records and is not read, such as that of a caravan whose flows take nothing.
+        ``wait``: wait for the outcome of another claim. ``at``: the place at which a reader waits for more log. Such a
+        reader does not wait for a recording reader that is not being read, such as that of a caravan whose flows take
+        nothing.
         """
         with self._work:
             if wait:
@@ -205,7 +207,7 @@ class Recorder:
             return True
 
     def proved(self, who: object, proof: Proof, to: object | None = None) -> None:
-        """What came of a claim; ``to``, which is at the tip, records on."""
+        """The result of a claim. ``to``, which is at the tip, records from now on."""
         with self._work:
             self._tip.proved(who, proof, to)
             self._rests_since = math.inf if to is who else self._clock.monotonic()
@@ -217,12 +219,12 @@ class Recorder:
             self._rests_since = math.inf
 
     def rests(self, reader: object) -> None:
-        """The reader has returned what it read, or nothing."""
+        """The reader has returned a segment, or nothing."""
         if self._tip.recorder is reader:
             self._rests_since = self._clock.monotonic()
 
     def unclaim(self, who: object) -> None:
-        """Nothing came of a claim."""
+        """A claim was given up."""
         with self._work:
             if self._tip.recorder is who:
                 self._put(self._tip.give_up())
@@ -235,7 +237,7 @@ class Recorder:
             self._announce()
 
     def begins(self) -> None:
-        """Nothing that somebody needs lies before the next reader's place: the first stretch may begin there."""
+        """No flow needs log before the next reader's place: the first stretch may begin there."""
         with self._work:
             self._tip.unfillable = self._tip.unfillable or self._tip.marker is None
 
@@ -249,7 +251,8 @@ class Recorder:
             return not self._stopping
 
     def fill(self, who: object, segment: Segment, before: Datamarker | None) -> bool:
-        """As :meth:`offer`, but waits for room. ``False``: a reader behind the hole was met, or another one records."""
+        """As :meth:`offer`, but waits until the queue has space. Returns ``False`` if it met a reader after the hole,
+        or if another reader records."""
         with self._work:
             self._news.wait_for(lambda: self._stopping or self._tip.recorder is not who or self._room(fits=False))
             if self._stopping or self._tip.recorder is not who:
@@ -258,7 +261,7 @@ class Recorder:
             return self._goes_on(who)
 
     def fill_from(self, who: object, marker: Datamarker) -> bool:
-        """Begin a stretch at ``marker``: nothing before it can be had."""
+        """Begin a stretch at ``marker``: no log before it can be read."""
         with self._work:
             if self._tip.recorder is not who:
                 return False
@@ -266,7 +269,7 @@ class Recorder:
             return self._goes_on(who)
 
     def fills(self, who: object) -> bool:
-        """Whether the hole is still there, for ``who`` to fill."""
+        """Whether the hole still exists and ``who`` is filling it."""
         with self._work:
             return self._goes_on(who)
 
@@ -278,24 +281,24 @@ class Recorder:
         return self._tip.recorder is who
 
     def cannot_fill(self) -> None:
-        """The hole stays: the reader behind it begins a stretch."""
+        """The hole cannot be filled: the reader after it begins a stretch."""
         with self._work:
             self._tip.unfillable = True
 
     # -- waiting
 
     def wait_beyond(self, version: int, seconds: float, ends: Callable[[], bool]) -> None:
-        """Wait until :attr:`version` is another one, or ``ends`` returns true."""
+        """Wait until :attr:`version` has changed, or ``ends`` returns true."""
         with self._work:
             self._news.wait_for(lambda: self._stopping or self._version != version or ends(), seconds)
 
     def wake(self) -> None:
-        """Have :meth:`wait_beyond` ask again whether it ends."""
+        """Have :meth:`wait_beyond` call ``ends`` again."""
         with self._work:
             self._news.notify_all()
 
     def flush(self) -> None:
-        """Wait until everything is written that was handed over, or cannot be."""
+        """Wait until everything that was handed over is written, or cannot be written."""
         with self._work:
             upto = self._number
             self._urgent = True
@@ -305,7 +308,7 @@ class Recorder:
     # -- room
 
     def release(self, oldest: LogPosition) -> None:
-        """Nobody needs anything before ``oldest``."""
+        """No flow needs log before ``oldest``."""
         with self._work:
             self._oldest = oldest
             self._urgent = self._urgent or self._full or self._files.size > self._settings.budget
@@ -345,13 +348,14 @@ class Recorder:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the relay lacks what lies before the end of the log: its disk failed, or a hole is not filled yet."""
+        """Whether the relay lacks log before the end of the log, because its disk failed or a hole is not filled
+        yet."""
         tip = self._tip
         return bool(self._problem) or tip.filling or tip.needs_filling
 
     @property
     def holes(self) -> int:
-        """How many there were since the start."""
+        """The number of holes since the start."""
         return self._tip.holes
 
     @property
@@ -362,7 +366,8 @@ class Recorder:
     # -- inside, with the lock held
 
     def _room(self, fits: bool) -> bool:
-        """Whether the writer takes more; from who records already (``fits``) up to the limit, else only half of it."""
+        """Whether the writer takes more segments: up to the limit from a reader that already records (``fits``),
+        otherwise up to half of it."""
         if self._full or self._stopping or not self._records or self._clock.monotonic() < self._again_at:
             return False
         return self._queued < (self._limit if fits else self._limit // 2)
@@ -409,7 +414,7 @@ class Recorder:
                 self._failed(failed)
                 self._no_space = error.errno in _NO_SPACE
             except Exception as error:  # noqa: BLE001
-                # Delivery does not depend on the relay, and goes on whatever breaks here.
+                # Delivery does not depend on the relay, and continues whatever fails here.
                 _log.exception("unexpected, please report this")
                 self._failed(f"unexpected {type(error).__name__}: {error}")
             with self._work:
@@ -456,7 +461,7 @@ class Recorder:
                 _log.warning("the relay is of another log than the datastore has now: it begins anew")
                 try:
                     files.clear()
-                finally:  # nothing of them is read any more, even if one cannot be unlinked
+                finally:  # they are not read any more, even if one cannot be unlinked
                     with self._work:
                         self._tip.clearing = CLEAR in self._queue
 
@@ -480,7 +485,7 @@ class Recorder:
         self._lost()
 
     def _lost(self) -> None:
-        """What waits to be written does not follow what is there any more."""
+        """The waiting segments no longer adjoin what is written."""
         with self._work:
             self._unsynced = 0
             self._written += len(self._queue)
@@ -526,7 +531,7 @@ class Recorder:
 
 
 def _grouped(orders: Sequence[Order]) -> Iterator[tuple[list[Segment], Order | None]]:
-    """Segments that follow each other, and what comes behind them."""
+    """Consecutive segments, and the order after them."""
     segments: list[Segment] = []
     for order in orders:
         if isinstance(order, Segment):

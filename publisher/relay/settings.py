@@ -1,4 +1,4 @@
-"""What a relay is opened with."""
+"""The settings with which a relay is opened."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, Literal
 __all__ = ["DECODER", "RelayIdentity", "RelaySettings"]
 
 DECODER: Final = 1
-"""Counted up when the updates that sources make of the same log are no longer those of an earlier release."""
+"""Incremented when sources make other updates of the same log than in an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayIdentity:
-    """What decides which updates a source makes of a log, and how they are written: records of one identity are never
-    mixed with those of another.
+    """Everything that determines which updates a source makes of a log, and how they are written. Records of different
+    identities are never mixed.
 
     ``log``: its name; ``kind``: the scheme of its source; ``sharding``: as text; ``tables``: the settings that leave
     tables out, as text; ``decoder``: see :data:`DECODER`.
@@ -30,10 +30,10 @@ class RelayIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RelaySettings:
-    """``mode``: ``cache``, the datastore keeps its log as ever, or ``hold``, it keeps ``slot_budget`` bytes of it at
-    most while the relay has room; ``off``: nothing is recorded, and what was is read until nobody needs it.
-    ``budget``: bytes on disk of the relay. ``on_full``: what happens in ``hold`` when the oldest of it is still needed
-    and there is no more room.
+    """``mode``: with ``cache`` the datastore keeps its log as before. With ``hold`` it keeps at most ``slot_budget``
+    bytes of it while the relay is below its budget. With ``off`` nothing is recorded, and existing records are read
+    until no flow needs them. ``budget``: the relay's bytes on disk. ``on_full``: what happens in ``hold`` when the
+    relay is full and its oldest records are still needed.
     """
 
     mode: Literal["cache", "hold", "off"]

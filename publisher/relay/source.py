@@ -44,7 +44,7 @@ _LEAST_FILES: Final = 8  # a full relay has at least so many: removing one file 
 class RelayedSource:
     """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, whose relay is in ``folder``. Thread-safe.
 
-    ``queue_bytes``: how much memory log may take that was read and is not written yet.
+    ``queue_bytes``: the memory for log that was read and is not written yet.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RelayedSource:
     # --- the port -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """See the port. Raises also what the relay's folder raises."""
+        """See the port. Also raises what the relay's folder raises."""
         self._open_files()
         try:
             self._inner.start()
@@ -236,7 +236,7 @@ class RelayedSource:
         tip = recorder.tip
         if recorder.is_recording and tip is not None:
             ends.discard(tip.order)
-        # Only the datastore can have what follows the end of a stretch. Opening its log shows whether it does.
+        # Only the datastore can have what follows the end of a stretch. Opening its log shows whether it has it.
         return None if marker.order in ends else self.find(marker)
 
     def open_inner(self, marker: Datamarker) -> LogReader:
@@ -321,7 +321,7 @@ class RelayedSource:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _recorded(self, marker: Datamarker) -> RelayedReader | None:
-        """A reader in the files at the marker, or one that goes on at their tip."""
+        """A reader in the files at the marker, or one that continues at their tip."""
         if (reader := self._prove(marker)) is not None:
             return reader
         cursor = self._find_proven(marker)
@@ -340,11 +340,11 @@ class RelayedSource:
 
     @property
     def _stretches(self) -> tuple[Stretch, ...]:
-        """What the files hold of the log that is recorded."""
+        """The stretches of the files that belong to the recorded log."""
         return self._files.stretches if self.recorder.serves else ()
 
     def _end(self) -> LogPosition:
-        """Up to where everything is written."""
+        """The place up to which everything is written."""
         stretches = self._files.stretches
         return stretches[-1].end.order if stretches else LogPosition(0, 0, 0)
 
@@ -364,7 +364,7 @@ class RelayedSource:
         return self.behind_hole(marker, error) if stretches else error
 
     def _found(self, look: Callable[[], Datamarker | None]) -> Datamarker | None:
-        """What ``look`` finds in the files, if the relay is of the datastore's log."""
+        """The result of ``look`` on the files, if the relay records the datastore's log."""
         if not self._is_proven():
             return None
         while True:
@@ -391,7 +391,7 @@ class RelayedSource:
         return _last(self._ends(self._files.files), lambda marker, newest_us: newest_us <= at_us)
 
     def _ends(self, files: Sequence[RelayFile]) -> Iterator[tuple[Datamarker, int]]:
-        """Where each file begins and each record ends, and the latest time at which something in it was committed."""
+        """Where each file begins and each record ends, with the latest commit time in the record."""
         for file in files:
             cursor = self._files.find(file.begin)
             if cursor is None:

@@ -1,4 +1,4 @@
-"""Who extends a relay, and by what: the decisions of the recorder. Pure.
+"""Which reader extends a relay, and by which segments: the decisions of the recorder. Pure.
 
 The **tip** is the datamarker up to which everything was handed to the writer. One reader of the log at a time extends
 it, the **recording reader**. A segment is recorded when its reader is at the tip, or across it: then it is cut.
@@ -18,10 +18,10 @@ __all__ = ["ABANDON", "CLEAR", "Abandon", "Begin", "Clear", "Order", "Proof", "T
 
 
 class Proof(Enum):
-    """What is known of the relay's log and that of the datastore."""
+    """What is known about the relay's log and the datastore's."""
 
     UNKNOWN = auto()
-    """Nothing yet since the start, or since the recording reader ended."""
+    """Nothing is known since the start, or since the recording reader ended."""
     ONE = auto()
     """The datastore's log has the transaction at the tip."""
     PURGED = auto()
@@ -32,19 +32,19 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A stretch begins at ``marker``, behind a hole."""
+    """A stretch begins at ``marker``, after a hole."""
 
     marker: Datamarker
 
 
 class Abandon(Enum):
-    """The pieces of the unfinished transaction are forgotten."""
+    """The pieces of the unfinished transaction are discarded."""
 
     ABANDON = auto()
 
 
 class Clear(Enum):
-    """The whole relay is of another log."""
+    """The whole relay belongs to another log."""
 
     CLEAR = auto()
 
@@ -53,14 +53,14 @@ ABANDON: Final = Abandon.ABANDON
 CLEAR: Final = Clear.CLEAR
 
 Order = Segment | Begin | Abandon | Clear
-"""What the writer does."""
+"""An order to the writer."""
 
 
 class Tip:
     """See the module. Not thread-safe.
 
-    ``fills``: a hole is filled from the datastore's log by somebody else, instead of a new stretch that begins behind
-    it. ``largest``: bytes of one transaction that may be recorded.
+    ``fills``: whether another thread fills a hole from the datastore's log; otherwise a new stretch begins after the
+    hole. ``largest``: the most bytes of one transaction that is recorded.
     """
 
     def __init__(self, *, fills: bool, largest: int) -> None:
@@ -69,19 +69,19 @@ class Tip:
         self.marker: Datamarker | None = None
         self.proof = Proof.UNKNOWN
         self.recorder: object | None = None
-        self.proving = False  # who records is just about to open the log at the tip
-        self.filling = False  # who records fills a hole
-        self.generation = 0  # rises when what was recorded is of another log
+        self.proving = False  # the recording reader is about to open the log at the tip
+        self.filling = False  # the recording reader fills a hole
+        self.generation = 0  # rises when the recorded log turns out to be another one
         self.holes = 0
         self.clearing = False  # the files of another log are about to be removed
-        self.unfillable = False  # the hole behind the tip cannot be filled: the next reader begins a stretch
+        self.unfillable = False  # the hole after the tip cannot be filled: the next reader begins a stretch
         self._readers: set[object] = set()
-        self._ahead: dict[object, LogPosition] = {}  # readers behind a hole, with their place between transactions
+        self._ahead: dict[object, LogPosition] = {}  # readers after a hole, with their place between transactions
         self._inside = 0  # bytes of the pieces of an unfinished transaction; 0: between transactions
-        self._passing = False  # over what cannot be recorded, up to the next datamarker
+        self._passing = False  # log that cannot be recorded is skipped up to the next datamarker
 
     def opened(self, end: Datamarker | None) -> None:
-        """The files were opened, and end there."""
+        """The files were opened, and end at ``marker``."""
         self.marker = end
 
     # -- readers
@@ -91,7 +91,7 @@ class Tip:
         self._readers.add(reader)
 
     def leave(self, reader: object) -> list[Order]:
-        """The reader ends, or lost its log: it records no more."""
+        """The reader ends, or lost its log: it no longer records."""
         self._readers.discard(reader)
         self._ahead.pop(reader, None)
         if self.recorder is not reader:
@@ -101,14 +101,15 @@ class Tip:
         return self.give_up()
 
     def give_up(self) -> list[Order]:
-        """Nobody records for now."""
+        """No reader records for now."""
         self.recorder, self.proving, self.filling, self._passing = None, False, False, False
         return self._abandon()
 
     def claim(self, reader: object, *, fills: bool = False) -> bool:
-        """The reader is about to open the log at the tip, or for a first stretch; ``False``: somebody records.
+        """The reader is about to open the log at the tip, or for a first stretch. Returns ``False`` if another reader
+        records.
 
-        ``fills``: it ends where it comes to a reader behind the hole.
+        ``fills``: it ends where it reaches a reader after the hole.
         """
         if self.recorder is not None:
             return False
@@ -116,7 +117,7 @@ class Tip:
         return True
 
     def proved(self, reader: object, proof: Proof, to: object | None) -> None:
-        """What came of a :meth:`claim`; ``to`` records from now on, which is at the tip."""
+        """The result of a :meth:`claim`. ``to``, which is at the tip, records from now on."""
         if self.recorder is not reader:
             return
         self.proof, self.proving, self.recorder = proof, False, to
@@ -126,7 +127,7 @@ class Tip:
             self.generation += 1
 
     def distrust(self) -> list[Order]:
-        """The datastore's log may be another one by now: who records has to show that it is not."""
+        """The datastore's log may be another one by now: the next recording reader has to prove that it is not."""
         self.proof = Proof.UNKNOWN
         return self.give_up()
 
@@ -135,7 +136,7 @@ class Tip:
     def offer(self, reader: object, segment: Segment, before: Datamarker | None, *, room: bool) -> list[Order]:
         """A reader read ``segment``; ``before`` is the datamarker at its begin, ``None`` inside a transaction.
 
-        ``room``: the writer can take it.
+        ``room``: whether the writer can take it.
         """
         if reader not in self._readers:
             return []  # it was closed meanwhile
@@ -163,7 +164,7 @@ class Tip:
             self._ahead[reader] = segment.end
 
     def begin(self, marker: Datamarker) -> list[Order]:
-        """Who records begins a stretch at ``marker``."""
+        """The recording reader begins a stretch at ``marker``."""
         orders = self._cleared()
         self.holes += self.marker is not None
         self.marker, self.proof, self.unfillable = marker, Proof.ONE, False
@@ -173,23 +174,23 @@ class Tip:
         """The writer lost what it had taken: the relay ends at ``end``."""
         self.give_up()
         self.marker = end
-        if self.clearing:  # that was not done: who records next orders it again
+        if self.clearing:  # the files were not removed: the next recording reader orders it again
             self.clearing, self.proof = False, Proof.DIVERGED
         return [ABANDON]
 
     @property
     def serves(self) -> bool:
-        """Whether the files may be read: they are not of another log than the datastore's."""
+        """Whether the files may be read, because they do not belong to another log than the datastore's."""
         return self.proof is not Proof.DIVERGED and not self.clearing
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the log has to be compared with what was recorded before more is, behind a hole."""
+        """Whether the log has to be compared with the recorded log before recording continues after a hole."""
         return self.recorder is None and self.marker is not None and self.proof is Proof.UNKNOWN
 
     @property
     def needs_filling(self) -> bool:
-        """Whether a reader is behind a hole that nobody fills."""
+        """Whether a reader is after a hole that no thread fills."""
         if not self._fills or self.unfillable or self.recorder is not None:
             return False
         tip = self.marker
@@ -197,12 +198,12 @@ class Tip:
 
     @property
     def met(self) -> bool:
-        """Whether who fills the hole has come to a reader behind it, or none is left."""
+        """Whether the filler has reached a reader after the hole, or no such reader is left."""
         tip = self.marker
         return not self._inside and (tip is None or all(place <= tip.order for place in self._ahead.values()))
 
     def meet(self) -> None:
-        """The one who filled the hole ends; a reader that is just at the tip records on."""
+        """The filler ends. A reader that is exactly at the tip records from now on."""
         tip = self.marker
         at_tip = [reader for reader, place in self._ahead.items() if tip is not None and place == tip.order]
         self._ahead.clear()
@@ -211,7 +212,7 @@ class Tip:
     # -- inside
 
     def _crosses(self, segment: Segment) -> bool:
-        """Whether the tip, now that it is between transactions, lies at or in the segment."""
+        """Whether the tip, which is between transactions, is at or in the segment."""
         tip = self.marker
         proven = not self.proving and not self._inside and not self._passing
         return proven and tip is not None and segment.begin <= tip.order <= segment.end
@@ -219,15 +220,15 @@ class Tip:
     def _lacks_begin(self, reader: object, segment: Segment, before: Datamarker) -> bool:
         """Whether log is missing before the segment and it begins where no datamarker is known.
 
-        A flow at that place would not be found in a relay that goes on behind the gap, and the datastore would give the
-        place up. Who fills holes finds the datamarker there, and begins a stretch.
+        A flow at that place would not be found in a relay that continues after the gap, and the datastore would delete
+        the place. The filler finds the datamarker there, and begins a stretch.
         """
         if segment.gap is None or not self._fills or (self.filling and self.recorder is reader):
             return False
         return segment.begin not in (before.order, segment.end)
 
     def _take(self, reader: object, segment: Segment, before: Datamarker) -> list[Order] | None:
-        """What a reader that does not record yet begins with; ``None``: nothing."""
+        """The orders with which a reader begins to record; ``None``: it does not begin."""
         tip = self.marker
         if tip is not None and self.proof is not Proof.DIVERGED:
             same = self.proof is not Proof.PURGED
@@ -249,7 +250,7 @@ class Tip:
         return [*orders, *self._extend(segment, before)]
 
     def _shows(self, segment: Segment, before: Datamarker) -> bool:
-        """Whether the segment, in which or at whose begin the tip lies, is of the log that was recorded."""
+        """Whether the segment, which contains the tip or begins at it, belongs to the recorded log."""
         tip = self.marker
         assert tip is not None
         if self.proof is Proof.ONE:
@@ -274,7 +275,8 @@ class Tip:
         return [segment]
 
     def _pass(self, segment: Segment) -> list[Order]:
-        """What cannot be recorded leaves a hole up to the next datamarker, where a stretch begins."""
+        """Skip a segment that cannot be recorded. It leaves a hole up to the next datamarker, where a stretch
+        begins."""
         orders = self._abandon()
         self._passing = segment.marker is None
         return orders if segment.marker is None else [*orders, *self.begin(segment.marker)]
@@ -286,6 +288,6 @@ class Tip:
     def _cleared(self) -> list[Order]:
         if self.proof is not Proof.DIVERGED:
             return []
-        self.clearing = True  # before :attr:`proof` is another, so that :attr:`serves` is never true in between
+        self.clearing = True  # before :attr:`proof` changes, so that :attr:`serves` is never true in between
         self.marker = None
         return [CLEAR]
