@@ -1,8 +1,8 @@
 """What can be configured, as frozen values: each field has its meaning, unit, default and the reason.
 
-A validator here sees one value or one table. What concerns several tables (an application's dataset must exist) is
-checked in :mod:`wormhole.config.load`, which also turns every complaint into one report. ``fields`` holds the kinds of
-values, ``processes`` the settings of a host's processes.
+A validator here sees one value or one table. Checks of several tables (an application's dataset must exist) are in
+:mod:`wormhole.config.load`, which also collects every complaint into one report. ``fields`` has the kinds of values,
+``processes`` the settings of a host's processes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ _LEAST_RELAY: Final = 64 * MIB  # one relay file: with less, room is made by rem
 
 
 class CaravanCaps(Settings):
-    """Limits on reading one log: how many readers at most, bytes per second of one and of all. ``None``: no limit."""
+    """Limits on reading one log: the number of readers, and bytes per second of one reader and of all. ``None``: no
+    limit.
+    """
 
     max: int = Field(default=4, ge=1, le=1000)
     max_read_rate: Rate | None = None
@@ -104,8 +106,10 @@ class CaravanCaps(Settings):
 
 
 class ExistingRows(Settings):
-    """Limits on reading, for backfills, the rows that the tables of one log hold: ``rate``, bytes of rows per second,
-    and ``memory``, bytes of rows that wait to enter the log and of changes that come meanwhile.
+    """Limits on reading the existing rows of one log's tables for backfills.
+
+    ``rate``: bytes of rows per second. ``memory``: bytes of rows that wait to enter the log, and of changes that arrive
+    meanwhile.
     """
 
     rate: Rate = 8 * MIB
@@ -132,7 +136,7 @@ class _PlaceSettings(Settings):
     """The settings of a log for the host that reads it, in ``[sources.NAME]`` or in the log's own table of a file.
 
     ``password_file``: of the account that ``source`` names; for servers only. ``relay``: whether the publisher records
-    what it read of the log on its own disk, so that flows that are behind read that; ``None``: see
+    the log that it reads on its own disk, so that flows that are behind read the record; ``None``: see
     :mod:`wormhole.config.relay`. ``slot_budget`` and ``on_relay_full`` are for ``hold``.
     """
 
@@ -164,8 +168,10 @@ class _PlaceSettings(Settings):
 
 
 class SourceConfig(_PlaceSettings):
-    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name. Everything that names a file, a
-    folder or an address stands here, in a file of the host, and never where others could write it.
+    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name.
+
+    Every setting that names a file, a folder or an address is here, in a file of the host. So no other process can
+    write it.
     """
 
     @field_validator("source")
@@ -198,7 +204,7 @@ def _check_place(place: SourceConfig | LogConfig) -> None:
 
 
 def check_needs_hold(place: _PlaceSettings) -> None:
-    """Raises ``ValueError`` for a setting that only ``relay = "hold"`` has; it is another one."""
+    """Raise ``ValueError`` for a setting that only ``relay = "hold"`` has, if ``relay`` has another value."""
     for name in ("slot_budget", "on_relay_full"):
         if getattr(place, name) is not None:
             raise ValueError(f'{name} is for relay = "hold" only: otherwise the relay never frees the datastore\'s log')
@@ -224,13 +230,15 @@ def _checked_source(value: str) -> str:
 
 
 class LogConfig(_PlaceSettings):
-    """One datastore's log. ``host``: where its publisher runs (empty: on any host whose monitor is configured to).
-    ``hosts``: instead, the hosts of which one at a time serves the log, the preferred one first; all of them read the
-    same server.
+    """One datastore's log.
 
-    ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind ``named_kind``; or,
-    in a file, the source itself with all that a list of the host would say of it, as a list of this one for the host
-    that reads the file.
+    ``host``: where its publisher runs (empty: on any host whose monitor is configured to). ``hosts``: an alternative to
+    ``host``: the hosts of which one at a time serves the log, the preferred one first; all of them read the same
+    server.
+
+    ``source``: the name of a source that its host lists (:class:`SourceConfig`), of the kind ``named_kind``. In a file
+    it may be the source itself, together with all settings that the host's list would have for it. The log's table is
+    then the list of the host that reads the file.
     """
 
     named_kind: Annotated[str, Field(alias="kind")] = ""
@@ -318,17 +326,17 @@ class LogConfig(_PlaceSettings):
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The hosts that may serve the log, the preferred one first; empty where it names none."""
+        """The hosts that may serve the log, the preferred one first; empty if it names none."""
         return self.hosts or ((self.host,) if self.host else ())
 
     @property
     def kind(self) -> str:
-        """The scheme of the source, whether it is given here or in the list of its host."""
+        """The scheme of the source, which is given here or in the list of its host."""
         return self.source.partition(":")[0] if ":" in self.source else self.named_kind
 
     @property
     def inline(self) -> SourceConfig | None:
-        """The source itself; ``None`` where it has only a name."""
+        """The source itself; ``None`` if only its name is given."""
         if ":" not in self.source:
             return None
         return SourceConfig.model_validate({name: getattr(self, name) for name in _PlaceSettings.model_fields})
@@ -344,8 +352,8 @@ class FailoverConfig(Settings):
     """``[datasets.NAME.failover]``: each log of the dataset is served from one of ``copies`` at a time, the preferred
     one first.
 
-    ``patience``: how many seconds a copy that lacks what was delivered leaves a log without a publisher to one that has
-    it.
+    ``patience``: for how many seconds a copy that lacks delivered updates leaves a log without a publisher, so that a
+    copy that has them can take it.
     """
 
     copies: Names
@@ -362,7 +370,7 @@ class FailoverConfig(Settings):
 
 
 def _first_double(names: Sequence[str]) -> str:
-    """The first name that was listed before; empty where each is listed once."""
+    """The first name that is listed twice; empty if each is listed once."""
     return next((name for i, name in enumerate(names) if name in names[:i]), "")
 
 
@@ -399,12 +407,12 @@ _S3_OPTIONS: Final = {"region", "endpoint_override", "scheme"}
 
 
 class ArchiveConfig(Settings):
-    """Where every update of a dataset is kept as Parquet, for replay, queries and audit; ``wormholectl archive run``
+    """Where every update of a dataset is stored as Parquet, for replay, queries and audit. ``wormholectl archive run``
     writes it.
 
-    ``to``: a folder, or a URL of what pyarrow reaches: ``s3://bucket/folder``, ``hdfs://host:port/folder``.
-    ``application``: who the archiver subscribes as; it must be configured, without a filter. Passwords and keys do not
-    stand here. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of updates in memory.
+    ``to``: a folder, or a URL that pyarrow supports: ``s3://bucket/folder``, ``hdfs://host:port/folder``. Passwords and
+    keys are not given here. ``application``: the application as which the archiver subscribes; it must be configured,
+    without a filter. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of updates in memory.
     ``keep``: how long files are kept, in seconds; ``None``: for ever. ``compact``: whether the archiver merges small
     files by itself (``auto``).
     """
@@ -432,10 +440,9 @@ class ArchiveConfig(Settings):
 class DatasetConfig(Settings):
     """A named body of data: how it is split into shards, its copies, and the caps on reading each log.
 
-    ``failover``: which of the copies serve one at a time; ``None``: each copy serves the applications that name it.
-
-    ``value_format``: what the values of a store of bytes hold, so that filters can test their fields; ``values``: the
-    same for single tables. Nothing about it is checked here: :func:`wormhole.formats.open_formats` opens descriptor
+    ``failover``: the copies that serve one at a time; ``None``: each copy serves the applications that name it.
+    ``value_format``: the format of the values in a store of bytes, so that filters can test their fields; ``values``:
+    the same for single tables. Formats are not checked here: :func:`wormhole.formats.open_formats` opens descriptor
     sets where they are needed.
     """
 
@@ -507,13 +514,13 @@ class DatasetConfig(Settings):
         return self.failover if self.failover is not None and copy in self.failover.copies else None
 
     def group(self, copy: str) -> str:
-        """Who contends for the logs of ``copy``: :data:`FAILOVER` for copies that serve one at a time, else its own
-        name.
+        """The group that contends for the logs of ``copy``: :data:`FAILOVER` for copies that serve one at a time, else
+        its own name.
         """
         return copy if self.failover_of(copy) is None else FAILOVER
 
     def earlier_groups(self, copy: str) -> tuple[str, ...]:
-        """Who may have contended for the logs of ``copy`` before a failover was configured, or removed."""
+        """The groups that may have contended for the logs of ``copy`` before a failover was configured, or removed."""
         failover = self.failover_of(copy)
         return (FAILOVER,) if failover is None else failover.copies
 
@@ -547,7 +554,9 @@ def _is_place(text: str) -> bool:
 
 
 class RetryConfig(Settings):
-    """How a subscriber retries an update whose handler failed. ``attempts`` counts the first try; waits in seconds."""
+    """How a subscriber retries an update whose handler failed. ``attempts`` includes the first try; waits are in
+    seconds.
+    """
 
     attempts: int = Field(default=8, ge=1, le=1_000_000)
     first_wait: Seconds = 0.1
@@ -562,13 +571,14 @@ class RetryConfig(Settings):
 class ApplicationConfig(Settings):
     """What one application receives. ``copy`` in the file is :attr:`from_copy` here.
 
-    ``tables``: the tables it wants, all when empty. ``where``: a filter's text, all when empty
-    (:mod:`wormhole.filters` parses both). ``columns``: those that are sent, all when empty; ``mask``: columns that are
-    sent as a hash or as NULL (:mod:`wormhole.filters.projection`). ``allow``: names of the subscribers that may receive
-    it, any when empty. ``on_failure``: what becomes of an update whose retries are exhausted: the flow halts at it, or
-    it is parked with what follows of its row. ``on_bad_value``: what becomes of the flow when a value that the filter
-    tests is not of the declared format; it is delivered and counted either way. ``pin``: shard to subscriber id.
-    ``subscribers``: id to address, in the static form only.
+    ``tables``: the tables that it wants; empty: all. ``where``: a filter's text; empty: all updates
+    (:mod:`wormhole.filters` parses both). ``columns``: the columns that are sent; empty: all. ``mask``: columns that
+    are sent as a hash or as NULL (:mod:`wormhole.filters.projection`). ``allow``: names of the subscribers that may
+    receive it; empty: any. ``pin``: shard to subscriber id. ``subscribers``: id to address, in the static form only.
+
+    ``on_failure``: what happens after an update's retries are exhausted: the flow halts at it, or the update is parked
+    with the later ones of its row. ``on_bad_value``: what happens to the flow when a value that the filter tests is not
+    of the declared format; the update is delivered and counted in both cases.
     """
 
     name: Name
@@ -598,12 +608,12 @@ class ApplicationConfig(Settings):
 
     @property
     def starts_at_logical_position(self) -> bool:
-        """Whether ``start`` is written as one kind of datastore writes its positions."""
+        """Whether ``start`` has the form of a logical position of one kind of datastore."""
         return self.starts_at_place and not _is_order(self.start)
 
     @property
     def starts_at_place(self) -> bool:
-        """Whether ``start`` means something in one log only."""
+        """Whether ``start`` has a meaning in one log only."""
         return self.start not in _STARTS and parse_time(self.start) is None
 
     @model_validator(mode="after")
@@ -620,10 +630,10 @@ class ApplicationConfig(Settings):
 
 
 class Config(Settings):
-    """A whole configuration file. ``insecure = true`` permits listening beyond loopback without TLS.
+    """A whole configuration file.
 
-    ``sources``: what this host allows datasets to choose from (:mod:`wormhole.config.sources`); ``None``: the file does
-    not say.
+    ``insecure = true`` permits listening beyond loopback without TLS. ``sources``: the sources among which this host
+    allows datasets to choose (:mod:`wormhole.config.sources`); ``None``: the file has no list.
     """
 
     version: Literal[1]
@@ -638,12 +648,14 @@ class Config(Settings):
 
     @property
     def monitor_state_dir(self) -> Path:
-        """Where the monitor keeps its state: its ``state_dir``, or beside that of its publishers."""
+        """The state folder of the monitor: its ``state_dir``, or a folder beside that of its publishers."""
         return self.monitor.state_dir or self.publisher.state_dir / "monitor"
 
     @property
     def form(self) -> CoordinatorForm:
-        """ZooKeeper where one is named; static where the file sets it or lists subscribers; else embedded."""
+        """The form of coordination: ZooKeeper if one is named; static if the file sets it or lists subscribers; else
+        embedded.
+        """
         if self.coordinator.zookeeper:
             return CoordinatorForm.ZOOKEEPER
         if self.coordinator.static or any(app.subscribers for app in self.applications.values()):

@@ -52,15 +52,17 @@ class CoordinatorForm(Enum):
     ZOOKEEPER = "zookeeper"
     STATIC = "static"
     EMBEDDED = "embedded"
-    """The file names neither: its reader embeds a ZooKeeper on loopback, or asks for one of the other two."""
+    """The file names neither of the others. Its reader embeds a ZooKeeper on loopback, or demands one of the other
+    forms.
+    """
 
 
 class CoordinatorConfig(Settings):
-    """``[coordinator]``. ``zookeeper``: ``host:port,host:port/root``. ``static``: this file has the addresses.
+    """``[coordinator]``.
 
-    ``tls`` is for the connection to ZooKeeper; ``auth_file`` holds ``user:password`` for ZooKeeper's digest scheme.
-    ``same_user``: they go only to a server on this machine whose process is of the user who owns ``auth_file``, or of
-    root.
+    ``zookeeper``: ``host:port,host:port/root``. ``static``: this file has the addresses. ``tls`` is for the connection
+    to ZooKeeper; ``auth_file`` holds ``user:password`` for ZooKeeper's digest scheme. ``same_user``: these credentials
+    are sent only to a server on this machine whose process belongs to the owner of ``auth_file``, or to root.
     """
 
     zookeeper: str = ""
@@ -110,7 +112,7 @@ def _is_host(text: str) -> bool:
 
 
 class PublisherConfig(Settings):
-    """``[publisher]``: what bounds and places every publisher that this file describes.
+    """``[publisher]``: the bounds and places of every publisher that this file describes.
 
     Sizes in bytes, times in seconds.
     """
@@ -169,11 +171,10 @@ class PublisherConfig(Settings):
 
 
 class RestartConfig(Settings):
-    """How a publisher that ended by itself is started again: after ``first_wait``, then longer, up to ``longest_wait``
+    """How a publisher that ended by itself is restarted: after ``first_wait``, then longer, up to ``longest_wait``
     (seconds).
 
-    ``crashes`` ends within ``within`` seconds are a crash loop: nothing is started until the configuration
-    changes.
+    ``crashes`` ends within ``within`` seconds are a crash loop: nothing is started until the configuration changes.
     """
 
     first_wait: Seconds = 0.5
@@ -204,5 +205,5 @@ class MonitorConfig(Settings):
 
     @property
     def host_name(self) -> str:
-        """The host that this monitor speaks for."""
+        """The name of this monitor's host."""
         return self.host or socket.gethostname()
