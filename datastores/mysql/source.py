@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as a log source. The server keeps the log; readers ask for it as a replica does."""
+"""MySQL and MariaDB as a log source. The server keeps the log, and readers request it as a replica does."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class MySqlSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the server that ``url`` names.
 
     Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID
-    positions (MariaDB). The state folder holds which incarnation is which server, and what XA transactions prepared (at
-    most ``disk_budget`` bytes for each reader). Where hosts share the log's state, the first is there.
+    positions (MariaDB). The state folder holds the server of each incarnation, and the rows of prepared XA transactions
+    (at most ``disk_budget`` bytes for each reader). If hosts share the log's state, the incarnations are kept there.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -60,11 +60,11 @@ class MySqlSource:
         self._state_dir = options.state_dir / "mysql"
         self._skip_tables = sorted(options.skip_tables)
         self._server_ids = ServerIds.parse(options.server_ids, options.log)
-        self._asking = threading.Lock()  # one question at a time over the control connection
-        self._lock = threading.Lock()  # what a status is made of
+        self._asking = threading.Lock()  # one query at a time over the control connection
+        self._lock = threading.Lock()  # guards what a status is made from
         self._confirmation = Confirmation()
         self._control: Connection[Any] | None = None
-        self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
+        self._shown: Connection[Any] | None = None  # the connection over which the log was proven to be the one seen
         self._view: ServerState | None = None
         self._problem = NO_PROBLEM
         self._rivals = NO_PROBLEM  # other readers with our replication ids
@@ -131,7 +131,7 @@ class MySqlSource:
         for reader in tuple(self._readers):
             reader.close()
         if poller is not None and self._options.may_act():
-            with suppress(WormholeError):  # a second of it is missing for the host that goes on
+            with suppress(WormholeError):  # the next owner then lacks about a second of it
                 self._high_water.sync()
         with self._asking:
             self._drop_control()
@@ -152,7 +152,7 @@ class MySqlSource:
         return self._confirmation.twice(lambda: self._places.locate(text))
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that
+        """See the port. As exact as the server's times, which are whole seconds in MariaDB. Reads the file of that
         time."""
         return self._confirmation.twice(lambda: self._places.locate_time(at_us))
 
@@ -160,7 +160,7 @@ class MySqlSource:
         """See the port. A marker of an earlier server is translated by its GTIDs."""
 
         def opened() -> BinlogReader:
-            self._ask(self._queries.view)  # whether the server was out of sight
+            self._ask(self._queries.view)  # checks that the log is the same after an interruption
             return self._opening.open(marker, self._note, self._closed)
 
         reader = self._confirmation.twice(opened)
@@ -168,14 +168,14 @@ class MySqlSource:
         return reader
 
     def shards(self) -> frozenset[str]:
-        """See the port: as of the start; what is created later comes with its first segment."""
+        """See the port: the shards at the start. A later table's shard appears with its first segment."""
         return self._shards
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port: the server decides itself how long it keeps its binlogs."""
+        """See the port. Does nothing: the server alone decides how long it keeps its binlogs."""
 
     def status(self) -> SourceStatus:
-        """See the port: as of about a second ago."""
+        """See the port: the status of about a second ago."""
         with self._lock:
             view, furthest, problem = self._view, self._furthest, self._problem
         incarnation = self._incarnations.current
@@ -203,7 +203,7 @@ class MySqlSource:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
-        """Put a question over the control connection; over a new one if that is broken, or its answer is to be
+        """Query the server over the control connection, or over a new one if it is broken or its answer has to be
         confirmed."""
         return self._confirmation.twice(lambda: self._ask_once(question))
 
@@ -232,7 +232,7 @@ class MySqlSource:
         return answer
 
     def _observe(self, view: ServerState, since: LogPosition) -> int:
-        """The incarnation of the log. Over a new connection it is first shown to be the log that was seen."""
+        """The incarnation of the log. Over a new connection it is first compared with the log that was seen."""
         believe = self._confirmation.by(self._control)
         lost = None
         if self._shown is not self._control:
@@ -250,7 +250,7 @@ class MySqlSource:
         return incarnation
 
     def _see_newest(self) -> None:
-        """Note the fingerprint of the newest file, where no reader did: what comes after it is known by it."""
+        """Note the fingerprint of the newest file if no reader did. It identifies the log from then on."""
         view = self._view
         if view is not None and not self._incarnations.knows_file(view.end[0]):
             incarnation = self._incarnations.current
@@ -258,7 +258,7 @@ class MySqlSource:
             self._incarnations.check_file(incarnation, view.end[0], fingerprint)
 
     def _with_folder(self, view: ServerState) -> ServerState:
-        """A server's log, with what the folder has in front of it."""
+        """The view of a server's log with the folder's files before it."""
         known = self._incarnations.known(view.identity)
         return self._folder.join(view, known.files if known is not None else {})
 
@@ -305,7 +305,7 @@ class MySqlSource:
         return connection, settings
 
     def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
-        """The shards that there are now."""
+        """The shards of the tables that exist now."""
         sharding = self._options.sharding
         by, count = sharding.by, sharding.count
         if by == "log":
@@ -318,7 +318,7 @@ class MySqlSource:
         }
 
     def _note(self, marker: Datamarker) -> None:
-        """A reader is about to hand out what ends at ``marker``."""
+        """Note that a reader is about to return the log up to ``marker``."""
         self._high_water.rise(marker)
         with self._lock:
             if self._furthest is None or marker.order > self._furthest:

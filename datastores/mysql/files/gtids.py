@@ -1,7 +1,7 @@
-"""The GTIDs in a binlog file: the list of what was logged before it, and the ids of its own transactions.
+"""The GTIDs in a binlog file: the list of those logged before it, and the ids of its own transactions.
 
-A file's list and its transactions together are the list of the next file. That proves that no transaction is missing
-between two files. It does not hold for transactions without GTID, which leave no trace.
+A file's list and its transactions together are the list of the next file. If they agree, no transaction is missing
+between the two files. This proves nothing about transactions without GTID, which are in no list.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ Gtid = tuple[str, int]
 
 
 class FileGtids(Protocol):
-    """What was logged up to a place."""
+    """The GTIDs logged up to a place."""
 
     def add(self, gtid: Gtid) -> None:
-        """A transaction follows."""
+        """Add the next transaction."""
 
     def differs(self, following: str) -> str:
-        """What distinguishes this from the list of the next file; empty: nothing does."""
+        """The difference between this and the list of the next file; empty: none."""
 
 
 def gtid_of(event: bytes) -> Gtid | None:
-    """The transaction that begins with ``event``, one of `BEGINNINGS`, without its checksum; ``None``: it has no GTID.
+    """The GTID in ``event``, one of `BEGINNINGS`, without its checksum; ``None``: it has no GTID.
 
     Raises :class:`DecodeError`.
     """
@@ -72,7 +72,7 @@ def _source(uuid: bytes) -> str:
 
 
 def listed(event: bytes) -> str:
-    """The text of a file's list, an event without its checksum. Raises :class:`DecodeError`."""
+    """The text of a file's list. ``event``: the event of the list, without checksum. Raises :class:`DecodeError`."""
     body = event[events.HEADER :]
     if event[4] == events.PREVIOUS_GTIDS:
         return str(GtidSet.decode(body))
@@ -89,7 +89,7 @@ def parse_listed(text: str, *, mariadb: bool) -> FileGtids:
 
 
 def position_of(text: str) -> str:
-    """MariaDB: the last GTID of each domain in a file's list, which has one for each server."""
+    """MariaDB: the last GTID of each domain in a file's list, which has one for each domain and server."""
     last: dict[int, tuple[int, int]] = {}
     for domain, server, sequence in _entries(text):
         last[domain] = max(last.get(domain, (0, 0)), (sequence, server))
@@ -105,7 +105,7 @@ def covers(delivered: str, text: str, *, mariadb: bool) -> bool:
 
 
 def together(delivered: str, text: str, *, mariadb: bool) -> str:
-    """What was delivered, and everything in a file's list."""
+    """The union of what was delivered and a file's list."""
     if not mariadb:
         return str(GtidSet.parse(delivered).union(GtidSet.parse(text)))
     both = MariaPosition.parse(position_of(text))
@@ -116,7 +116,7 @@ def together(delivered: str, text: str, *, mariadb: bool) -> str:
 
 
 def is_in(delivered: str, *, mariadb: bool) -> Callable[[Gtid], bool]:
-    """Asks whether a transaction was delivered."""
+    """A function that returns whether a transaction was delivered."""
     if not mariadb:
         have = GtidSet.parse(delivered)
         return lambda gtid: have.contains(*gtid)
@@ -125,7 +125,7 @@ def is_in(delivered: str, *, mariadb: bool) -> Callable[[Gtid], bool]:
 
 
 def grew(before: str, first: Gtid | None, after: str, *, mariadb: bool) -> bool:
-    """Whether what was logged ``before`` a file, and its ``first`` transaction, is in the list of a later one."""
+    """Whether the list ``before`` a file and its ``first`` transaction are in ``after``, the list of a later file."""
     if not mariadb:
         early = GtidSet.parse(before)
         if first is not None and early.contains(*first):
@@ -136,7 +136,7 @@ def grew(before: str, first: Gtid | None, after: str, *, mariadb: bool) -> bool:
     then = {f"{domain}-{server}": sequence for domain, server, sequence in _entries(after)}
     if first is not None and not first[1] <= then.get(first[0], 0):
         return False
-    domains = {source.partition("-")[0] for source in then}  # others were deleted (see `_MariaGtids.differs`)
+    domains = {source.partition("-")[0] for source in then}  # other domains were deleted (see `_MariaGtids.differs`)
     return all(
         sequence <= then.get(f"{domain}-{server}", 0)
         for domain, server, sequence in _entries(before)
@@ -175,7 +175,7 @@ class _MariaGtids:
             if known < sequence:
                 first = f"{source}-{known + 1}"
                 return f"{first}{f' to {source}-{sequence}' if known + 1 < sequence else ''} is missing"
-        # A domain that nothing here belongs to may have been deleted (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
+        # A domain without any transaction in this file may have been deleted (FLUSH BINARY LOGS DELETE_DOMAIN_ID).
         for source in sorted(self._last):
             if self._last[source] > then.get(source, 0) and (source in then or source in self._added):
                 return f"{source}-{self._last[source]} is not in the history that follows"

@@ -1,12 +1,11 @@
-"""A binlog file as a server would send it: its events as the packets of a dump, so that a walk reads both alike.
+"""A binlog file's events as the packets of a dump, as a server would send them, so that a walk reads both alike.
 
 ::
 
     file    := magic format-description (list-of-GTIDs | others)* event*
     stream  := rotate(made here, of no file) format-description event*, from the place on that was asked for
 
-The file is passed from its beginning whatever the place: its events have to adjoin, and its transactions' GTIDs are
-noted.
+The file is always read from its beginning, to check that its events adjoin and to note its transactions' GTIDs.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ _PLACE: Final = (1 << 32) - 1
 _LISTS: Final = frozenset({events.PREVIOUS_GTIDS, events.GTID_LIST})
 _ENDS: Final = frozenset({events.XID, events.XA_PREPARE, events.TRANSACTION_PAYLOAD, events.QUERY})
 _NO_END: Final = ("BEGIN", "SAVEPOINT", "XA ")
-# What a server leaves out unless it is asked for it, which no dump of ours does: the checksum of an anchor is made
-# without it.
+# Events that a server sends only on request. The product's dumps do not request them, so the checksum of an anchor does
+# not include them.
 _NOT_SENT: Final = frozenset({events.ANNOTATE_ROWS})
 _NO_TRANSACTION: Final = frozenset({events.ROTATE, events.STOP, events.FORMAT_DESCRIPTION, *_LISTS})
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """A file of the log in a folder. ``began_s``: when it was begun, and ``server_id`` by which server.
+    """A file of the log in a folder. ``began_s``: when it was begun. ``server_id``: the server that began it.
 
-    ``fingerprint``: see `datastores.mysql.history.incarnations`; ``gtids``: its list of what was logged before it,
-    ``None``: it has none; ``first``: its first transaction, if that has a GTID. ``stamp`` changes when it
-    is written to.
+    ``fingerprint``: see `datastores.mysql.history.incarnations`. ``gtids``: its list of the GTIDs logged before it,
+    ``None``: it has no list. ``first``: its first transaction, if that has a GTID. ``stamp``: changes when the file is
+    written to.
     """
 
     number: int
@@ -66,7 +65,7 @@ class FolderFile:
 
 
 def read_head(path: Path) -> FolderFile:
-    """Read the head of a file. Raises :class:`DecodeError` for one that is none, ``OSError``."""
+    """Read the head of a file. Raises :class:`DecodeError` if it is no binlog file, and ``OSError``."""
     with path.open("rb") as file:
         state = _stat(file)
         if (magic := file.read(len(_MAGIC))) != _MAGIC:
@@ -100,11 +99,12 @@ def read_head(path: Path) -> FolderFile:
 
 
 class FilePackets:
-    """The packets of ``file`` from ``offset`` on; ``checksums``: whether those of the stream before it had one.
+    """The packets of ``file`` from ``offset`` on. ``checksums``: whether packets of the stream before it had a
+    checksum.
 
-    ``skip``: asked with each transaction, whether it is left out. ``logged``: what was logged up to the file's end, but
-    for its last transaction. ``closed``: it ends as a server ends a file, and names the next one if it names any.
-    ``anonymous``: it has transactions without GTID.
+    ``skip``: returns whether a transaction is left out. ``logged``: the GTIDs logged up to the file's end, without its
+    last transaction. ``closed``: the file ends as a server ends a file; a name of the next file fits. ``anonymous``:
+    the file has transactions without GTID.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class FilePackets:
         self._pieces: Generator[bytes] = self._packets()
 
     def read(self) -> bytes:
-        """The next packets, or parts of one that is large; nothing at the end of what is whole.
+        """The next packets, or parts of a large one. Empty after the last complete packet.
 
         Raises :class:`DecodeError`, :class:`Diverged` when no event begins at the offset, and
         :class:`SourceUnavailable`.
@@ -147,7 +147,7 @@ class FilePackets:
 
     @property
     def ended(self) -> bool:
-        """Whether the last transaction that was passed is whole; a walk knows it better."""
+        """Whether the last transaction that was read is complete. A walk determines this more exactly."""
         last = self._ends_with
         return last if isinstance(last, bool) else _ends(_bare(last, self.checksums))
 
@@ -173,7 +173,7 @@ class FilePackets:
             header = file.read(events.HEADER)
             kind, length = _check(header, at)
             if length > left:
-                break  # the server ended while it wrote it, or the copy is cut: see `closed`
+                break  # the server ended while writing it, or the copy is incomplete: see `closed`
             held = length <= _PIECE or kind in _LISTS or kind in BEGINNINGS
             event = header + file.read(length - events.HEADER) if held else header
             if kind in BEGINNINGS:
@@ -210,7 +210,7 @@ class FilePackets:
             yield b"".join(parts)
 
     def _begins(self, event: bytes) -> bool:
-        """A transaction begins; whether it is left out."""
+        """Note the begin of a transaction. Returns whether it is left out."""
         if self.last is not None:
             self.logged.add(self.last)
         self.last = gtid_of(event)
@@ -223,7 +223,7 @@ class FilePackets:
 
 
 def rotate_packet(name: str, position: int, *, checksum: bool) -> bytes:
-    """What a server sends before a file: where the stream goes on."""
+    """The packet that a server sends before a file, with the place at which the stream continues."""
     body = struct.pack("<Q", position) + name.encode()
     length = events.HEADER + len(body) + (events.CHECKSUM if checksum else 0)
     event = _HEADER.pack(0, events.ROTATE, 0, length, 0, events.ARTIFICIAL) + body
@@ -233,7 +233,7 @@ def rotate_packet(name: str, position: int, *, checksum: bool) -> bytes:
 
 
 def _large(header: bytes, file: BinaryIO, length: int) -> Iterator[bytes]:
-    """An event in packets of the largest size but the last, in pieces."""
+    """A large event as packets, returned in pieces. All packets but the last have the largest size."""
     left, first = length + 1, b"\0" + header
     while True:
         size = min(left, WHOLE_PAYLOAD)
@@ -251,7 +251,7 @@ def _large(header: bytes, file: BinaryIO, length: int) -> Iterator[bytes]:
 
 
 def _check(header: bytes, at: int, *, encrypted: bool = False) -> tuple[int, int]:
-    """Type and length of the event at ``at``. ``encrypted``: the file says so of the events from here on."""
+    """Type and length of the event at ``at``. ``encrypted``: the events from here on are encrypted."""
     if len(header) < events.HEADER:
         raise DecodeError("it is cut in its beginning")
     _, kind, _, length, end, _ = _HEADER.unpack(header)

@@ -1,8 +1,8 @@
-"""Answers that count only after a second connection gave them too.
+"""Answers that are believed only after a second connection has confirmed them.
 
-Neither the text of an answer nor the frame of an event carries a checksum. One byte that changes on its way can look
-like another server, a shorter log or a damaged event, and each of these holds flows until an operator acts. The first
-such answer is therefore only remembered, and the question is asked again over another connection.
+Neither the text of an answer nor the frame of an event has a checksum. One byte changed on its way can look like
+another server, a shorter log or a damaged event, and each of these holds flows until an operator acts. Therefore the
+first such answer is only noted, and the query is repeated over another connection.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ __all__ = ["Believe", "Confirmation", "Unconfirmed"]
 T = TypeVar("T")
 
 Believe = Callable[[str], None]
-"""Called with what an answer means. Raises :class:`Unconfirmed` unless another connection's answer meant the same."""
+"""Called with the conclusion from an answer. Raises :class:`Unconfirmed` unless another connection's answer led to the
+same."""
 
 _KEPT: Final = 256
 _TRIES: Final = 6
 
 
 class Unconfirmed(SourceUnavailable):
-    """An answer that no second one has confirmed yet."""
+    """An answer that is not confirmed yet."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -35,15 +36,15 @@ class Unconfirmed(SourceUnavailable):
 
 
 class Confirmation:
-    """What each connection answered so far. Thread-safe; bounded: the oldest is forgotten."""
+    """The answers of each connection so far. Thread-safe. Their number is bounded: the oldest is removed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: dict[str, object] = {}
 
     def believe(self, what: str, connection: object) -> None:
-        """``connection`` answered ``what``. Raises :class:`Unconfirmed` unless another connection answered the same,
-        which confirms it."""
+        """Note that ``connection`` answered ``what``. Raises :class:`Unconfirmed` unless another connection has
+        answered the same, which confirms it."""
         with self._lock:
             first = self._answers.setdefault(what, connection)
             if first is not connection:
@@ -58,9 +59,10 @@ class Confirmation:
         return lambda what: self.believe(what, connection)
 
     def twice(self, ask: Callable[[], T]) -> T:
-        """The answer to ``ask``, which connects anew each time. An error for an operator has to come twice.
+        """The answer to ``ask``, which connects anew at each try. An error for an operator is raised only if it occurs
+        twice.
 
-        Raises that error, what else ``ask`` raises, and :class:`Unconfirmed` when no two answers agree.
+        Raises that error, the other errors of ``ask``, and :class:`Unconfirmed` if no two answers agree.
         """
         errors: list[str] = []
         for _ in range(_TRIES - 1):

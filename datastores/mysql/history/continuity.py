@@ -1,10 +1,10 @@
 """Whether a server's log is still the one that was read. Checked after every interruption of the connection.
 
-MariaDB's servers have no identity of their own, and a copy of a MySQL server keeps its uuid and gives the same GTIDs
-again: a server that was restored from an older backup, and wrote and purged until its numbers were past those that were
-seen, looks like one that only purged. What distinguishes them are the files: the newest one that was seen and is still
-there must be the same. Its numbers being without holes, that proves the history up to it. Where none is left, nothing
-can prove it. A connection that never broke proves it too: a server is not restored while it serves one.
+MariaDB's servers have no identity, and a copy of a MySQL server keeps its uuid and gives the same GTIDs again. Suppose
+a server was restored from an older backup, then wrote and purged until its numbers passed the ones seen. It looks like
+a server that only purged. Only the files distinguish the two: the newest file that was seen and still exists must be
+the same. This proves the history up to that file, because files' numbers have no gaps. If no such file is left, there
+is no proof. An unbroken connection is also a proof, because a server is not restored while it serves one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Read", "lost_history"]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The log was read up to ``order``; ``lacking``: what of that the server has not executed, as GTIDs."""
+    """The log was read up to ``order``. ``lacking``: the GTIDs before it that the server has not executed."""
 
     order: LogPosition
     lacking: str
@@ -36,11 +36,11 @@ def lost_history(
     read: Read | None = None,
     leads: Callable[[int], bool] = lambda _: False,
 ) -> Lost | None:
-    """Why the server's log is not the one that was seen of it, or cannot be shown to be. ``None``: it is, or is new.
+    """Why the server's log is not, or not provably, the one that was seen. ``None``: it is, or it was never seen.
 
-    ``fingerprint`` reads that of a file. ``believe``: called with what speaks against it; raises when that has to be
-    confirmed first. ``read``: how far the present log was read. ``leads``: whether a file of the folder goes over
-    into the server's first one.
+    ``fingerprint`` reads a file's fingerprint. ``believe`` is called with the reason; it raises if the reason has to be
+    confirmed first. ``read``: how far the present log was read. ``leads``: whether the folder's files from a number on
+    are continued by the server's first file.
     """
     known = incarnations.known(view.identity)
     if known is None:
@@ -57,7 +57,7 @@ def _lost_files(
     if not known.files:
         return None
     left = [number for number in known.files if view.own_size(number) is not None]
-    # In the folder are only those that are the same as they were.
+    # The view has only those files of the folder that are the same as before.
     through = max((number for number in known.files if view.kept_file(number) is not None), default=None)
     if not left and through is not None and leads(through):
         return None
@@ -81,7 +81,7 @@ def _lost_files(
 
 
 def _lost_end(view: ServerState, read: Read) -> Lost | None:
-    """Whether the server lost log that was read of it: in a crash without ``sync_binlog``, or with a copy of a disk."""
+    """The log that was read and that the server lost: in a crash without ``sync_binlog``, or with a copy of a disk."""
     size = view.own_size(read.order.file)
     cut = f"{view.name(read.order.file)} ends at {size}" if size is not None and size < read.order.offset else ""
     gone = f"the server has not executed {read.lacking}" if read.lacking else ""

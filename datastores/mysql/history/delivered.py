@@ -1,7 +1,7 @@
-"""The logical position: which transactions were read, as GTIDs, so that another server can continue from there.
+"""The logical position: the GTIDs of the transactions that were read, so that another server can continue after them.
 
-MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. A server without GTIDs (``gtid_mode=OFF``) has no
-such terms: empty.
+MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. For a server without GTIDs (``gtid_mode=OFF``) the
+logical position is empty.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["MariaDelivered", "MySqlDelivered", "delivered_of", "is_anonymous"]
 
 
 def is_anonymous(name: str) -> bool:
-    """Whether a transaction, or the source of some, is named by its file: it has no GTID."""
+    """Whether ``name``, of a transaction or a source, is made from a file because there is no GTID."""
     return "/" in name
 
 
 class MySqlDelivered:
-    """A GTID set that grows with what is read; ``str`` of it is what a datamarker stores.
+    """A GTID set that grows with the transactions read. A datamarker stores its ``str``.
 
-    Anonymous transactions (their source is ``uuid/file``) leave no trace in it."""
+    Anonymous transactions (their source is ``uuid/file``) are not in it."""
 
     def __init__(self, text: str) -> None:
         self._set = GtidSet.parse(text)
@@ -44,7 +44,7 @@ class MySqlDelivered:
                 self._text = None
 
     def include(self, other: GtidSet) -> None:
-        """The GTIDs that were logged before a file, which its beginning lists."""
+        """Add the GTIDs that were logged before a file, from the list at the file's beginning."""
         self._set = self._set.union(other)
         self._text = None
 
@@ -55,7 +55,7 @@ class MySqlDelivered:
 
 
 class MariaDelivered:
-    """Likewise a GTID position. Sources are ``domain-server``."""
+    """As :class:`MySqlDelivered`, for a GTID position. Sources are ``domain-server``."""
 
     def __init__(self, text: str) -> None:
         self._position = MariaPosition.parse(text)
@@ -77,5 +77,6 @@ class MariaDelivered:
 
 
 def delivered_of(text: str, *, mariadb: bool) -> MySqlDelivered | MariaDelivered:
-    """Going on from a stored position. Raises :class:`~wormhole.model.errors.PositionError` when ``text`` is none."""
+    """The logical position that continues a stored one. Raises :class:`~wormhole.model.errors.PositionError` if
+    ``text`` is no position."""
     return MariaDelivered(text) if mariadb else MySqlDelivered(text)

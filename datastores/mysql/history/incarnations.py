@@ -1,12 +1,15 @@
-"""The incarnations of a log, kept for later starts: which history of which server a position belongs to.
+"""The incarnations of a log, kept for later starts. The incarnation of a place is a history of one server.
 
-A place (file, offset) means something in one history of one server only. Another one begins when the server behind the
-URL is another (failover, restore) or began its log anew (``RESET MASTER``, a restored copy). The second shows in its
-files: the log's end falls, a file that was seen before is another one now, or none that was seen is there any more. A
-file's fingerprint is when and by which server it was begun (its format description) and which GTIDs were logged before
-it (the list that follows). What is kept is small, for hosts may share it: of each server the newest incarnation has
-fingerprints, and of one that is not the present server those of its newest files. The newest file that was seen and is
-still there decides whether the log is the same (`datastores.mysql.history.continuity`).
+A place (file, offset) has a meaning only in one history of one server. Another history begins when the URL leads to
+another server (failover, restore), or when the server began its log anew (``RESET MASTER``, a restored copy). The files
+show the second case: the log's end is lower than before, a file that was seen is another one now, or no file that was
+seen exists any more. The newest file that was seen and still exists decides whether the log is the same
+(`datastores.mysql.history.continuity`).
+
+A file's fingerprint has the time and the server at which it was begun (from its format description) and the GTIDs that
+were logged before it (from the list that follows). The kept state is small, because hosts may share it. For each server
+only the newest incarnation has fingerprints, and for a server that is not the present one only those of its newest
+files.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ __all__ = ["GONE", "Incarnations", "Known", "Lost", "same_file"]
 _FINGERPRINTS: Final = 1024
 _FINGERPRINTS_OF_OTHERS: Final = 16
 _INCARNATIONS: Final = 256
-_MOST_BYTES: Final = 768 << 10  # all that is kept takes at most this; a node of ZooKeeper holds 1 MiB
+_MOST_BYTES: Final = 768 << 10  # the most that the kept state takes; a node of ZooKeeper holds 1 MiB
 _ACCEPT: Final = f"find out whether the server was restored from a backup. If it was: {REPAIR}"
 GONE: Final = (
     "look in the application's data for changes of these transactions and take them back, then "
@@ -41,12 +44,12 @@ GONE: Final = (
 
 
 def _believe(what: str) -> None:
-    """For answers that need no second one."""
+    """Believes an answer at once, for answers that need no confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a server. ``files``: fingerprints by number; ``current``: no other server was seen since."""
+    """The kept facts about a server. ``files``: fingerprints by number. ``current``: no other server was seen since."""
 
     files: Mapping[int, str]
     current: bool
@@ -54,8 +57,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """``why`` a server's log is not the one that was seen of it. ``unproven``: it may be, and nothing shows it.
-    ``shared``: up to there it is; what was read behind that place is gone."""
+    """``why``: why a server's log is not the one that was seen. ``unproven``: it may be the same, without proof.
+    ``shared``: the place up to which it is the same; log that was read after this place is gone."""
 
     why: str
     unproven: bool = False
@@ -66,17 +69,17 @@ _ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored 
 
 
 class Incarnations:
-    """Thread-safe. Every change is kept before a place of the new incarnation can be handed out. Questions do not wait
+    """Thread-safe. Every change is kept before a place of the new incarnation is given to a caller. Reads do not wait
     for that.
 
-    ``state``: where they are kept. ``high_water``: how far the log was read, which is kept for each incarnation that
-    ended. ``believe`` (see `datastores.mysql.history.confirmation`) is called before another history is believed in.
-    What changes something raises :class:`SourceUnavailable` when it cannot be kept, and what else the state raises that
-    passes by itself; nothing is changed then.
+    ``state``: where the incarnations are kept. ``high_water``: how far the log was read, which is kept for each
+    incarnation that ended. ``believe`` (see `datastores.mysql.history.confirmation`) is called before another history
+    begins. Methods that change something raise :class:`SourceUnavailable` when the change cannot be kept, and the other
+    transient errors of the state. Nothing is changed then.
     """
 
     def __init__(self, state: SourceState, high_water: HighWater | None = None) -> None:
-        """Raises :class:`SourceUnavailable` when what is kept cannot be read."""
+        """Raises :class:`SourceUnavailable` when the kept state cannot be read."""
         self._state = state
         self._high_water = high_water
         self._lock = threading.Lock()  # one change at a time
@@ -85,18 +88,18 @@ class Incarnations:
 
     @property
     def current(self) -> int:
-        """The incarnation of the log as it was last seen; 0 before that."""
+        """The incarnation of the log when it was last seen; 0 before that."""
         return self.reached.incarnation
 
     @property
     def reached(self) -> LogPosition:
-        """The highest file that was seen in the current incarnation; zeros before that."""
+        """The beginning of the highest file seen in the current incarnation; zeros: none was seen."""
         known = self._known
         last = known[-1] if known else {"number": 0, "highest": 0}
         return LogPosition(int(last["number"]), int(last["highest"]), 0)
 
     def known(self, server: str) -> Known | None:
-        """What is known of a server's present log; ``None``: it was never seen."""
+        """The kept facts about a server's present log; ``None``: it was never seen."""
         known = self._known
         one = _last_of(known, server)
         if one is None:
@@ -106,11 +109,11 @@ class Incarnations:
     def observe(
         self, view: ServerState, since: LogPosition | None = None, lost: Lost | None = None, believe: Believe = _believe
     ) -> int:
-        """The incarnation that the server's log is in, with this view of it.
+        """The incarnation of the server's log in this view; begins a new one if the history changed.
 
-        ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that
-        began anew. What only a reader saw since then may be missing in the view; without ``since`` no reader saw any.
-        ``lost``: the server's log is not the one that was seen of it (see `datastores.mysql.history.continuity`).
+        ``since``: how far the log was seen before the server was queried, at least `reached`. A log that ends before
+        ``since`` began anew. The view may lack log that a reader saw after the query; without ``since`` no reader read.
+        ``lost``: why the server's log is not the one that was seen (see `datastores.mysql.history.continuity`).
         """
         highest = view.end[0]
         with self._lock:
@@ -133,10 +136,10 @@ class Incarnations:
             return self.current
 
     def check_file(self, incarnation: int, number: int, fingerprint: str, believe: Believe = _believe) -> None:
-        """The stream shows the beginning of file ``number``.
+        """Compare the fingerprint of file ``number``, from its beginning in a stream, with the kept one, or keep it.
 
-        Raises :class:`Diverged` when it is not the file that it was, :class:`SourceUnavailable` when another
-        incarnation began meanwhile.
+        Raises :class:`Diverged` if it is another file than before, :class:`SourceUnavailable` if another incarnation
+        began meanwhile.
         """
         with self._lock:
             one = self._known[-1]
@@ -164,7 +167,7 @@ class Incarnations:
         return bool(known) and str(number) in known[-1]["files"]
 
     def read_since(self, incarnation: int) -> list[tuple[int, str]]:
-        """Incarnations from that one on which ended, and the logical position up to which each was read."""
+        """The ended incarnations from this one on, each with the logical position up to which it was read."""
         return [
             (int(one["number"]), str(one["read"]))
             for one in self._known[:-1]
@@ -172,19 +175,21 @@ class Incarnations:
         ]
 
     def begun_with(self, incarnation: int) -> str:
-        """MariaDB: the ``gtid_binlog_state`` of the incarnation's server when it began; empty where it is not known."""
+        """MariaDB: the server's ``gtid_binlog_state`` when the incarnation began; empty: not known."""
         return next((str(one.get("state", "")) for one in self._known if one["number"] == incarnation), "")
 
     @property
     def unproven(self) -> bool:
-        """Whether the present incarnation began because nothing showed that the log is the one that was seen."""
+        """Whether the present incarnation began only because the log could not be proven to be the one that was
+        seen.
+        """
         known = self._known
         return bool(known) and bool(known[-1].get("unproven", False))
 
     def check_way(self, marker: Datamarker) -> None:
-        """Whether the way from the marker's incarnation to the present one may be bridged by GTIDs.
+        """Check that GTIDs may lead from the marker's incarnation to the present one.
 
-        Raises :class:`Diverged` when the incarnation is not known here, or its server began its log anew since.
+        Raises :class:`Diverged` if the incarnation is not known here, or if its server began its log anew since.
         """
         number, known = marker.order.incarnation, self._known
         start = next((i for i, one in enumerate(known) if one["number"] == number), None)
@@ -206,8 +211,8 @@ class Incarnations:
     def _begin(
         self, server: str, highest: int, lost: Lost | None, files: Mapping[str, str] | None = None, state: str = ""
     ) -> None:
-        """The next incarnation. Without ``lost`` the server's log goes on. ``files``: fingerprints of its files.
-        ``state``: MariaDB's ``gtid_binlog_state``."""
+        """Begin and keep the next incarnation. Without ``lost`` the server continues its earlier log. ``files``:
+        fingerprints of its files. ``state``: MariaDB's ``gtid_binlog_state``."""
         known = list(self._known)
         number = int(known[-1]["number"]) + 1 if known else 1
         read = None if self._high_water is None else self._high_water.last
@@ -246,7 +251,7 @@ def _newest(files: Mapping[str, str], most: int) -> dict[str, str]:
 
 
 def _bounded(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what no question needs any more: see the module."""
+    """The incarnations without the facts that are no longer needed: see the module."""
     last = known[-1]
     servers = {last["server"]}
     bounded = [last]
@@ -262,13 +267,13 @@ def _bounded(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def same_file(known: str, fingerprint: str) -> bool:
-    """Whether two fingerprints are of one file: the shorter one lacks what was not read of it, or what an earlier
+    """Whether two fingerprints are of one file. The shorter one lacks parts that were not read, or that an earlier
     release did not keep."""
     return all(one == other for one, other in zip(known.split("-"), fingerprint.split("-"), strict=False))
 
 
 def _anew(marker: Datamarker, one: Mapping[str, Any], read: str) -> Diverged:
-    """The log that ``marker`` is of ended with the incarnation ``one``; it was read up to ``read``."""
+    """The error for ``marker`` after its log ended with the begin of ``one``. ``read``: how far it was read."""
     order, now, why = marker.order, int(one["number"]), one.get("why", _ANEW.why)
     shared = LogPosition.parse(one["shared"]) if "shared" in one else None
     if shared is not None and order.incarnation == shared.incarnation and order <= shared:

@@ -1,8 +1,8 @@
-"""The driver's connection with bounds: no answer of a server takes longer, or more memory, than was allowed.
+"""The driver's connection with bounds on the time and memory of each answer.
 
-The driver waits for each byte anew, so that a server that sends one at a time is waited for without end, and it
-allocates what a length field announces. Here each connect and each statement has one deadline and one budget, whatever
-the server sends.
+The driver's timeout begins anew with each byte, so it would wait endlessly for a server that sends byte by byte. It
+also allocates whatever a length field announces. Here each connect and each statement has one deadline and one budget,
+whatever the server sends.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from wormhole.model.errors import SourceUnavailable
 __all__ = ["MOST_ANSWER_BYTES", "MOST_LISTING_BYTES", "BoundedConnection"]
 
 MOST_ANSWER_BYTES: Final = 32 << 20
-"""Memory for the answer to one statement, if nothing else is allowed: 8 MB of text."""
+"""The default limit of memory for the answer to one statement: 8 MB of text."""
 MOST_LISTING_BYTES: Final = 96 << 20
-"""For a list of all tables: a server may have 150,000 of them."""
+"""The limit of memory for a list of all tables, of which a server may have 150,000."""
 
 _PACKET_COST: Final = 256  # Python's objects for a packet, and for each of its columns
 _COLUMN_COST: Final = 64
-_BYTE_COST: Final = 4  # one character beyond the basic plane makes Python keep four bytes for each of a text
+_BYTE_COST: Final = 4  # if a text has one character beyond the basic plane, Python keeps four bytes for each character
 _WHOLE_PACKET: Final = (1 << 24) - 1  # a packet of this length is continued by another one
 _PIECE: Final = 256 << 10
 _LEAST_WAIT_S: Final = 0.05
 
 
 class BoundedConnection(Connection):  # without the type of its cursors: the driver's class takes none at run time
-    """See the module. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` sets another."""
+    """See the module. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` sets another time."""
 
     def __init__(self, *, timeout_s: float, **options: Any) -> None:
         self._timeout_s = timeout_s
@@ -42,15 +42,14 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         super().__init__(**options)
 
     def bound(self, seconds: float | None = None, most_bytes: int | None = None) -> None:
-        """What comes next has to be over within ``seconds``, and to fit into ``most_bytes`` of memory
-        (`MOST_ANSWER_BYTES`)."""
+        """Limit the next statement to ``seconds`` and to ``most_bytes`` of memory (`MOST_ANSWER_BYTES`)."""
         self._deadline = time.monotonic() + (self._timeout_s if seconds is None else seconds)
         self._room = MOST_ANSWER_BYTES if most_bytes is None else most_bytes
         self._columns = 0
 
     @property
     def _driver(self) -> Any:
-        """The inside of the driver's class, which its stubs leave out."""
+        """The attributes of the driver's class that its stubs leave out."""
         return self
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
@@ -61,11 +60,11 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         return driver._read_packet(packet_type)
 
     def next_result(self, unbuffered: bool = False) -> Any:
-        """Refused: no statement of ours has two answers."""
+        """Refused, because no statement of the product has two answers."""
         self._give_up("the server sends a second answer to one statement")
 
     def receive(self) -> bytes:
-        """The next bytes of the answer, as they come: rows that the driver does not read."""
+        """The next bytes of the answer as they arrive, for rows that the driver does not read."""
         piece = self._piece(_PIECE)
         self._take(len(piece))
         return piece

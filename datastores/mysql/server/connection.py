@@ -41,7 +41,7 @@ __all__ = [
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and
 # https://mariadb.com/kb/en/mariadb-error-code-reference/.
-# What an operator has to repair: the numbers, what the server refuses, and the next step.
+# Errors that an operator has to repair: the numbers, what the server refuses, and the next step.
 _REFUSALS: Final = (
     (
         {1045, 1698},
@@ -74,8 +74,8 @@ _REFUSALS: Final = (
         "let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
     ),
 )
-# A password was given, and this is the host that the server looked accounts up for. The characters are those that are
-# safe in SQL: the server chooses the text.
+# A password was sent, and `host` is the host for which the server looked up accounts. Only characters that are safe in
+# SQL match, because the server chooses the text.
 _SHADOWED: Final = re.compile(r"@'(?P<host>[\w.:-]+)' \(using password: YES\)", re.ASCII)
 _SHADOW_HINT: Final = (
     "; where it is right, an anonymous account ''@{quoted_host} may shadow {quoted_user}@'%'; as an administrator:\n"
@@ -87,8 +87,8 @@ _NONSENSE: Final = (
     "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
     "if a plain client gets right answers there, report this"
 )
-# What the server and init_connect may have set, and what would end a session or a statement of ours, refuse it, or give
-# its values another form. A comment is a statement of the servers whose version it names: M for MariaDB.
+# Settings that the server or init_connect may have changed so that a session or a statement would end, be refused or
+# get values of another form. A version comment is run only by servers of that version; M: MariaDB.
 _SETTINGS: Final = (
     "SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = 18446744073709551615, "
     "max_join_size = 18446744073709551615, sql_big_selects = 1, completion_type = 0, sql_auto_is_null = 0, "
@@ -99,7 +99,7 @@ _SETTINGS: Final = (
 )
 _MOST_GREETING_BYTES: Final = 1 << 20  # all packets until the connection is open take at most this
 LONGEST_TEXT: Final = 512
-"""Characters of an error's text that are shown: the server chooses it."""
+"""The most characters of an error's text that are shown, because the server chooses the text."""
 _PASSING: Final = frozenset(
     {
         1040,
@@ -128,12 +128,13 @@ _PASSING: Final = frozenset(
 
 
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
-    """A connection with ``SET NAMES utf8mb4``, autocommit and settings of its own. All of it takes at most
-    ``timeout_s`` once an address is dialled, and so does a later query without a limit of its own.
+    """A connection with ``SET NAMES utf8mb4``, autocommit and its own settings. From dialling on it takes at most
+    ``timeout_s``, and so does a later query without its own limit.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when nothing or nonsense answers or the server has no room,
-    :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for a server that asks
-    for the password itself while nothing shows that it is the database (:mod:`datastores.mysql.server.login`).
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if there is no valid answer or the server accepts no more
+    connections. Raises :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for
+    a server that requests the password itself without being known to be the database
+    (:mod:`datastores.mysql.server.login`).
     """
     with translating(address):
         connection: Any = ServerConnection(
@@ -147,7 +148,7 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
             defer_connect=True,
         )
         connection.bound(most_bytes=_MOST_GREETING_BYTES)
-        # The driver would leave a Unix socket open where no server listens.
+        # The driver would leave a Unix socket open if no server listens on it.
         connection.connect(_unix_socket(address.socket, timeout_s) if address.socket else None)
         connection.query(_SETTINGS)
         opened: Connection[DictCursor] = connection
@@ -155,7 +156,7 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
 
 
 def login_of(connection: Connection[Any]) -> Login:
-    """How ``connection`` was opened."""
+    """The login with which ``connection`` was opened."""
     return cast(ServerConnection, connection).login
 
 
@@ -169,10 +170,9 @@ def query(
 ) -> list[dict[str, Any]]:
     """The rows of a statement. Raises :class:`~wormhole.model.errors.WormholeError`, see :func:`translate`.
 
-    ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given; ``most_bytes``: of
-    memory for it, by default
-    :data:`~datastores.mysql.server.bounded_connection.MOST_ANSWER_BYTES`. A connection whose answer
-    could not be read is closed: the place where the next answer begins is not known.
+    ``within_s``: seconds for the whole answer, by default those given to :func:`connect`. ``most_bytes``: of memory for
+    it, by default :data:`~datastores.mysql.server.bounded_connection.MOST_ANSWER_BYTES`. If an answer cannot be read,
+    the connection is closed, because the begin of the next answer is not known.
     """
     bound(connection, within_s, most_bytes)
     with translating(sql, connection), connection.cursor() as cursor:
@@ -181,17 +181,16 @@ def query(
 
 
 def bound(connection: Connection[Any], within_s: float | None = None, most_bytes: int | None = None) -> None:
-    """What is asked next over ``connection`` has to be answered within so many seconds and bytes in all; see
-    :func:`query`."""
+    """Limit the seconds and bytes of the next answer over ``connection``; see :func:`query`."""
     cast(ServerConnection, connection).bound(within_s, most_bytes)
 
 
 @contextmanager
 def translating(about: Address | str, connection: Connection[Any] | None = None) -> Iterator[None]:
-    """Every error of the driver or of the socket inside becomes one of ours; ``about`` is the address or the statement.
+    """Translate every error of the driver or the socket in the block. ``about``: the address or the statement.
 
-    The driver parses packets without checking their form, so that a damaged one raises whatever
-    Python has: such a server is like one that is away. ``connection`` is closed then.
+    The driver parses packets without checking their form, so a damaged packet may raise any error of Python. It is
+    treated like a lost connection, and ``connection`` is closed.
     """
     try:
         yield
@@ -211,7 +210,7 @@ def translating(about: Address | str, connection: Connection[Any] | None = None)
 
 @contextmanager
 def reading_answers(about: str) -> Iterator[None]:
-    """Inside, rows of :func:`query` are read: rows of another form than every server's become
+    """A context for code that reads rows of :func:`query`. Rows in a form that no server sends become
     :class:`SourceUnavailable`."""
     try:
         yield
@@ -224,11 +223,11 @@ def reading_answers(about: str) -> Iterator[None]:
 
 
 def translate(error: Exception, about: Address | str) -> WormholeError:
-    """Ours for an error of the driver. ``about`` is named in it: an address, or the statement that failed.
+    """The product's error for an error of the driver. ``about``: the address or the failed statement, for the message.
 
-    :class:`~wormhole.model.errors.SourceUnavailable`: passes by itself (:class:`~wormhole.model.errors.SourceSilent`:
-    no answer in time). :class:`~wormhole.model.errors.UsageError`: account, password, privilege or certificate.
-    :class:`~wormhole.model.errors.UnsupportedLog`: the server knows the statement or the log no longer or not yet.
+    :class:`~wormhole.model.errors.SourceUnavailable`: transient (:class:`~wormhole.model.errors.SourceSilent`: no
+    answer in time). :class:`~wormhole.model.errors.UsageError`: account, password, privilege or certificate.
+    :class:`~wormhole.model.errors.UnsupportedLog`: the server's version does not have the statement or the log.
     """
     cause = getattr(error, "original_exception", error)
     if isinstance(cause, OSError):

@@ -1,4 +1,4 @@
-"""The driver's connection with the product's own login: TLS, verification of the server, and authentication plugins."""
+"""The driver's connection with the product's login: TLS, verification of the server, and authentication plugins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_KEY: Final = 64 << 10
 
 
 class ServerConnection(BoundedConnection):
-    """See the module; connected by ``connect``. ``login`` is how it went. ``options``: of the driver.
+    """See the module; connected by ``connect``. ``login``: the finished login. ``options``: of the driver.
 
     Raises :class:`~wormhole.model.errors.UsageError` for TLS files or a key that cannot be used.
     """
@@ -56,7 +56,7 @@ class ServerConnection(BoundedConnection):
             head = struct.pack("<i", flags | CLIENT.SSL) + head[4:]
             driver.write_packet(head)
             driver._sock = tls.wrap_socket(driver._sock, server_hostname=self._address.host)
-            driver._rfile = driver._sock.makefile("rb")  # without what came before TLS, which nobody vouches for
+            driver._rfile = driver._sock.makefile("rb")  # without bytes received before TLS, which are not verified
         self.login = Login(
             self._address,
             secure=encrypted or self._address.socket is not None,
@@ -73,7 +73,7 @@ class ServerConnection(BoundedConnection):
                 driver.write_packet(reply)
 
     def _tls_for(self, capabilities: int) -> ssl.SSLContext | None:
-        """How to begin TLS with a server of these capabilities; ``None``: not at all."""
+        """The TLS context for a server with these capabilities; ``None``: no TLS."""
         if self._tls is None or capabilities & CLIENT.SSL:
             return self._tls
         if self._address.tls == "prefer":
@@ -81,7 +81,7 @@ class ServerConnection(BoundedConnection):
         raise pymysql.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
 
     def _account(self, capabilities: int, plugin: str, answer: bytes) -> bytes:
-        """The first packet behind its head: the account, the answer, the plugin's name and the client's name."""
+        """The first packet after its head: the account, the answer, the plugin's name and the client's name."""
         user = self._address.user.encode()
         data = user + b"\0" + bytes([len(answer)]) + answer
         if capabilities & CLIENT.PLUGIN_AUTH:
@@ -106,7 +106,7 @@ class ServerConnection(BoundedConnection):
 
 
 def _context(address: Address) -> ssl.SSLContext | None:
-    # On a socket there is nothing to protect, and no host's name to check; MySQL's own clients think so too.
+    # On a Unix socket there is nothing to protect and no host's name to check. MySQL's own clients do the same.
     if address.tls == "off" or (address.tls == "prefer" and address.socket):
         return None
     checked = address.tls not in ("prefer", "require")
@@ -124,7 +124,7 @@ def _context(address: Address) -> ssl.SSLContext | None:
             hint="they are PEM files that this user can read",
             code="certificate-refused",
         ) from None
-    # The certificates that servers make for themselves are not strict ones, which Python 3.13 asks for.
+    # Servers' self-made certificates do not pass the strict checks that Python 3.13 makes by default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # A `ca` that is the server's own certificate pins it, with any signature.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

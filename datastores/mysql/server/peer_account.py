@@ -1,8 +1,8 @@
-"""Which account of this host runs the process at the other end of a connection, as the kernel reports it.
+"""The account of this host that runs the process at the other end of a connection, as the kernel reports it.
 
-A port above 1024 is free to every local user while the server is down, and so is a socket's path in ``/tmp``. Linux
+While the server is down, every local user may take its port (above 1024) or its socket's path in ``/tmp``. Linux
 records the owner of each local socket: ``SO_PEERCRED`` of a Unix socket (unix(7)), and
-:mod:`wormhole.host.socket_table` of a TCP one.
+:mod:`wormhole.host.socket_table` for a TCP socket.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from wormhole.host.socket_table import connection_uid
 __all__ = ["doubt_local", "owner"]
 
 _SERVER_ACCOUNTS: Final = ("mysql", "mariadb")
-"""The accounts that the packages of both servers make."""
+"""The accounts that the packages of both servers create."""
 
 _PEER: Final = struct.Struct("3i")
 
 
 def doubt_local(connected: socket.socket, path: str | None = None) -> str | None:
     """Why the process at the other end may not be the database; empty: it runs as root, as this user, or as the
-    server's account. ``None``: it is not on this host, as far as the kernel knows. ``path``: of a Unix socket, which
-    is also trusted in a folder that not every user can write to."""
+    server's account. ``None``: the kernel knows no such process on this host.
+
+    ``path``: of a Unix socket. A socket in a folder that not every user can write to is also trusted."""
     uid = owner(connected)
     if uid is None:
         return None
@@ -44,7 +45,7 @@ def doubt_local(connected: socket.socket, path: str | None = None) -> str | None
 
 
 def owner(connected: socket.socket) -> int | None:
-    """The uid of the process at the other end of a connection; ``None`` where it is not on this host."""
+    """The uid of the process at the other end of a connection; ``None``: it is not on this host."""
     if connected.family == socket.AF_UNIX:
         uid: int = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
         return uid

@@ -1,8 +1,8 @@
 """The settings and privileges without which a server's log cannot be tailed. Pure: settings in, findings out.
 
-The source refuses to start for the reasons in :func:`fatal`, in the words that ``wormholectl doctor`` has for them.
-Meaning and defaults of the variables: MySQL's reference manual (8.0, 8.4, 9) and MariaDB's documentation, at the
-variable's name.
+The source refuses to start for the findings of :func:`fatal`, with the same texts as ``wormholectl doctor``. Meaning
+and defaults of the variables: MySQL's reference manual (8.0, 8.4, 9) and MariaDB's documentation, at the variable's
+name.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _NEW_SESSIONS: Final = "sessions that are open keep the old value: let the appli
 
 
 def required(settings: Settings) -> list[Finding]:
-    """A finding for each thing without which nothing, or the wrong thing, would be read."""
+    """A finding for each setting or privilege without which the log could not be read, or not correctly."""
     return [finding for check in _REQUIRED for finding in (check(settings),) if finding is not None]
 
 
 def fatal(settings: Settings) -> list[Finding]:
-    """Those of :func:`required` that are not as they must be: the source does not start."""
+    """The findings of :func:`required` for which the source does not start."""
     return [finding for finding in required(settings) if finding.severity is PROBLEM]
 
 
 def refuse(settings: Settings, server: str) -> None:
-    """Raise when the log of ``server`` (its name in messages) cannot be tailed rightly.
+    """Raise if the log of ``server`` (its name in messages) cannot be tailed correctly.
 
-    :class:`~wormhole.model.errors.UsageError` when only the account or its privileges are wrong, else
-    :class:`~wormhole.model.errors.UnsupportedLog`; the message holds every reason, the hint every next step.
+    Raises :class:`~wormhole.model.errors.UsageError` if only the account or its privileges are wrong, else
+    :class:`~wormhole.model.errors.UnsupportedLog`. The message has every reason, the hint every next step.
     """
     found = fatal(settings)
     if not found:
@@ -52,8 +52,8 @@ def refuse(settings: Settings, server: str) -> None:
 
 
 def to_set(settings: Settings, name: str, value: str, then: str = "") -> str:
-    """The SQL that sets a global variable now and for the server's next start, in its own syntax, each statement on a
-    line of its own.
+    """The SQL that sets a global variable now and for the server's next start, in the server's syntax, one statement
+    per line.
 
     ``then``: a statement to run after it.
     """
@@ -68,13 +68,13 @@ def to_set(settings: Settings, name: str, value: str, then: str = "") -> str:
 
 
 def grant_to(settings: Settings, privileges: str, scope: str = "*.*") -> str:
-    """The GRANT for our account."""
+    """The GRANT for the publisher's account."""
     user, _, host = settings.account.rpartition("@")
     return f"GRANT {privileges} ON {scope} TO {account_name(user, host)};"
 
 
 def is_rds(settings: Settings) -> bool:
-    """Whether Amazon runs the server: variables are set elsewhere, and the log is kept by rules of its own."""
+    """Whether Amazon runs the server. Its variables are set elsewhere, and its log is kept by other rules."""
     return settings.variable("basedir").startswith("/rdsdbbin") or "aurora_version" in settings.variables
 
 

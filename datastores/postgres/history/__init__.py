@@ -1,1 +1,1 @@
-"""Which history of which server was read, and what proves that the log still belongs to it."""
+"""The histories of servers that were read, and the proof that the log still belongs to one."""
