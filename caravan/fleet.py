@@ -117,7 +117,7 @@ class Fleet:
         self._read_before = 0
         self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._unreadable = NO_PROBLEM
-        self._paused_for = ""  # what was logged last of a log that cannot be read
+        self._paused_for = ""  # the last logged reason why the log cannot be read
         self._first_added = self._last_added = 0.0
         self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own
 
@@ -380,7 +380,7 @@ class Fleet:
         ]
         if not waiting:
             return
-        with suppress(WormholeError):  # whatever opens the log for them says why it cannot be read
+        with suppress(WormholeError):  # the next opening of the log reports why it cannot be read
             present = (await asyncio.to_thread(self._source.status)).end.incarnation
             for flow in waiting:
                 if flow.place.incarnation != present and self._clock.monotonic() >= self._not_before:

@@ -106,14 +106,14 @@ class CaravanFlow:
         self._cursor = 0
         self._peeked: Piece | None = None
         self._peeked_in: Segment | None = None
-        self._inside_of: Begun | None = None  # the transaction that `resume_index` is about
-        self._handed_on = False  # whether its filter passed an update of that
+        self._inside_of: Begun | None = None  # the transaction of `resume_index`
+        self._handed_on = False  # whether its filter passed an update of that transaction
         self._met: LogGap | None = None
         self._passed: LogGap | None = None
         self._skipped = ""
         self._replaced: list[str] = []
-        self._went_back: tuple[LogPosition, int] | None = None  # from where, and how much of log
-        self._reaches_back: list[tuple[LogPosition, LogPosition]] = []  # by place: from where its marker is read
+        self._went_back: tuple[LogPosition, int] | None = None  # from which place, and how many bytes of log
+        self._reaches_back: list[tuple[LogPosition, LogPosition]] = []  # by place: the `read_from` of its marker
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
     @property
@@ -404,7 +404,7 @@ class CaravanFlow:
         else:
             before = run.tx_end[-1] if run.tx_end else 0
             handed_on = run.updates - before + (0 if run.tx_end else run.first_index)
-        # A piece that another caravan reads again may end before what was handed on.
+        # A piece that another caravan reads again may end before the updates that were handed on.
         self.resume_index = max(self.resume_index, handed_on)
         self._inside_of = begun_in(run)
 

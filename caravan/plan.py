@@ -1,23 +1,25 @@
-"""What the fleet should do next. Pure: places and limits in, actions out (design section 8).
+"""The actions that the fleet should take next. Pure: places and limits in, actions out (design section 8).
 
-A flow that has no caravan gets, in this order of preference (**join**): a caravan whose change buffer holds its place
-(the lead first); the nearest caravan shortly behind its place, which it joins and skips what it has; a new caravan; at
-the maximum, the nearest caravan behind it, however far; with none behind it, the rearmost caravan is **sent back**.
-When more flows want a caravan than may be started, those start that shorten the waiting of all the most
-(:func:`choose`).
+A flow without a caravan gets one by these preferences, in this order (**join**). First, a caravan whose change buffer
+holds its place (the lead before others). Second, the nearest caravan shortly behind its place, in which it skips the
+updates that it has. Third, a new caravan. At the maximum of caravans, the nearest caravan behind it, however far. If
+none is behind it, the rearmost caravan is **sent back**. When more flows want a caravan than may be started, caravans
+start where they shorten the waiting of all flows the most (:func:`choose`).
 
 With three or more caravans, one is reserved for flows within 64 MiB of the lead or ahead of every caravan. So a live
 flow that returns after a moment or after a restart is live again within moments, however many flows are far behind.
 
-A flow that travels **moves** when another caravan serves it better: one further ahead holds its place (two that meet
-**merge** in this way, flow by flow, and every one merges with the lead when it has caught up), or its own is far behind
-its place and another is nearer, or one may be started for it (**split**). When fewer caravans are allowed than there
-are, those between the lead and the rearmost one end: their flows join the nearest behind them, so that none is
-sent back. A caravan without flows is closed. The lead stays without flows too: a live flow, or one that returns after a
-moment, finds it at the end of the log, however many catch up.
+A flow that travels **moves** when another caravan serves it better. There are two cases. A caravan further ahead may
+hold its place: two caravans that meet **merge** in this way, flow by flow, and every one merges with the lead when it
+has caught up. Or the flow's own caravan is far behind its place, and another is nearer or may be started for it
+(**split**).
 
-Each move is to a caravan further ahead, or nearer behind the flow: nothing goes back and forth. Sending back undoes
-progress, so it waits until the caravan has served those who travel with it (``settled``).
+When fewer caravans are allowed than there are, those between the lead and the rearmost one end. Their flows join the
+nearest caravan behind them, so that none is sent back. A caravan without flows is closed. The lead stays without flows
+too: a live flow, or one that returns after a moment, finds it at the end of the log, however many flows catch up.
+
+Each move is to a caravan further ahead, or nearer behind the flow, so no flow moves back and forth. Sending back undoes
+progress, so it waits until the caravan has served its own flows (``settled``).
 """
 
 from __future__ import annotations
@@ -204,7 +206,7 @@ class _Planner:
         soon = [f for f in rest if self._soon(f.place)]
         self._start_at(soon, 1, "shortly behind the lead", started)
         self._start_at(rest, self._free - self._kept(started), "no caravan near its place", started)
-        last: FlowView | None = None  # the one furthest behind that no caravan comes to
+        last: FlowView | None = None  # the flow furthest behind that no caravan will reach
         for flow in need:
             if flow.place in started:
                 continue  # at the very place of a new caravan: joins it at the next plan, if not by its own start

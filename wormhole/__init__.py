@@ -7,7 +7,7 @@ The way of one update, top to bottom; each edge has one type::
        |  datastores/*/decode         pure: records -> encoded updates
        |  caravan/caravan             one reader, many flows; change buffer
        |  caravan/flow                this flow's filter, credit, place -> batch bodies
-       |  wormhole/push/session       pure: which frame goes next, what an answer means
+       |  wormhole/push/session       pure: which frame is sent next, what an answer means
        |  publisher/push/stream       one gRPC stream per subscriber
        v  --------------------- network ---------------------
        |  subscriber_sdk/server/push_server  the gRPC service that the publisher dials
@@ -17,14 +17,14 @@ The way of one update, top to bottom; each edge has one type::
           subscriber_sdk/work/acks           pure: finished work -> highest contiguous place
     datamarkers travel back: acks -> session -> flow -> publisher/stores/markers (durable)
 
-The rooms of this package, from the bottom: ``problems``, ``model`` and ``metrics``; ``wire`` and ``formats``;
+The layers of this package, from the bottom: ``problems``, ``model`` and ``metrics``; ``wire`` and ``formats``;
 ``ports``, ``audit`` and ``filters``; ``config``; ``host``; ``coordination``; ``push``; ``admin``. Each imports only
-what is below it.
+lower ones.
 
-Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``datastores``, ``subscriber_sdk`` and
-``monitor`` import ``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also ``subscriber_sdk``;
-``wormholectl`` imports all but ``datastores`` and ``spark_replay``, when a command needs them. import-linter holds it
-(``pyproject.toml``).
+The permitted imports between packages of the project: ``wormhole`` imports none. ``caravan``, ``datastores``,
+``subscriber_sdk`` and ``monitor`` import ``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also
+``subscriber_sdk``. ``wormholectl`` imports all but ``datastores`` and ``spark_replay``, when a command needs them.
+import-linter checks this (``pyproject.toml``).
 """
 
 import sys

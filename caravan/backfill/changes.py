@@ -57,7 +57,7 @@ def key_of(values: Iterable[update_pb2.Value]) -> bytes:
 
 def update_in(blob: bytes, begin: int, end: int) -> update_pb2.Update:
     """The update at ``blob[begin:end]`` of a run."""
-    at = begin + 1  # behind the tag, and then the length of the entry
+    at = begin + 1  # after the tag, and then the length of the entry
     while blob[at] > 0x7F:
         at += 1
     return update_pb2.Update.FromString(blob[at + 1 : end])

@@ -30,7 +30,7 @@ MOST_BYTES: Final = 16 << 10
 """Limit in bytes of the progress in a datamarker."""
 
 _VERSION: Final = 2
-_UNKEPT: Final = 0  # version of what only tells datamarkers apart
+_UNKEPT: Final = 0  # version of bytes that only make datamarkers differ
 _MOST_AGAIN: Final = 1_000  # keys of one table to read again; with more, their ranges are read again
 _MOST_AGAIN_BYTES: Final = 1 << 20
 _TRIES: Final = 10  # how often a key is read again before it is reported
@@ -202,7 +202,9 @@ class FlowBackfill:
         self.renewal: Renewal | None = None
         self._refused_rows: dict[str, int] = {}
         self._needs: dict[str, _Need] = {}
-        self._done: dict[bytes, tuple[FinishedTable, bytes]] = {}  # by hash of the name; with what its key was like
+        self._done: dict[
+            bytes, tuple[FinishedTable, bytes]
+        ] = {}  # by hash of the name; with the fingerprint of its key
         self.offered = False
         self._bytes: bytes | None = None
         self._chunks = 0
@@ -256,7 +258,7 @@ class FlowBackfill:
                 need = self._fresh(table, key, boundaries.id)
             elif not need.is_of(boundaries):
                 need = _Need(key, boundaries.id, [(START, END)])
-            elif need.lost is None and not need.ranges:  # as it was stored: its keys were not
+            elif need.lost is None and not need.ranges:  # as it was stored, without its keys
                 fresh = self._fresh(table, key, boundaries.id)
                 need.lost, need.columns = fresh.lost, fresh.columns
             kept[table] = need
@@ -436,7 +438,7 @@ class FlowBackfill:
             need.unread = 0
             need.named.clear()  # the application removes all that it holds
         elif need is not None or self.request.verify or self.request.keys_of(table) is not None:
-            return  # what was compared held where it was compared; and single keys are still all that was lost
+            return  # a comparison was valid at its place, and the single keys are still the only lost rows
         elif self._done.pop(_hash(table), None) is not None:
             self.offered = False  # which has its list looked up
         self._bytes = None
@@ -448,7 +450,7 @@ class FlowBackfill:
         if not self.offered or table in self._needs or table in self.refused or _hash(table) in self._done:
             self._renew(f"rows of {table} changed, and the log does not have them", at)
         else:
-            self.offered = False  # nothing was there before; it may have rows now
+            self.offered = False  # it had no rows before; it may have some now
 
     def _renew(self, cause: str, at: LogPosition | None = None) -> None:
         if self.renewal is None:
@@ -502,7 +504,7 @@ class FlowBackfill:
 
     def _encoded(self) -> bytes:
         if self.request.verify:
-            # The datamarker behind the last rows is another one than those before, so that its ack shows their end.
+            # The datamarker after the last rows differs from the earlier ones, so that its ack shows their end.
             out = FieldWriter()
             for number in (self.generation, self._chunks):
                 out.number(number)
@@ -526,10 +528,10 @@ class FlowBackfill:
             data = self._write(needs, ranges, keys, done)
         while len(data) > MOST_BYTES:
             if self.request.keys is not None:
-                # A shorter record of single keys would forget which rows moved meanwhile.
+                # A shorter record of single keys would lose the rows that moved meanwhile.
                 cause = "how far it came does not fit a datamarker"
                 return self._write({}, {}, {}, [], cause)
-            # Thousands of tables: those that are under way, or done, and are not stored here start again.
+            # Thousands of tables: tables in progress, or done, that are not stored here start again.
             ranges = dict(list(ranges.items())[: len(ranges) // 2])
             done = done[len(done) // 8 + 1 :]
             data = self._write(needs, ranges, keys, done)

@@ -100,7 +100,7 @@ class BroughtForward:
     def _apply(self, shard: _Shard, schema: Schema, change: update_pb2.Update) -> None:
         op = change.op
         if op == update_pb2.TRUNCATE:
-            # The log does not say which rows are left: a partition's may be gone, and others there.
+            # The log does not show which rows remain: those of one partition may be gone, and others not.
             self.spoiled = "rows of the table were removed while it was read, and the log does not say which"
             return
         if schema != self._schema:
@@ -149,7 +149,7 @@ class BroughtForward:
         for value, new in zip(row.after, change.after, strict=True):
             kind = new.WhichOneof("kind")
             if kind is None:
-                return None  # it changed, and to what is not in the log
+                return None  # it changed, and the log does not have the new value
             if kind != "unavailable":
                 value.CopyFrom(new)
         return row

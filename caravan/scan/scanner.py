@@ -50,7 +50,7 @@ _FREE_TRIES: Final = 3  # looks at the window before the lead waits for one
 _NAMED_TRIES: Final = 3  # attempts to read the keys that subscribers named
 _PATIENCE: Final = 10  # discards in a row until a change of the lead discards no more
 _RATE_WINDOW_S: Final = 5.0
-_PACE_S: Final = 0.008  # at a rate a chunk is what it allows in this time: changes wait while one is read
+_PACE_S: Final = 0.008  # at a rate, a chunk has the bytes of this time: changes wait while one is read
 _LEAST_BYTES: Final = 64 << 10
 
 

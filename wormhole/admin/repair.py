@@ -75,7 +75,7 @@ def accept(
             else:
                 return
         elif flow.state in _GOES_ON and _order(flow.place) > _order(held.place):
-            return  # the application decided so by itself; up to that place it reads what it read before
+            return  # the application accepted by itself; up to that place it reads the same log as before
         else:
             cause = flow.cause
         if clock.monotonic() >= until:

@@ -116,7 +116,7 @@ class DeliveryCounts:
             known.append((begin, end))
             del known[:-_RANGES]
             self._changed[RangeKind.COUNTED.value] = None
-        elif end > known[-1][1]:  # else an idle flow acknowledged the same datamarker again
+        elif end > known[-1][1]:  # otherwise an idle flow acknowledged the same datamarker again
             known[-1] = (known[-1][0], end)
             self._changed[RangeKind.COUNTED.value] = None
         for window, tally in counted.items():
@@ -311,7 +311,7 @@ class DeliveryCounts:
                     self._read_page(name, data)
             except (ValueError, TypeError, KeyError, AttributeError):
                 self.unreadable.append(name)
-        if self.unreadable:  # without a page, what it counted would seem to be lost
+        if self.unreadable:  # without a page, the updates that it counted would seem to be lost
             self.windows.clear()
             self.ranges = {kind: {} for kind in RangeKind}
             self._changed = dict.fromkeys(stored)

@@ -140,7 +140,7 @@ class SentCounts:
         self._partial = partial
         self._before: EarlierCounts | None = None
         self._reported: dict[int, ProcessedCount] = {}  # the last report of each window
-        self._windows: set[int] = set()  # windows of what was sent: a subscriber counts no others
+        self._windows: set[int] = set()  # windows of the sent updates: a subscriber counts no others
         self._pass_began: dict[int, ProcessedCount] = {}  # earlier counts of the windows that changed in this pass
         self._counted_to = counted_to if counted_to is not None and counted_to > place else None
         self._open = _Interval()
@@ -250,7 +250,7 @@ def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:
     """
     found: dict[int, Tally] = {}
     if body.last is not None and (body.last < place or (body.last == place and not body.unfinished)):
-        return found  # so is nearly every body of a replay, and to look at each update costs as much as to push it
+        return found  # true for nearly every body of a replay; reading each update would cost as much as pushing it
     parsed = parse_body(body.data)
     for i in range(len(parsed.updates)):
         tx = parsed.transaction_of(i)

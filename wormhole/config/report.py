@@ -32,7 +32,7 @@ _TEXTS: Final = {
     "too_short": "must have at least one entry",
 }
 
-# What a field that is missing should have said; the others' names are plain enough.
+# The texts for missing fields whose names alone do not explain them.
 _REQUIRED: Final = {
     "start": '"latest", "existing", "earliest", a time or a place such as "1/42/32768"',
     "dataset": "the name of one of [datasets]",

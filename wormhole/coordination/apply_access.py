@@ -162,11 +162,11 @@ def _close(client: Client) -> None:
             for one in _tree(client, path):
                 try:
                     found += _set(client, one)
-                except NoAuthError:  # who makes a node decides who may do what there
+                except NoAuthError:  # the maker of a node decides about the rights at it
                     if one == path:
                         raise
                     refused.add(one)
-        if not found:  # no process made an open one while this went on
+        if not found:  # no process made an open node meanwhile
             break
     for path in sorted(refused):
         _log.warning(

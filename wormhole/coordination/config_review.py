@@ -130,7 +130,7 @@ def _of_relays(stored: StoredConfig, wanted: Config) -> Iterator[str]:
                 continue
             try:
                 mode = relay_of(wanted, *listed.split("/"))
-            except ConfigError:  # only its host lists the source: the publisher refuses, or says, the same
+            except ConfigError:  # only its host lists the source: the publisher there makes the same checks
                 continue
             if mode == "hold":
                 yield (

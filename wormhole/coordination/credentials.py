@@ -30,7 +30,7 @@ def make_credentials(path: Path, user: str) -> str:
                 file.write(f"{user}:{secrets.token_urlsafe(_BYTES)}\n")
                 file.flush()
                 os.fsync(file.fileno())  # what is closed with it has to be opened with it after a power cut
-            with contextlib.suppress(FileExistsError):  # another process was faster: its file counts
+            with contextlib.suppress(FileExistsError):  # another process was faster: its file is used
                 os.link(made, path)
     except OSError as error:
         raise ConfigError(

@@ -367,7 +367,7 @@ def disconnect_blocking(client: Client) -> None:
     try:
         client.stop()
         client.close()
-    except Exception as error:  # noqa: BLE001 - kazoo raises plain Exception here; the process goes on without it
+    except Exception as error:  # noqa: BLE001 - kazoo raises plain Exception here; the process continues without it
         _log.warning("ZooKeeper client did not stop cleanly: %s", error)
 
 

@@ -126,7 +126,7 @@ class ZooKeeperSession:
     async def start(self) -> None:
         """Connect. Raises what :func:`~wormhole.coordination.kazoo_client.connect_blocking` raises."""
         self._loop = asyncio.get_running_loop()
-        # Threads end when idle calls end; two, so that a call never waits behind one that kazoo's socket holds up.
+        # Threads end when idle calls end. There are two, so that a call never waits for one that kazoo's socket delays.
         self._threads = ThreadPoolExecutor(2, "wormhole-zookeeper")
         try:
             self._client = await self._in_thread(new_client, self.settings, self._on_granted, self._clock)
@@ -276,7 +276,7 @@ class ZooKeeperSession:
             if len(self._probes) < _PROBES_AT_ONCE:
                 self._send_probe()
             if self._contact is Contact.SUSPENDED and self._clock() - self._last_contact > self.timeout_s():
-                # kazoo would go on saying SUSPENDED until a server answers; the session may be gone by now.
+                # kazoo would report SUSPENDED until a server answers; the session may have expired by now.
                 self._set(Contact.LOST)
             if self._client.client_state == KeeperState.CLOSED:
                 await self._revive()

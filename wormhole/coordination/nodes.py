@@ -139,7 +139,7 @@ class Nodes:
             found.append(left.pop())
             below = await self._below(found[-1])
             left += below
-            if len(found) >= MOST_CHILDREN and not below:  # else nothing of what was found can be deleted yet
+            if len(found) >= MOST_CHILDREN and not below:  # otherwise none of the found nodes can be deleted yet
                 break
         for one in reversed(found):
             try:

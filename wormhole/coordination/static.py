@@ -105,7 +105,7 @@ class StaticCoordinator(MemoryCoordinator):
             try:
                 request = await asyncio.to_thread(self._files.request, host)
                 logged = ""
-            except ConfigError as error:  # what was right before goes on
+            except ConfigError as error:  # the last valid request stays in use
                 request = last or HostRequest()
                 if str(error) != logged:
                     logged = str(error)

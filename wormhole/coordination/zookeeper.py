@@ -141,7 +141,7 @@ class ZooKeeperCoordinator:
             await entry.close()
         for claim in tuple(self._claims.values()):
             await claim.close()
-        for task in tuple(self._withdrawals):  # the session's end does what they could not do
+        for task in tuple(self._withdrawals):  # the session's end deletes what they could not
             task.cancel()
             await asyncio.wait([task])
         await self._session.stop()

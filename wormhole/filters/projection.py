@@ -42,7 +42,7 @@ changing.
 _LEAST_KEY: Final = 32
 _PLAIN: Final = b"\x0a\x12"  # `bytes` and `text` of Value
 _CHECKED: Final = b"wormhole mask key"
-_NOTHING: Final = frozenset((b"", b"\x40\x01", b"\x48\x01"))  # not known to what it changed, NULL, unavailable
+_NOTHING: Final = frozenset((b"", b"\x40\x01", b"\x48\x01"))  # changed to an unknown value, NULL, unavailable
 
 
 class MaskKey:

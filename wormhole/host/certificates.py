@@ -32,7 +32,7 @@ _UNREADABLE: Final = (
 _SUPPORTED: Final = frozenset({ExtensionOID.CRL_NUMBER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER})
 """Extensions of a list that may be critical.
 
-Others change what it means: a delta, one of several parts, of several issuers.
+Other extensions change the list's meaning: a delta, one of several parts, of several issuers.
 """
 
 

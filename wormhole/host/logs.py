@@ -101,7 +101,7 @@ class _Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            # The terminal of one publisher need not say on every line which one it is; a collector of many has to know.
+            # On the terminal of one publisher a line need not name it; a collector of many publishers needs it.
             **_bound.get(),
             **{name: vars(record)[name] for name in FIELDS if name in vars(record)},
             **({"code": code} if (code := _code_in(record)) else {}),

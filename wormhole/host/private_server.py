@@ -216,7 +216,7 @@ class PrivateServer(ABC):
         guard = [sys.executable, "-I", "-S", process_guard.__file__, *self.guard_options(), str(os.getpid())]
         guard.append(self._remove if self._given else str(self.folder))
         words = [*guard, *self.start_command()]
-        # A new file: processes that a killed server left behind may still write to the former one.
+        # A new file: processes that a killed server left running may still write to the former one.
         self.log.unlink(missing_ok=True)
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C in a terminal reaches the owner, who stops the server when it is ready to.

@@ -74,7 +74,7 @@ class Trust:
         self._now = now
         self._clock = clock
         self._lock = threading.Lock()
-        self._aside: object = None  # what was left aside, said once
+        self._aside: object = None  # the rejected files, reported once
         self._looked_at = self._clock()
         self._contexts: dict[tuple[int, tuple[str, ...]], tuple[Trusted, ssl.SSLContext]] = {}
         try:

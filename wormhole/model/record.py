@@ -47,7 +47,7 @@ _LAST_S: Final = 253_402_214_400
 """The last day of the year 9999. A later time cannot be formatted."""
 _QUOTED: Final = 40
 _OF_PYDANTIC: Final = re.compile(r" after validation, not more| or instance of \w+")
-"""What its messages say of itself."""
+"""Parts of pydantic's messages that name pydantic's own rules and types."""
 
 Word = Annotated[str, MaxLen(100)]
 Host = Annotated[str, MaxLen(300)]

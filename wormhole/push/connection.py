@@ -270,7 +270,7 @@ class Connection:
             arrived.done()
             raise
         finally:
-            self.heard_at = self._clock.monotonic()  # it was not listened to
+            self.heard_at = self._clock.monotonic()  # it was not read meanwhile
             self._turn_to()
         return LetterArrived(wanted.flow, letter, parcel, arrived.done)
 
@@ -347,7 +347,7 @@ class Connection:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.write(self._goodbye)
         except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
-            pass  # it is gone already, and `_error` has the reason
+            pass  # the subscriber is gone already, and `_error` has the reason
 
 
 async def _until_revoked(trust: Trust, peer: Certificate) -> None:

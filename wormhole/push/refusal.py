@@ -46,7 +46,7 @@ def refusal_of(error: grpc.RpcError) -> tuple[str, Problem]:
     A server of an earlier release sends no code. A still earlier one sends no separate hint: its message then ends with
     the next step.
     """
-    call: Any = error  # what a call raises is one, which the stubs do not say
+    call: Any = error  # an error raised by a call is a call, which the stubs do not show
     status = call.code().name if hasattr(call, "code") else ""
     details = str(call.details() or "") if hasattr(call, "details") else str(error)
     metadata = dict(call.trailing_metadata() or ()) if hasattr(call, "trailing_metadata") else {}

@@ -132,7 +132,7 @@ class PushSession:
         self._schemas: set[int] = set()
         self._heartbeats = 0
 
-    # -- what goes out
+    # -- frames to the subscriber
 
     def start(self) -> bytes:
         """The first frame."""
@@ -339,7 +339,7 @@ class PushSession:
         """The last frame."""
         return frame_bytes(push_pb2.PublisherFrame(goodbye=push_pb2.Goodbye(reason=reason, message=message)))
 
-    # -- what comes in
+    # -- frames from the subscriber
 
     def receive(self, data: bytes) -> Iterator[Event | None]:
         """The meaning of each frame of a message of the subscriber; ``None``: nothing to do now. A frame is parsed only
@@ -401,7 +401,7 @@ class PushSession:
             case "loss_decision":
                 if (flow := self._flow(frame.loss_decision)) is not None:
                     if flow.phase is FlowPhase.REVOKED:
-                        return None  # it was on its way when the flow was asked back
+                        return None  # it was sent before the flow was requested back
                     if flow.phase is not FlowPhase.DECIDING:
                         raise ProtocolError(f"loss_decision: {flow.name} received no data loss")
                     flow.phase = FlowPhase.OPEN
