@@ -1,1 +1,1 @@
-"""Open tables: a dataset's tables as Delta or Iceberg; each commit moves one from places of the log to later ones."""
+"""Open tables: a dataset's tables as Delta or Iceberg. A commit moves a table to later places of the log."""

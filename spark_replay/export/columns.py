@@ -1,7 +1,7 @@
-"""The columns of an open table, as they go on from one run to the next. Pure.
+"""The columns of an open table, continued from one run to the next. Pure.
 
-A column keeps its name and its place in the table for ever. New ones come behind it. A column that the database no
-longer has stays, so that queries go on.
+A column keeps its name and its place in the table for ever. New columns are added at the end. A column that the
+database no longer has stays, so that queries continue to work.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from wormhole.model.values import UNAVAILABLE, Value
 
 __all__ = ["base_schema", "evolved", "row_values"]
 
-_ASKED: Final = "decimal("  # a type that is only ever asked for
+_ASKED: Final = "decimal("  # a type that only requests have
 
 
 def evolved(
     before: Sequence[TableColumn], schemas: Sequence[Schema], types: Mapping[str, str]
 ) -> tuple[TableColumn, ...]:
-    """The columns after rows of ``schemas`` (oldest first) came to a table with the columns ``before``.
+    """The columns of a table with the columns ``before`` after rows of ``schemas`` (oldest first) were added.
 
-    ``types``: what columns are to be, by name. Raises :class:`~wormhole.model.errors.UsageError` for a type that there
-    is none of, and for a column that the table does not have.
+    ``types``: requested types, by column name. Raises :class:`~wormhole.model.errors.UsageError` for an unknown type,
+    and for a column that the table does not have.
     """
     kinds: dict[str, set[str]] = {column.name: {column.type} for column in before}
     for schema in reversed(schemas):
@@ -51,7 +51,7 @@ def _type(name: str, found: set[str], types: Mapping[str, str]) -> str:
 
 
 def base_schema(table: str, key: Sequence[Column], columns: Sequence[TableColumn]) -> Schema:
-    """The schema of rows that were read from the table itself."""
+    """The schema of rows that are read from the open table itself."""
     return Schema(table, tuple(key), tuple(Column(column.name, _logged(column.type)) for column in columns))
 
 
@@ -60,8 +60,9 @@ def _logged(kind: str) -> str:
 
 
 def row_values(row: Mapping[str, Any], columns: Sequence[TableColumn]) -> tuple[Value, ...]:
-    """The values of a row of the table as the log would have them; inverse of what
-    :func:`~spark_replay.tables.columns.converter` returns.
+    """The values of a row of the table as the log would have them.
+
+    It is the inverse of the function that :func:`~spark_replay.tables.columns.converter` returns.
     """
     unknown = row["_unavailable"] or ()
     return tuple(

@@ -1,7 +1,7 @@
-"""Delta tables, by delta-rs: a folder for each table, of which the log in ``_delta_log`` says what counts.
+"""Delta tables, by delta-rs: a folder for each table, whose log in ``_delta_log`` lists the valid files.
 
-A commit is ``N.json``, which is created if absent. Ours are never tried again on a newer version: the rows were decided
-on the version that was read.
+A commit is ``N.json``, which is created if absent. Our commits are never repeated on a newer version, because the rows
+were computed from the version that was read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["DeltaDraft", "OpenDeltaTable", "storage_options"]
 
 _LOG: Final = "_delta_log"
 _CATALOGUED: Final = ("catalogManaged", "catalogOwned", "coordinatedCommits")
-"""Features and settings of a table whose commits a catalogue makes."""
+"""Features and settings of tables whose commits are made by a catalogue."""
 _FORBIDDEN: Final = frozenset(" ,;{}()\n\t=")
-"""Not in a column's name, unless the table maps names."""
+"""Characters that a column's name must not have, unless the table maps names."""
 _DECODED: Final = frozenset("%\\")
 _ROWS: Final = ("add", "remove", "cdc")
 _LONGEST: Final = 64
@@ -133,7 +133,7 @@ class OpenDeltaTable:
             )
 
     def _state(self, version: int) -> Exported:
-        """The state in our last commit. Later ones may be other programs' that move rows to other files unchanged."""
+        """The state in our last commit. Later commits of other programs may only move rows to other files."""
         for number in range(version, -1, -1):
             actions = self._actions(number)
             if actions is None:
@@ -159,7 +159,7 @@ class OpenDeltaTable:
         )
 
     def _was_ours(self, below: int) -> bool:
-        """Whether a version before that one is of ours."""
+        """Whether one of our commits made a version before ``below``."""
         for number in range(below - 1, -1, -1):
             actions = self._actions(number)
             if actions is None or _ours(actions) is not None:
@@ -193,7 +193,7 @@ class OpenDeltaTable:
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """What the library raises within becomes one of our errors."""
+        """Within the block, turn errors of the library into ours."""
         try:
             yield
         except DeltaError as error:
@@ -225,7 +225,7 @@ class DeltaDraft:
                 if seen is None:
                     return self._create(state, added, now_ms, ours)
                 if _types(seen.schema()) != _types(self._schema):
-                    # All files are removed, by the library: it takes another schema so only.
+                    # The library removes all files: only so it accepts another schema.
                     seen.create_write_transaction(adds, "overwrite", self._schema, commit_properties=ours)
                 else:
                     gone = [RemoveAction(file.handle, True, now_ms, file.size, {}) for file in removed]
@@ -251,7 +251,7 @@ class DeltaDraft:
                 commit_properties=ours,
             )
         except DeltaError as error:
-            # It also fails after the commit, when it reads the table that it made.
+            # It may also fail after the commit, when it reads the new table.
             if not self._holds_version(0):
                 raise
             if not table.committed(state.run, ""):
@@ -264,7 +264,9 @@ class DeltaDraft:
 
 
 def _statistics(file: NewTableFile, shape: pa.Schema) -> dict[str, Any]:
-    """What a reader may leave the file out by: of whole numbers and short texts, which JSON holds exactly."""
+    """Statistics by which a reader may leave the file out.
+
+    They are of whole numbers and short texts, which JSON represents exactly."""
     footer = pq.read_metadata(io.BytesIO(file.footer))
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     at = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
@@ -301,7 +303,7 @@ def _ours(actions: Sequence[dict[str, Any]]) -> str | None:
 
 
 def storage_options(to: str) -> dict[str, str]:
-    """What ``s3://bucket/folder?region=...&endpoint_override=...&scheme=...`` says, as delta-rs calls it."""
+    """The options of ``s3://bucket/folder?region=...&endpoint_override=...&scheme=...``, by their names in delta-rs."""
     given = {name: values[-1] for name, values in parse_qs(urlsplit(to).query).items()} if "://" in to else {}
     found = {}
     if region := given.get("region"):

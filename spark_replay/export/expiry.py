@@ -1,4 +1,4 @@
-"""Old snapshots of an Iceberg table, and the files that only they use.
+"""Removes old snapshots of an Iceberg table, and the files that only they use.
 
 Each export adds a snapshot, and a table's metadata lists all that it has. The table's properties decide how long they
 stay, as the Iceberg specification names them: ``history.expire.max-snapshot-age-ms``, here a day if it is not set, and
@@ -30,12 +30,13 @@ __all__ = ["expirable", "expire", "without_parent"]
 _AGE_MS: Final = 86_400_000
 _LEAST: Final = 10
 _BATCH: Final = 10
-"""So many expire at a time: each time the manifests of the oldest one that stays are read."""
+"""The least snapshots that expire at a time, because each time the manifests of the oldest kept snapshot are read."""
 
 
 def expirable(table: Table, ours: Collection[int], now_ms: int) -> list[Snapshot]:
-    """Those that are older than the table keeps, oldest first. What a branch or a tag names stays, and so does the last
-    of ``ours``: it contains how far the table is.
+    """The snapshots that are older than the table's properties permit, oldest first.
+
+    Snapshots that a branch or a tag names are kept. So is the last one of ``ours``, because it has the table's places.
     """
     age_ms = property_as_int(table.properties, "history.expire.max-snapshot-age-ms", _AGE_MS) or 0
     least = property_as_int(table.properties, "history.expire.min-snapshots-to-keep", _LEAST) or 1
@@ -50,35 +51,39 @@ def expire(
     table: Table, filesystem: fs.FileSystem, root: str, location: str, runs: dict[int, str], now_ms: int
 ) -> None:
     """Remove old snapshots with their files. ``root`` and ``location``: the table's folder in the file system and in
-    its metadata; ``runs``: which run made each snapshot of ours.
+    its metadata. ``runs``: the run that made each snapshot of ours.
     """
     _finish(table, filesystem, root)
     old = expirable(table, runs.keys(), now_ms)
     if len(old) < _BATCH:
         return
     gone = {one.snapshot_id for one in old}
-    # A file that a snapshot no longer has is in none after it.
+    # If a snapshot no longer has a file, no later snapshot has it.
     oldest = without_parent([one for one in table.snapshots() if one.snapshot_id not in gone])
     unused = _files(table, old) - _files(table, oldest)
     paths = [root + one.removeprefix(location) for one in sorted(unused) if one.startswith(f"{location}/")]
     paths += [places_path(root, runs[one]) for one in sorted(gone & runs.keys())]
     note = f"{root}/{NOTES}/expired/{secrets.token_hex(8)}.json"
     write_note(filesystem, note, json.dumps({"snapshots": sorted(gone), "files": paths}).encode())
-    with contextlib.suppress(CommitFailedException):  # the next run finds that they are there
+    with contextlib.suppress(CommitFailedException):  # the next run finds that the snapshots still exist
         table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
     _finish(table.refresh(), filesystem, root)
 
 
 def without_parent(kept: Sequence[Snapshot]) -> list[Snapshot]:
-    """Those of the kept snapshots whose parents are not kept. An engine that removed a parent long ago may have left
-    its number in place.
+    """The kept snapshots whose parents are not kept.
+
+    A snapshot may also have the number of a parent that another engine removed long ago.
     """
     numbers = {one.snapshot_id for one in kept}
     return [one for one in kept if one.parent_snapshot_id not in numbers]
 
 
 def _finish(table: Table, filesystem: fs.FileSystem, root: str) -> None:
-    """Delete what the lists name whose snapshots are gone; a list whose snapshots are there was never committed."""
+    """Delete the files of each list whose snapshots are gone, then the list.
+
+    If its snapshots still exist, the removal was not committed, and only the list is deleted.
+    """
     known = {one.snapshot_id for one in table.snapshots()}
     folder = f"{root}/{NOTES}/expired"
     with storage_errors("delete", folder):

@@ -1,4 +1,4 @@
-"""One run over all tables: see what each holds, write what comes after it, commit; again where somebody was first."""
+"""One run over all tables: reads the state of each, writes later changes, commits. Repeats if another was first."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _IDLE_US: Final = 3_600_000_000
 
 @dataclass(frozen=True)
 class ExportStart:
-    """The snapshot from which tables begin that are not there yet. ``rows``: its rows of all tables."""
+    """The snapshot from which new open tables begin. ``rows``: its rows of all tables."""
 
     folder: str
     about: SnapshotAbout
     rows: Callable[[SparkSession], DataFrame]
 
     def check(self, table: str) -> None:
-        """Raises :class:`~wormhole.model.errors.ReplayError` for a table that the snapshot was made without."""
+        """Raise :class:`~wormhole.model.errors.ReplayError` for a table that the snapshot does not have."""
         if table in self.about.left_out or table in self.about.others:
             raise ReplayError(
                 f"{table} cannot begin from the snapshot in {self.folder}: {self.about.problems_of(table)[-1]}",
@@ -52,17 +52,17 @@ class ExportStart:
 
 
 def start_from(folder: str, store: ArchiveStore) -> ExportStart:
-    """The snapshot in ``folder``. Raises :class:`~wormhole.model.errors.ReplayError` for one of something else."""
+    """The snapshot in ``folder``. Raises :class:`~wormhole.model.errors.ReplayError` for one of another dataset."""
     about = read_about(folder, store.dataset, store.copy)
     return ExportStart(folder, about, lambda spark: snapshot_rows(spark, folder, about)(""))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run did to one table. ``did``: ``created``, ``changed``, ``moved`` (later places, the same rows),
-    ``nothing``, or ``left_out``: it cannot be exported, and nobody asked for it. ``rows``: how many the table has.
-    ``changes``: about so many of the archive were read. ``added`` and ``removed``: files. ``places``: by shard, up to
-    which the table holds the log. ``problem``: why nothing was done.
+    """The result of a run for one table. ``did``: ``created``, ``changed``, ``moved`` (later places, the same rows),
+    ``nothing``, or ``left_out`` (it cannot be exported, and was not requested by name). ``rows``: of the table.
+    ``changes``: about how many changes of the archive were read. ``added`` and ``removed``: files. ``places``: by
+    shard, the place up to which the table has the log. ``problem``: why nothing was done.
     """
 
     table: str
@@ -79,8 +79,8 @@ class Result:
 
 @dataclass
 class Exporter:
-    """``open``: the open table of a table of the dataset. ``job``: writes the new files. ``tables``: only these.
-    ``types``: of columns, by table. ``until``: no further than there. ``dry``: write nothing. ``now_us``: microseconds
+    """``open``: returns the open table of a table of the dataset. ``job``: writes the new files. ``tables``: only
+    these. ``types``: of columns, by table. ``until``: the last place. ``dry``: write nothing. ``now_us``: microseconds
     since 1970. Not safe for threads.
     """
 
@@ -97,8 +97,10 @@ class Exporter:
     _selections: dict[frozenset[tuple[str, Datamarker, str]], TableSelection] = field(default_factory=dict)
 
     def run(self) -> list[Result]:
-        """Each table's result, in alphabetical order. What is wrong with one table is in its result, and does not stop
-        the others. Raises :class:`~wormhole.model.errors.WormholeError` for what concerns all.
+        """Each table's result, in alphabetical order.
+
+        A problem of one table is in its result, and does not stop the others. Raises
+        :class:`~wormhole.model.errors.WormholeError` for a problem of all tables.
         """
         self._selections.clear()
         return [self._table(table) for table in self._names()]
@@ -143,7 +145,7 @@ class Exporter:
         seen = opened.look()
         if seen.state is not None and table not in self._cleaned and not self.dry:
             clean(opened, seen.version)
-            if not noted(opened.filesystem, opened.root):  # else one is left that may still be at work
+            if not noted(opened.filesystem, opened.root):  # else another run is left, which may still be at work
                 self._cleaned.add(table)
         selection = self._selection(seen, table, opened.name)
         plan = planned(table, seen, selection, self._start_schemas(), self.types.get(table, {}))
@@ -164,8 +166,8 @@ class Exporter:
         return "nothing" if idle or not plan.moved else "moved"
 
     def _selection(self, seen: SeenTable, table: str, name: str) -> TableSelection:
-        """What comes after the table. Of tables that are at the same places it is decided once in a run, so they are
-        at the same places again."""
+        """The selection after the table's places. Tables at the same places share one selection in a run, so they have
+        the same places again."""
         start, state = self.start, seen.state
         if state is None and start is not None:
             start.check(table)

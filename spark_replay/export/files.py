@@ -1,4 +1,4 @@
-"""The data files of an open table, as tasks read and write them: through pyarrow, on the executors."""
+"""Reads and writes the data files of an open table, through pyarrow, on the executors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wormhole.wire.rows import decode_key, encode_key, encode_row
 __all__ = ["WRITTEN", "AsUpdates", "FileRows", "KeyRows", "TableFileWriter", "new_files"]
 
 WRITTEN: Final = "path string, rows bigint, size bigint, footer binary"
-"""What :class:`TableFileWriter` returns of each file."""
+"""The columns that :class:`TableFileWriter` returns for each file."""
 _FILE_BYTES: Final = 256 << 20
 _GROUP_BYTES: Final = 32 << 20  # in memory
 _BATCH_ROWS: Final = 4096
@@ -35,7 +35,7 @@ _BATCH_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class KeyRows:
-    """Shards and keys as the archive has them become rows of typed columns; ``shape``: shard, key and these."""
+    """Decodes shards and keys of the archive to rows of typed columns. ``shape``: shard, key and these columns."""
 
     kinds: tuple[str, ...]
     shape: pa.Schema
@@ -54,8 +54,9 @@ class KeyRows:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Files, each with its number, become their rows: the columns of ``shape``, of which the last, ``_file``, is the
-    number. A file without one of the columns was written before there was one.
+    """Reads numbered files as rows with the columns of ``shape``. The last column, ``_file``, is the file's number.
+
+    A file may lack columns that were added after it was written.
     """
 
     filesystem: fs.FileSystem
@@ -82,8 +83,9 @@ class FileRows:
 
 @dataclass(frozen=True)
 class AsUpdates:
-    """Rows of the table become rows of the archive that make them: before all others of their shard. ``_key``: the key
-    as the archive has it, where that is known.
+    """Turns rows of the table into archive rows that create them, with a place before all others of their shard.
+
+    ``_key``: the key as in the archive, if it is known.
     """
 
     schema: Schema
@@ -121,8 +123,9 @@ class AsUpdates:
 
 @dataclass(frozen=True)
 class TableFileWriter:
-    """Rows become new files of ``shape`` in ``folder``, each with a name of its own. What an attempt of a task leaves
-    that did not finish, no commit names.
+    """Writes rows to new files of ``shape`` in ``folder``, each with a name of its own.
+
+    No commit names the files of an attempt that did not finish.
     """
 
     filesystem: fs.FileSystem
@@ -154,10 +157,10 @@ class TableFileWriter:
 
 
 def _fitted(table: pa.Table, shape: pa.Schema) -> pa.Table:
-    """The columns by name, as the fields that the format wants."""
+    """The columns by name, as the fields that the format requires."""
     return pa.Table.from_arrays([table.column(field.name).cast(field.type) for field in shape], schema=shape)
 
 
 def new_files(written: Iterable[Any]) -> tuple[NewTableFile, ...]:
-    """What the driver collected."""
+    """The new files, from the rows that the driver collected."""
     return tuple(NewTableFile(one.path, one.rows, one.size, bytes(one.footer)) for one in written)

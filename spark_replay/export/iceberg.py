@@ -1,7 +1,8 @@
-"""Iceberg tables, by pyiceberg, in any catalogue that it knows.
+"""Iceberg tables, by pyiceberg, in any catalogue that it supports.
 
-A commit is one snapshot, whose summary has our places. The catalogue takes it only while the snapshot before is the one
-that was read; ours are never tried again on a newer one: the rows were decided on that.
+A commit is one snapshot, whose summary has our places. The catalogue accepts it only if the previous snapshot is the
+one that was read. Our commits are never repeated on a newer one, because the rows were computed from the one that was
+read.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
-"""Each table gets these unless it has others: every commit writes the metadata anew."""
+"""Properties that each table gets unless it has them, because every commit writes the metadata anew."""
 
 
 def open_catalogue(name: str, properties: Mapping[str, str]) -> Catalog:
-    """The catalogue ``name`` of pyiceberg's own configuration, with ``properties`` over that.
+    """The catalogue ``name`` of pyiceberg's own configuration. ``properties`` take precedence over it.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where there is none, or it lacks a package.
+    Raises :class:`~wormhole.model.errors.UsageError` if there is no such catalogue, or if it needs a missing package.
     """
     try:
         return load_catalog(name, **properties)
@@ -70,15 +71,15 @@ def open_catalogue(name: str, properties: Mapping[str, str]) -> Catalog:
 
 
 class _Once(Transaction):
-    """A commit that is not tried again on another snapshot: it registers nothing that could be."""
+    """A commit that is not repeated on another snapshot, because it registers no producer for a repetition."""
 
     def _register_snapshot_producer(self, producer: Any) -> None:
         pass
 
 
 class OpenIcebergTable:
-    """The Iceberg table of one table of the dataset. ``shop.orders`` is table ``orders`` in the namespace ``shop``; a
-    table without a dot is in that of the dataset.
+    """The Iceberg table of one table of the dataset. ``shop.orders`` is table ``orders`` in the namespace ``shop``. A
+    table without a dot is in the namespace of the dataset.
     """
 
     data = "data"
@@ -92,7 +93,7 @@ class OpenIcebergTable:
         self._whose = dataset, copy, table
         self._catalogue = catalogue
         self._seen: Table | None = None
-        self._home: Table | None = None  # what says where its files are: the table, or the one that is to be created
+        self._home: Table | None = None  # shows where the files are: the table, or the table to be created
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -109,12 +110,12 @@ class OpenIcebergTable:
         return _place(self._home)
 
     def url(self, path: str) -> str:
-        """How the table's metadata names a file within the file system."""
+        """The URL in the table's metadata of a file within the file system."""
         assert self._home is not None
         return f"{_location(self._home)}/{path.removeprefix(self.root + '/')}"
 
     def stage(self, shape: pa.Schema) -> CreateTableTransaction:
-        """Begin to create the table. Its files go where this says."""
+        """Begin to create the table. The transaction determines where its files are."""
         with self.errors("create"):
             self._catalogue.create_namespace_if_not_exists(self.identifier[0])
             staged = self._staged(shape)
@@ -139,13 +140,13 @@ class OpenIcebergTable:
             return SeenTable(state, str(current.snapshot_id) if current else "", tuple(self._files(table)))
 
     def check(self, columns: Sequence[TableColumn]) -> None:
-        """See :meth:`~spark_replay.export.port.OpenTable.check`. The catalogue is not asked."""
+        """See :meth:`~spark_replay.export.port.OpenTable.check`. It does not use the catalogue."""
         try:
             if self._seen is None:
                 schema = assign_fresh_schema_ids(self._catalogue._convert_schema_if_needed(table_shape(columns)))
             else:
                 schema = IcebergDraft(self, columns).schema
-            index_by_name(schema)  # also of what is within columns: a map m has m.key and m.value
+            index_by_name(schema)  # also of fields within columns: a map m has m.key and m.value
         except Exception as error:
             raise UsageError(
                 f"Iceberg cannot hold the columns of {self._whose[2]}: {error}",
@@ -175,7 +176,7 @@ class OpenIcebergTable:
         try:
             staged = self._staged(pa.schema([pa.field("_", pa.bool_())]))
         except NoSuchNamespaceError:
-            return  # then nobody knows its place yet
+            return  # its place is not known yet
         self._check_place(staged._table)
 
     def tidy(self, now_us: int) -> None:
@@ -187,7 +188,7 @@ class OpenIcebergTable:
             expire(table, *_place(table), _location(table), runs, now_us // 1000)
 
     def _staged(self, shape: pa.Schema) -> CreateTableTransaction:
-        """Where the catalogue puts the table; under names that are no parts of a URL, which a location is."""
+        """A transaction that creates the table, in the catalogue's location with names that are valid in a URL."""
         staged = self._catalogue.create_table_transaction(self.identifier, shape)
         usual = _location(staged._table)
         for length in (2, 1):  # a namespace may have a location of its own
@@ -199,8 +200,9 @@ class OpenIcebergTable:
         return staged
 
     def _check_place(self, table: Table) -> None:
-        """Metadata in the place of a new table is that of a table in another catalogue; or of a run of ours that was
-        killed while it created one here."""
+        """Refuse a new table if its place has the metadata of a table in another catalogue.
+
+        Metadata of our own run, which was killed while it created the table here, is not refused."""
         filesystem, root = _place(table)
         found = filesystem.get_file_info(fs.FileSelector(f"{root}/metadata", allow_not_found=True))
         others = [one.base_name for one in found if one.base_name.endswith(".metadata.json")]
@@ -213,7 +215,7 @@ class OpenIcebergTable:
             )
 
     def _state(self, table: Table) -> Exported:
-        """The state in our last snapshot. Later ones may be other programs' that move rows to other files unchanged."""
+        """The state in our last snapshot. Later ones of other programs may only move rows to other files."""
         snapshot = table.current_snapshot()
         while snapshot is not None:
             if (text := _ours(snapshot)) is not None:
@@ -260,7 +262,7 @@ class OpenIcebergTable:
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """What the library raises within becomes one of our errors."""
+        """Within the block, turn errors of the library into ours."""
         try:
             yield
         except WormholeError:
@@ -299,7 +301,8 @@ class IcebergDraft:
         self.shape = schema_to_pyarrow(self.schema, include_field_ids=True)
 
     def _evolve(self, seen: Table, shape: pa.Schema) -> None:
-        """A column of another type is a new one of that name: it has its own values only."""
+        """Change the table's columns. A column whose type changed becomes a new column of that name, without the former
+        values."""
         given = {field.name: str(_plain(field.type)) for field in schema_to_pyarrow(seen.schema())}
         gone = [name for name, kind in given.items() if str(_plain(shape.field(name).type)) != kind]
         if gone:
@@ -374,7 +377,7 @@ def _ours(snapshot: Snapshot) -> str | None:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Without the names of fields within, and without sizes of offsets: both are the library's."""
+    """The type without names of inner fields and sizes of offsets, because the library chooses both."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):

@@ -1,11 +1,11 @@
-"""The rows of one table after the archive's changes: Spark's executors read, fold and write, the driver sees counts.
+"""Applies the archive's changes to one table: Spark's executors read, fold and write; the driver gets only counts.
 
-Copy on write: a file of the table is written anew if one of its rows may have changed. Such rows become updates that
-come before those of the archive, so that the fold of snapshots (:mod:`spark_replay.tables.history`) decides what is
-left of them. The other rows of the file are copied as they are.
+Copy on write: a file of the table is written anew if one of its rows may have changed. Such rows become updates before
+those of the archive, and the fold of snapshots (:mod:`spark_replay.tables.history`) computes their new state. The other
+rows of the file are copied as they are.
 
-New files are cut by ranges of the key and sorted by it, so that a file has neighbouring keys: a reader's filter on the
-key leaves out the other files, and updates of neighbouring rows write few files anew.
+New files are cut by ranges of the key and sorted by it, so each file has neighbouring keys. So a reader with a filter
+on the key skips the other files, and updates of neighbouring rows write few files anew.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = ["ChangedRows", "Work", "run"]
 _TASK_BYTES: Final = 128 << 20
 _SMALL_BYTES: Final = 16 << 20
 _MOST_SMALL: Final = 16
-"""So many files under that size are merged into the next commit that writes rows."""
+"""If a table has more small files, the next commit that writes rows merges them."""
 _BROADCAST_KEYS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class Work:
-    """``ranges``: of the archive, with ``schemas`` of their rows, oldest first. ``files``: the table's, with columns
-    ``before``; ``columns``: those that it is to have. ``start``: rows of a snapshot before the ranges, as the archive
-    has them. ``inspect``: whether the ranges may have changes that end many rows. ``rewrites``: every row of the table
-    is read and written. ``filesystem``, ``folder`` and ``shape``: where and how new files are written.
+    """``ranges``: of the archive. ``schemas``: of their rows, oldest first. ``files``: of the table. ``before`` and
+    ``columns``: its present and its new columns. ``start``: rows of a snapshot before the ranges, in the archive's
+    form. ``inspect``: whether the ranges may have changes that end many rows. ``rewrites``: every row of the table is
+    read and written. ``filesystem``, ``folder`` and ``shape``: where and how new files are written.
     """
 
     store: ArchiveStore
@@ -73,21 +73,23 @@ class Work:
 
     @property
     def changes(self) -> int:
-        """How many rows the start and the ranges hold about."""
+        """About how many rows the start and the ranges have."""
         return self.start_rows + sum(entry.tables.get(self.table, 0) for one in self.ranges for entry in one.files)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """What a commit has to add and to remove."""
+    """The files that a commit has to add and to remove."""
 
     added: tuple[NewTableFile, ...]
     removed: tuple[TableFile, ...]
 
 
 def run(spark: SparkSession, work: Work) -> ChangedRows:
-    """Write the new files. Raises :class:`~wormhole.model.errors.ArchiveError`, and
-    :class:`~wormhole.model.errors.UsageError` for a value that a column's type does not hold.
+    """Write the new files.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError`, and :class:`~wormhole.model.errors.UsageError` for a value that
+    a column's type cannot represent.
     """
     with frames.reading():
         return _Job(spark, work).run()
@@ -160,7 +162,7 @@ class _Job:
         return self._work.inspect and bool(self._changes.where(f.col("op").isin(*ENDING)).take(1))
 
     def _hit(self, touched: DataFrame) -> tuple[TableFile, ...]:
-        """The files with rows that may change; and the small ones, if they became many."""
+        """The files with rows that may change, and the small files if there are too many."""
         import pyspark.sql.functions as f
 
         work = self._work
@@ -199,7 +201,7 @@ class _Job:
         return table.select(*map(quoted, table_shape(work.columns).names))
 
     def _written(self, rows: DataFrame, count: int, removed: Sequence[TableFile] = ()) -> tuple[NewTableFile, ...]:
-        """``count``: about how many rows; ``removed``: the files that they come from."""
+        """Write rows to new files. ``count``: about how many rows. ``removed``: the files from which they come."""
         shown = {column.name: column.shown for column in self._work.columns}
         key = [shown[column.name] for column in self._work.key]
         tasks = max(math.ceil(count / TASK_ROWS), math.ceil(sum(file.size for file in removed) / _TASK_BYTES), 1)

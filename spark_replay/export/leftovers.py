@@ -1,8 +1,8 @@
-"""What runs leave that were killed: files that no commit names.
+"""Removes the files of killed runs, which no commit names.
 
-A run notes itself beside the table before it writes, in ``_wormhole/RUN.json`` with the version that it began on, and
-has its files in a folder of its own, ``wormhole-RUN``. A commit of a run succeeds only on the version that it began on.
-So once the table has another version, a run that did not commit on that never will, and its files may go.
+Before a run writes it notes itself beside the table, in ``_wormhole/RUN.json`` with the table's version at that time.
+Its files are in a folder of its own, ``wormhole-RUN``. The commit of a run succeeds only on the noted version. So once
+the table has another version, a run that has not committed never will, and its files may be deleted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _PREFIX: Final = "wormhole-"
 
 
 def is_ours(name: str) -> bool:
-    """Whether the name in a table's folder is one of a run's notes or of its files."""
+    """Whether the name in a table's folder is that of a run's notes or files."""
     return name == NOTES or name.startswith(_PREFIX)
 
 
 class ExportRun:
-    """One attempt to commit. ``name``: a random one."""
+    """One attempt to commit. ``name``: random."""
 
     def __init__(self, table: OpenTable, version: str) -> None:
         self.name = secrets.token_hex(8)
@@ -38,28 +38,28 @@ class ExportRun:
 
     @property
     def folder(self) -> str:
-        """Where its files go, within the table's file system."""
+        """The folder of its files, within the table's file system."""
         return _folder(self._table, self.name)
 
     def begin(self) -> None:
-        """Note it: before the first file."""
+        """Note the run. Call it before the first file is written."""
         with storage_errors("write", self.folder):
             self._table.filesystem.create_dir(self.folder, recursive=True)
         note = json.dumps({"base": self._version}).encode()
         write_note(self._table.filesystem, _note(self._table, self.name), note)
 
     def committed(self) -> None:
-        """Its files count."""
+        """Remove the note, after the commit."""
         _remove_note(self._table, self.name)
 
     def abandon(self) -> None:
-        """It did not commit, and will not."""
+        """Remove the files and the note of a run that did not commit and will not."""
         _remove_files(self._table, self.name)
         _remove_note(self._table, self.name)
 
 
 def noted(filesystem: fs.FileSystem, root: str) -> dict[str, str]:
-    """Runs that did not end of the table in ``root``, with the version that each began on."""
+    """The unfinished runs of the table in ``root``, with the version on which each began."""
     folder = f"{root}/{NOTES}"
     found = {}
     with storage_errors("read", folder):
@@ -77,15 +77,15 @@ def _base(note: bytes) -> str:
     try:
         return str(json.loads(note)["base"])
     except (ValueError, KeyError, TypeError):
-        return ""  # it was killed before it wrote anything else
+        return ""  # the run was killed before it wrote anything else
 
 
 def clean(table: OpenTable, version: str) -> list[str]:
-    """Remove what killed runs left of a table that is at ``version`` now; returns their names."""
+    """Remove the files of killed runs of a table whose present version is ``version``. Returns their names."""
     cleaned = []
     for run, base in noted(table.filesystem, table.root).items():
         if base == version:
-            continue  # it may still be at work
+            continue  # the run may still be at work
         committed = table.committed(run, base)
         if committed is False:
             _remove_files(table, run)

@@ -1,7 +1,7 @@
 """The places of a commit, in a file beside the table: ``_wormhole/places/RUN.json``.
 
-A table format that lists all its commits in one file of metadata, as Iceberg does, would write the places of all of
-them again with every commit. There the commit has the name and the digest of that file.
+Some table formats, such as Iceberg, list all commits in one file of metadata. With them every commit would write the
+places of all earlier commits again. So the commit has only the name and the digest of this file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wormhole.model.errors import ReplayError
 __all__ = ["NOTES", "keep_places", "load_places", "places_path", "run_of", "write_note"]
 
 NOTES: Final = "_wormhole"
-"""The folder beside a table in which runs have what is not the table's."""
+"""The folder beside a table for the files of runs that are not part of the table."""
 _FORMAT: Final = 2
 """Format 1 is the places themselves (:mod:`spark_replay.export.state`)."""
 
@@ -31,7 +31,7 @@ def places_path(root: str, run: str) -> str:
 
 
 def write_note(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
-    """A small file beside a table, with the folders above it."""
+    """Write a small file beside a table, and make the folders above it."""
     with storage_errors("write", path):
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
         with filesystem.open_output_stream(path) as sink:
@@ -39,16 +39,16 @@ def write_note(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
 
 
 def keep_places(filesystem: fs.FileSystem, root: str, state: Exported) -> str:
-    """Write the file, before the commit that names it; returns what the commit contains of it."""
+    """Write the file, before the commit that names it. Returns the text for the commit."""
     path, data = places_path(root, state.run), state_to_text(state).encode()
     write_note(filesystem, path, data)
     return json.dumps({"format": _FORMAT, "run": state.run, "sha256": hashlib.sha256(data).hexdigest()})
 
 
 def load_places(filesystem: fs.FileSystem, root: str, text: str, where: str) -> Exported:
-    """The state that a commit contains, with its file if it names one; ``where``: for messages.
+    """The state that a commit contains, read from its file if it names one. ``where``: for messages.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for what cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a state that cannot be read.
     """
     named = _named(text)
     if named is None:
@@ -68,13 +68,13 @@ def load_places(filesystem: fs.FileSystem, root: str, text: str, where: str) -> 
 
 
 def run_of(text: str, where: str) -> str:
-    """Which run made a commit. Raises as :func:`load_places`."""
+    """The run that made a commit. Raises as :func:`load_places`."""
     named = _named(text)
     return state_from_text(text, where).run if named is None else named[0]
 
 
 def _named(text: str) -> tuple[str, str] | None:
-    """The run and the digest, where the commit names a file."""
+    """The run and the digest, if the commit names a file."""
     try:
         given = json.loads(text)
         if given["format"] != _FORMAT:

@@ -1,4 +1,4 @@
-"""What a run has to do with one table: which part of the archive comes after what the table holds, and the columns."""
+"""Plans a run for one table: the part of the archive after the table's places, and the columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REKEYED = (
 
 
 class KeylessError(UsageError):
-    """A table whose rows cannot be identified: it is left out, unless it was asked for."""
+    """A table whose rows cannot be identified. It is left out, unless it was requested by name."""
 
     def __init__(self, table: str, problem: str) -> None:
         super().__init__(f"{table} cannot be exported: {problem}", hint="leave it out: -t names the tables to export")
@@ -43,8 +43,8 @@ class KeylessError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """``schemas``: of the rows, oldest first. ``key``, ``columns``: of the table after the run. ``changes``: how many
-    rows of it the ranges hold about. ``before``: the shards as the table has them.
+    """``schemas``: of the rows, oldest first. ``key``, ``columns``: of the table after the run. ``changes``: about how
+    many of its rows the ranges have. ``before``: the shards in the table before the run.
     """
 
     selection: TableSelection
@@ -56,17 +56,17 @@ class ExportPlan:
 
     @property
     def ranges(self) -> tuple[ShardFiles, ...]:
-        """What to read of the archive."""
+        """The ranges of the archive to read."""
         return self.selection.shards
 
     @property
     def moved(self) -> bool:
-        """Whether the archive goes on behind the table."""
+        """Whether the archive continues after the table's places."""
         marks = {shard: one.marker.order for shard, one in self.before.items()}
         return marks != {one.shard: one.until.order for one in self.ranges if one.until is not None}
 
     def state(self, store: ArchiveStore, table: str, run: str, at_us: int) -> Exported:
-        """What the commit at that time says."""
+        """The state for the commit at ``at_us``."""
         shards = {}
         for one in self.ranges:
             assert one.until is not None
@@ -77,9 +77,9 @@ class ExportPlan:
 
 
 def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: Asked) -> TableSelection:
-    """What the first export of a table reads: everything, or what comes after the snapshot ``start`` in ``folder``.
+    """The selection for the first export of a table: everything, or the updates after the snapshot ``start``.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` where rows would be missing.
+    ``folder``: of the snapshot. Raises :class:`~wormhole.model.errors.ReplayError` if rows would be missing.
     """
     if start is not None:
         return select_since(store, start, f"the snapshot in {folder}", until)
@@ -99,9 +99,9 @@ def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: 
 
 
 def continued(store: ArchiveStore, state: Exported, name: str, until: Asked) -> TableSelection:
-    """What comes after the places of a table.
+    """The selection of the updates after the places of a table.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` where the archive does not go on from them.
+    Raises :class:`~wormhole.model.errors.ReplayError` if the archive does not continue from them.
     """
     selection = select_since(store, state.about(), name, until, ANEW)
     for shard, one in state.shards.items():
@@ -136,8 +136,8 @@ def planned(
 ) -> ExportPlan:
     """The plan for ``table``. ``before``: the schemas of the snapshot that a first export starts from.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a table whose rows cannot be identified, and for a column or a
-    type that there is none of.
+    Raises :class:`~wormhole.model.errors.UsageError` for a table whose rows cannot be identified, and for an unknown
+    column or type.
     """
     own = tuple(one for one in {one.id: one for one in (*before, *selection.schemas)}.values() if one.table == table)
     state = seen.state
@@ -159,7 +159,9 @@ def planned(
 
 
 def _is_known(one: ShardFiles, before: ExportedShard | None) -> bool:
-    """Whether the table has all of the range: files that end where it begins are read for rows of a backfill only."""
+    """Whether the table already has the whole range.
+
+    The range may have files that end at the table's place. They may have new rows of a backfill there."""
     assert one.until is not None
     return (
         before is not None

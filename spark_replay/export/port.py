@@ -1,4 +1,4 @@
-"""What the exporter needs of a table format."""
+"""The interface that the exporter needs of a table format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_replay.tables.columns import TableColumn, arrow_type
 __all__ = ["OURS", "Draft", "NewTableFile", "OpenTable", "SeenTable", "TableFile", "table_shape"]
 
 OURS: Final = {"_shard": pa.string(), "_unavailable": pa.list_(pa.string())}
-"""Our columns, behind those of the table."""
+"""Our columns, after those of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +41,24 @@ class NewTableFile:
 
 
 class Draft(Protocol):
-    """A commit that is being prepared on what was seen."""
+    """A commit that is being prepared on the table as it was seen."""
 
     shape: pa.Schema
-    """How the new files have to be written."""
+    """The columns of the new files."""
 
     def commit(self, state: Exported, added: Sequence[NewTableFile], removed: Sequence[TableFile]) -> str:
-        """Make it, if the table is still as it was seen; returns its version. Raises
-        :class:`~wormhole.model.errors.ArchiveConflict` where another writer committed since and nothing of ours was,
-        :class:`~wormhole.model.errors.ArchiveUnavailable` where it is unknown whether it was made, and
-        :class:`~wormhole.model.errors.ReplayError` for what the table's format refuses.
+        """Commit if the table is still as it was seen. Returns the new version.
+
+        Raises :class:`~wormhole.model.errors.ArchiveConflict` if another writer committed since and ours was not made,
+        :class:`~wormhole.model.errors.ArchiveUnavailable` if it is unknown whether the commit was made, and
+        :class:`~wormhole.model.errors.ReplayError` if the table's format refuses it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A table at one moment. ``state``: of our last commit; ``None``: there is no table. ``version``: of the table,
-    empty where there is none.
+    """A table at one moment. ``state``: of our last commit; ``None``: there is no table. ``version``: of the table;
+    empty if there is none.
     """
 
     state: Exported | None
@@ -69,37 +70,38 @@ class OpenTable(Protocol):
     """One table. Calls block."""
 
     name: str
-    """For people."""
+    """The table's name for people."""
     data: str
-    """The folder within the table's own for data files; empty: it itself."""
+    """The folder for data files within the table's own folder; empty: this folder itself."""
 
     @property
     def filesystem(self) -> fs.FileSystem:
-        """Where the table's files are."""
+        """The file system of the table's files."""
 
     @property
     def root(self) -> str:
         """The path of the table's own folder within the file system."""
 
     def look(self) -> SeenTable:
-        """Read it anew. Raises :class:`~wormhole.model.errors.ReplayError` for a table that others write to."""
+        """Read the table anew. Raises :class:`~wormhole.model.errors.ReplayError` if others write to it."""
 
     def check(self, columns: Sequence[TableColumn]) -> None:
-        """Raises :class:`~wormhole.model.errors.UsageError` for a column that the format cannot hold."""
+        """Raise :class:`~wormhole.model.errors.UsageError` for a column that the format cannot represent."""
 
     def draft(self, columns: Sequence[TableColumn]) -> Draft:
         """Begin a commit on what :meth:`look` returned last, to the table with these columns.
 
-        Raises :class:`~wormhole.model.errors.UsageError` for a column that the format cannot hold.
+        Raises :class:`~wormhole.model.errors.UsageError` for a column that the format cannot represent.
         """
 
     def tidy(self, now_us: int) -> None:
-        """Remove versions that are older than the table keeps, with the files that only they use, where commits list
-        all versions. ``now_us``: microseconds since 1970.
+        """Remove versions that are older than the table keeps, with the files that only they use.
+
+        This is done for formats whose commits list all versions. ``now_us``: microseconds since 1970.
         """
 
     def committed(self, run: str, base: str) -> bool | None:
-        """Whether this run committed on version ``base``; ``None``: nobody knows any more."""
+        """Whether this run committed on version ``base``; ``None`` if this is no longer known."""
 
 
 def table_shape(columns: Sequence[TableColumn]) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""What a commit of ours says of a table: whose it is, and up to which place of each shard it holds the log. Pure.
+"""The state of a table in our commits: its dataset, and the place in each shard up to which it has the log. Pure.
 
 It is stored in the metadata of the table's own commit, so rows and places change together or not at all.
 """
@@ -29,9 +29,9 @@ ANEW: Final = "export into another place, or drop this table and export it anew"
 
 @dataclass(frozen=True, slots=True)
 class ExportedShard:
-    """What the table has of one shard: everything up to ``marker``.
+    """One shard in the table, which has everything up to ``marker``.
 
-    ``log``: the log to which that place belongs. ``file``: the last file of the archive that was read. Rows that a
+    ``log``: the log of that place. ``file``: the last file of the archive that was read. Rows that a
     backfill read at that place are new if they are in a later file.
     """
 
@@ -42,8 +42,8 @@ class ExportedShard:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """``table``: as the database calls it. ``key`` and ``columns``: its own, ours not among them. ``run``: which run
-    committed, a random name. ``at_us``: when, by its clock.
+    """``table``: its name in the database. ``key`` and ``columns``: its own, without ours. ``run``: the random name of
+    the run that committed. ``at_us``: the time of the commit, by the run's clock.
     """
 
     dataset: str
@@ -56,12 +56,12 @@ class Exported:
     at_us: int
 
     def about(self) -> SnapshotAbout:
-        """As the snapshot that the next rows come after."""
+        """The state in the form of a snapshot, after which the next updates are selected."""
         shards = {shard: SnapshotShard("", one.marker, one.log) for shard, one in self.shards.items()}
         return SnapshotAbout(self.dataset, self.copy, shards, {})
 
     def check(self, dataset: str, copy: str, table: str, where: str) -> None:
-        """Raises :class:`~wormhole.model.errors.ReplayError` for the table of another export."""
+        """Raise :class:`~wormhole.model.errors.ReplayError` for the table of another export."""
         for what, mine, given in (
             ("dataset", dataset, self.dataset),
             ("copy", copy, self.copy),
@@ -116,9 +116,9 @@ def _release() -> str:
 
 
 def state_from_text(text: str, where: str) -> Exported:
-    """Inverse of :func:`state_to_text`; ``where``: for the message.
+    """Inverse of :func:`state_to_text`. ``where``: for the message.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for what cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for text that cannot be read.
     """
     try:
         given = json.loads(text)

@@ -1,7 +1,7 @@
-"""Whether an executor can run our tasks, found there before anything of ours is unpickled.
+"""Checks on an executor whether it can run our tasks, before any of our objects is unpickled.
 
-What an executor lacks shows otherwise as an error of pickle that names no host, or as nothing, when the other release
-has the same names. So :func:`checked` sends its own code as code, and what the driver has as plain text.
+Without this check a missing package is an error of pickle that names no host. Another release with the same names is
+not noticed at all. So :func:`checked` sends its own code by value, and the driver's versions as plain text.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _HINT: Final = (
 
 @cache
 def needed() -> dict[str, str]:
-    """What this process has and executors must have too, by names that people know."""
+    """The versions and compiled modules of this process, which executors must have too, by names for people."""
     found = _versions()
     found["compiled"] = " ".join(name for name in compiled_modules() if name.partition(".")[0] in _PACKAGES)
     return found
 
 
 def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """``function``, for an executor to call: there it is unpickled when the executor was found to have what it needs.
+    """``function`` in a form for executors, which unpickle it only after their versions were checked.
 
-    Give Spark no objects of ours beside it, since those are unpickled before.
+    Pass no other objects of ours to Spark with it, because those are unpickled before the check.
     """
     from pyspark import cloudpickle as untyped
 
@@ -60,10 +60,11 @@ def checked(function: Callable[..., _Result]) -> Callable[..., _Result]:
 
 
 def executor_fault(error: BaseException) -> tuple[str, str] | None:
-    """What is wrong with an executor, by the error with which Spark ended a job, and what to do next; ``None``: the
-    job ended for another reason.
+    """The problem of an executor and the next step, from the error with which Spark ended a job.
+
+    ``None``: the job ended for another reason.
     """
-    # PySpark makes exceptions of a worker's text alone; which host it ran on says Java's.
+    # PySpark's exception has only the worker's text. Java's exception names the host.
     said = f"{error}\n{getattr(error, '_origin', None) or ''}"
     host = f"executor {found[1]}" if (found := _LOST.search(said)) else "an executor"
     if found := _FOUND.search(said):
@@ -79,7 +80,7 @@ def executor_fault(error: BaseException) -> tuple[str, str] | None:
     return f"{host} {_FAULT}{why}", f"{_HINT}; PYSPARK_PYTHON names their interpreter"
 
 
-# What follows runs on executors that may have nothing of ours: only the standard library, imported where it is used.
+# The code below runs on executors that may lack our packages. It uses only the standard library, imported in functions.
 
 
 def _versions() -> dict[str, str]:
@@ -95,7 +96,7 @@ def _versions() -> dict[str, str]:
 
 
 def _lacking(wanted: dict[str, str]) -> str:
-    """In what this interpreter differs from the driver's; empty: in nothing that counts."""
+    """The relevant differences between this interpreter and the driver's; empty if there are none."""
     from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
 
@@ -105,7 +106,7 @@ def _lacking(wanted: dict[str, str]) -> str:
         return f"it has no wormhole-pubsub, the driver has {wanted['wormhole-pubsub']}; {where}"
     differ = []
     for name in ("wormhole-pubsub", "Python", "pyarrow"):
-        # Arrow counts releases by their first number, and keeps what it exchanges within one.
+        # Arrow's exchange format is compatible within a major release.
         mine, theirs = (one.split(".")[0] if name == "pyarrow" else one for one in (has[name], wanted[name]))
         if mine != theirs:
             differ.append(f"it has {name} {has[name]}" if has[name] else f"it has no {name}")

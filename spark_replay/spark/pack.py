@@ -1,8 +1,8 @@
 """The environment of this process as an archive that ``spark-submit --archives`` unpacks beside each executor.
 
-It contains the interpreter with its standard library, and of the installed packages those that wormhole-pubsub with its
-extras requires, compiled modules included. PySpark comes without its jars: a cluster has its own. The folder works
-wherever it is unpacked, on the same system and processor: the C library and a few others are the host's.
+It contains the interpreter with its standard library, and the installed packages that wormhole-pubsub and its extras
+require, with compiled modules. PySpark is packed without its jars, because a cluster has its own. The folder works in
+any place on the same system and processor. The C library and a few others are the host's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEFT_OUT: Final = {
     "pandas": {"tests"},
     "": {"__pycache__"},
 }
-"""Folders of packages, the last of any, that no executor needs."""
+"""Folders of packages that no executor needs. The last entry is for all packages."""
 _NO_LIBRARY: Final = {
     "__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "test",
     "tkinter", "turtledemo",
@@ -67,8 +67,8 @@ _C_LIBRARY: Final = re.compile(r"(ld-linux\S*|lib(c|m|dl|pthread|rt|util|resolv)
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """``size``: bytes of the archive; ``packages``: names and versions; ``c_library`` and ``libraries``: of the system,
-    which executors must have.
+    """``size``: bytes of the archive. ``packages``: names and versions. ``c_library`` and ``libraries``: libraries of
+    the system that executors must have.
     """
 
     size: int
@@ -79,10 +79,10 @@ class Packed:
 
 
 def pack(to: Path) -> Packed:
-    """Write the archive ``to``, in a minute. Blocks.
+    """Write the archive ``to``. Blocks for about a minute.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for an installation that cannot be packed: one whose modules are
-    not compiled, that lacks a package or has an editable one of others, or an interpreter that does not work elsewhere.
+    Raises :class:`~wormhole.model.errors.UsageError` for an installation that cannot be packed: its modules are not
+    compiled, it lacks a package or has an editable one of others, or its interpreter works only in its present place.
     """
     if not to.name.endswith(_SUFFIXES):
         raise UsageError(f"{to} does not end in .tar.gz", hint="Spark unpacks by the name: name a file that does")
@@ -118,10 +118,9 @@ def _check_compiled() -> None:
 
 
 def required(name: str = NAME) -> list[Distribution]:
-    """The distributions that ``name`` requires with those of its extras that are installed, by name; its own among
-    them.
+    """The distribution ``name`` and all that it requires with its installed extras, by name.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when one is missing.
+    Raises :class:`~wormhole.model.errors.UsageError` if one is missing.
     """
     from packaging.utils import canonicalize_name
 
@@ -147,7 +146,7 @@ def required(name: str = NAME) -> list[Distribution]:
 
 
 def _requirements(has: Distribution, extra: str) -> Iterator[tuple[str, str]]:
-    """What a distribution requires on this machine for one of its extras, with the extras of that."""
+    """The distributions that one extra of a distribution requires on this machine, each with its requested extra."""
     from packaging.requirements import Requirement
 
     for text in has.requires or ():
@@ -170,7 +169,7 @@ def _installed(name: str) -> Distribution:
 
 
 def _assemble(root: Path, packages: Sequence[Distribution]) -> tuple[str, ...]:
-    """Make the folder ``root``, have its interpreter run, and return which libraries of the system that has loaded."""
+    """Make the folder ``root`` and run its interpreter. Returns the libraries of the system that it loaded."""
     _copy_python(root)
     mapped = _run(root, "where")["mapped"]
     if library := next((Path(one) for one in mapped if "libpython" in one and not one.startswith(str(root))), None):
@@ -205,8 +204,9 @@ def _copy_python(root: Path) -> None:
 
 
 def _carry(root: Path, library: Path) -> None:
-    """Put the interpreter's own library beside it, and have it looked for there: as long as where it was found, the
-    path is written over in the program.
+    """Copy the interpreter's own library beside it, and make the interpreter load this copy.
+
+    For that the library's path in the program is overwritten with a relative one, padded to the same length.
     """
     shutil.copy2(library, root / "lib" / library.name)
     program = root / "bin" / "python"
@@ -238,11 +238,11 @@ def _copy_package(one: Distribution, target: Path) -> None:
         )
     for file in one.files:
         if ".." in file.parts or file.suffix == ".pth" or _left_out(file):
-            continue  # a program in `bin`, or what serves an editable installation
+            continue  # a program in `bin`, or a file of an editable installation
         source = Path(str(one.locate_file(file)))
         if source.is_file():
             _copy(source, target / file)
-    if editable:  # a checkout: pack what lies in the folders that are imported
+    if editable:  # a checkout: pack the content of the imported folders
         for package in (one.read_text("top_level.txt") or "").split():
             spec = find_spec(package)
             for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
@@ -264,7 +264,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _run(root: Path, what: str) -> dict[str, Any]:
-    """What the packed interpreter says of itself, as on a host that has nothing else."""
+    """Run the packed interpreter as on a host without other packages. Returns what it reports of itself."""
     done = subprocess.run(
         [str(root / "bin" / "python"), "-I", "-c", _PROBE, what],
         cwd=root,
@@ -284,7 +284,7 @@ def _run(root: Path, what: str) -> dict[str, Any]:
 
 
 def _archive(root: Path, file: Path) -> None:
-    """The folder's contents, in an order and with times that do not depend on when and where it was made."""
+    """Pack the folder. Order and times in the archive do not depend on when and where it was made."""
     with (
         file.open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=raw, mtime=0) as packed,

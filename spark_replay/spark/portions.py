@@ -1,7 +1,7 @@
-"""Work for tasks: each receives its own portion of a list and nothing of the others'.
+"""Distributes a list to tasks, so that each task receives only its own portion.
 
-What a function refers to goes to every task that runs it: an archive's list of 600,000 files is 180 MB. Here a portion
-is the content of one partition.
+Objects that a function refers to are sent to every task that runs it, and an archive's list of 600,000 files has
+180 MB. So each portion is the content of one partition instead.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ __all__ = ["portions", "read_portions", "taken"]
 
 
 def portions(spark: SparkSession, given: Sequence[object]) -> DataFrame:
-    """A task for each of these, which are pickled; for a function of ``mapInArrow`` that takes :func:`taken`."""
+    """A DataFrame with one task for each portion. The portions are pickled.
+
+    A function for ``mapInArrow`` reads them by :func:`taken`.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     context = spark.sparkContext
     rows: Any = context.parallelize([(pickle.dumps(one),) for one in given], len(given))
     jvm: Any = context._jvm
-    # As Spark makes a DataFrame of an RDD, without a Python worker that does nothing to the rows.
+    # As Spark makes a DataFrame from an RDD, but without a Python worker that would only copy the rows.
     java = jvm.SerDeUtil.toJavaArray(jvm.SerDeUtil.pythonToJava(rows._jrdd, True))
     shape = StructType([StructField("portion", BinaryType(), False)])
     session: Any = spark
@@ -35,7 +38,7 @@ def portions(spark: SparkSession, given: Sequence[object]) -> DataFrame:
 
 
 def taken(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-    """What a task was given."""
+    """The portions of a task."""
     for batch in batches:
         for portion in batch.column(0).to_pylist():
             yield pickle.loads(portion)  # noqa: S301 - what our own driver wrote
@@ -44,8 +47,9 @@ def taken(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
 def read_portions(
     spark: SparkSession, given: Sequence[object], read: Callable[[Any], Iterable[pa.RecordBatch]], shape: str
 ) -> DataFrame:
-    """The rows, of this ``shape``, that ``read`` finds for each of these: a task for each, in no order. It goes to
-    every task, with what it refers to.
+    """The rows that ``read`` returns for each portion, in no order; one task for each. ``shape``: their columns.
+
+    ``read`` is sent to every task, with all objects that it refers to.
     """
     if not given:
         return spark.createDataFrame([], shape)

@@ -1,5 +1,6 @@
-"""Files with neighbouring keys: rows are cut by ranges of the key and sorted by it, so that a filter on the key leaves
-out the other files, and changes of neighbouring rows concern few.
+"""Files with neighbouring keys: rows are cut by ranges of the key and sorted by it.
+
+So a filter on the key skips the other files, and changes of neighbouring rows affect few files.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["TASK_ROWS", "by_range", "quoted"]
 
 TASK_ROWS: Final = 500_000
-"""What a file has, about."""
+"""About the rows of a file."""
 
 
 @contextmanager
 def by_range(rows: DataFrame, key: Sequence[str], parts: int) -> Iterator[DataFrame]:
-    """The rows in at most so many partitions, each with a range of the columns of the key and in their order. Within
-    the block they are on the disks of the executors, since Spark reads them twice, for a sample of them first.
+    """The rows in at most ``parts`` partitions, each with a range of the key and sorted by it.
+
+    Within the block the rows are kept on the disks of the executors, because Spark reads them twice: first for a
+    sample.
     """
     from pyspark import StorageLevel
 
@@ -36,5 +39,5 @@ def by_range(rows: DataFrame, key: Sequence[str], parts: int) -> Iterator[DataFr
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions take it."""
+    """A column's name, quoted for Spark's expressions."""
     return f"`{name.replace('`', '``')}`"

@@ -1,7 +1,7 @@
-"""Folders for what Spark writes on the driver's machine, which other users of it may not read.
+"""Private folders for files that Spark writes on the driver's machine.
 
-Spark keeps blocks of rows in files that everybody may read, below folders that everybody may list. The folders here are
-made before Spark uses them, and their user alone may enter them. The JVM removes them when it ends, which it does with
+Spark stores blocks of rows in files that every user may read, below folders that every user may list. The folders here
+are made before Spark uses them, and only their user may enter them. The JVM removes them when it ends. It ends with
 this process, however that ends.
 """
 
@@ -18,13 +18,13 @@ from typing import Any, Final
 __all__ = ["Scratch", "set_variables"]
 
 _PREFIX: Final = "wormhole-spark-"
-_DIRS: Final = "SPARK_LOCAL_DIRS"  # counts more than spark.local.dir, and only the environment has it
-_OPTIONS: Final = "SPARK_SUBMIT_OPTS"  # for a JVM that spark-submit starts, beside those that the user configured
+_DIRS: Final = "SPARK_LOCAL_DIRS"  # takes precedence over spark.local.dir, and only the environment has it
+_OPTIONS: Final = "SPARK_SUBMIT_OPTS"  # added to the user's options for a JVM that spark-submit starts
 _ADDRESS: Final = "SPARK_LOCAL_IP"
 
 
 class Scratch:
-    """The folders of one session. ``folders``: those that were made so far."""
+    """The folders of one session. ``folders``: the folders that were made so far."""
 
     def __init__(self) -> None:
         self.folders: list[Path] = []
@@ -34,8 +34,9 @@ class Scratch:
         return self.folders[0] if self.folders else self._made(None)
 
     def variables(self, *, local: bool) -> dict[str, str]:
-        """The environment of a JVM that is started: its temporary files are in here, and those of its Python workers.
-        ``local``: it runs all tasks itself, so nothing that it opens needs to be reached from elsewhere.
+        """The environment for a new JVM. It puts temporary files of the JVM and its Python workers into these folders.
+
+        ``local``: the JVM runs all tasks itself, so its ports need not be reachable from other hosts.
         """
         options = f'-Djava.io.tmpdir="{self._own}" -XX:ErrorFile="{self._own}/hs_err_%p.log"'
         found = {"TMPDIR": str(self._own), _OPTIONS: f"{os.environ.get(_OPTIONS, '')} {options}".strip()}
@@ -46,7 +47,7 @@ class Scratch:
         return found
 
     def settings(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Spark's settings of folders. ``given``: those that the user chose, in which these are made."""
+        """Spark's settings of folders. ``given``: the user's settings; our folders are made in the user's."""
         chosen = given.get("spark.local.dir")
         found = {"spark.local.dir": self._inside(chosen) if chosen else str(self._own)}
         if "spark.sql.warehouse.dir" not in given:
@@ -64,7 +65,7 @@ class Scratch:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _inside(self, roots: str) -> str:
-        """A folder in each of these, which are separated by commas."""
+        """A new folder in each of ``roots``, which are separated by commas."""
         return ",".join(str(self._made(Path(root.strip()))) for root in roots.split(",") if root.strip())
 
     def _made(self, root: Path | None) -> Path:
@@ -77,7 +78,7 @@ class Scratch:
 
 @contextmanager
 def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment within the block."""
+    """Within the block, set variables of the environment."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -36,14 +36,14 @@ _JAVA_S: Final = 30.0
 _LONGEST: Final = 400
 _REACH_S: Final = 10.0
 _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-_UNNAMED: Final = {None, "pyspark-shell", "submit.py"}  # how Spark calls an application that nobody named
+_UNNAMED: Final = {None, "pyspark-shell", "submit.py"}  # Spark's names for an application without a name
 _MASTERS: Final = {
     "spark": ("Spark master", "start the master (Spark's sbin/start-master.sh)"),
     "k8s": ("API server of Kubernetes", "see with `kubectl cluster-info` where it is"),
     "yarn": ("resource manager of YARN", "start it, or name another configuration with HADOOP_CONF_DIR"),
 }
 _CONFIGURING: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
-"""Variables of the environment with which an empty master need not be ``local[*]``."""
+"""Variables of the environment by which an empty master may be another one than ``local[*]``."""
 _NO_ROOM: Final = {
     "yarn": "see with `yarn logs -applicationId {}` whether the queue has free cores and memory",
     "k8s": "see with `kubectl describe pods -l spark-app-selector={}` whether a node has free cores and memory",
@@ -52,21 +52,20 @@ _NO_ROOM: Final = {
 _WAIT: Final = "spark.wormhole.executorWait"
 _WAIT_DEFAULT: Final = "5min"
 _TELLING: Final = re.compile(r"Exception|Error|not found|cannot", re.IGNORECASE)
-_GIVEN_UP: Final = "stopped SparkContext"  # it stops by itself a minute after it asked a master for the first time
+_GIVEN_UP: Final = "stopped SparkContext"  # it stops by itself a minute after its first request to a master
 _ALWAYS: Final = {
     "spark.speculation": "false",
-    # A flow of a replay that is folded first has hundreds of tasks: they leave room for the tasks of other flows.
+    # A flow that is folded has hundreds of tasks. With FAIR they leave slots for the tasks of other flows.
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
-    # A worker that brings rows into order keeps so much in memory, the interpreter included, before it goes to the
-    # disk.
+    # A worker that sorts rows uses so much memory, the interpreter included, before it uses the disk.
     "spark.python.worker.memory": "256m",
 }
 _LOCAL: Final = {
-    # The driver's ports deserialize what arrives. Spark makes a secret of its own for a local master;
-    # one of ours would be in the JVM's arguments.
+    # The driver's ports deserialize all input. For a local master Spark generates the secret itself. A secret from us
+    # would be visible in the JVM's arguments.
     "spark.authenticate": "true",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -78,9 +77,9 @@ _LOCAL: Final = {
 
 
 def check_spark() -> None:
-    """Whether Spark can be started here, without starting it: cheap, so that nothing is held for a job that cannot run.
+    """Check that Spark can start here, without starting it. It is cheap, and is called before any flow is held.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where PySpark or Java is missing, or Java is too old.
+    Raises :class:`~wormhole.model.errors.UsageError` if PySpark or Java is missing, or Java is too old.
     """
     try:
         import pyspark  # noqa: F401
@@ -135,14 +134,19 @@ def _java() -> str | None:
 
 
 def local_master(master: str) -> str:
-    """A local master with attempts per task: ``local[2]`` gives each one only, unlike a cluster. Others as they are."""
+    """A local master with several attempts per task. Other masters stay as they are.
+
+    ``local[2]`` would give each task only one attempt, unlike a cluster.
+    """
     found = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
     return f"local[{found[1] or 1},{_ATTEMPTS}]" if found else master
 
 
 def local_slots(master: str) -> int | None:
-    """How many tasks a local master would run at one time (empty: that of :func:`spark_session`), without starting it;
-    ``None``: it is not local, or ``spark-submit`` or a configuration of Spark may name another.
+    """How many tasks a local master would run at one time, without starting it.
+
+    An empty master is the default of :func:`spark_session`. ``None``: the master is not local, or ``spark-submit`` or a
+    configuration of Spark may name another one.
     """
     if not master and any(name in os.environ for name in _CONFIGURING):
         return None
@@ -155,19 +159,22 @@ def local_slots(master: str) -> int | None:
 def spark_session(
     name: str, master: str | None = None, settings: Mapping[str, str] | None = None, *, pushing: bool = False
 ) -> SparkSession:
-    """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or
-    ``spark-defaults.conf`` says, else ``local[*]``. ``settings``: Spark's own, over ours; those of
-    ``spark-submit --conf`` and ``spark-defaults.conf`` are kept, and logged by name where they cost something.
-    ``pushing``: its tasks push to subscribers.
+    """The session of this process, made if there is none yet.
 
-    What Spark writes on the driver's machine is in folders that only this user may enter. With a local master it
-    listens on loopback only, and each of its ports wants a secret.
+    ``master``: ``None`` is the master of ``spark-submit`` or ``spark-defaults.conf``, else ``local[*]``. ``settings``:
+    of Spark; they take precedence over ours. Settings of ``spark-submit --conf`` and ``spark-defaults.conf`` are kept,
+    and logged by name if they cost something. ``pushing``: its tasks push to subscribers.
 
-    Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
-    ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among
-    what people and programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError`
-    with what Spark said when it does not start, when no master listens, when a setting would make results wrong, when
-    no executor comes, or when that one has other packages than this process.
+    Spark's files on the driver's machine are in folders that only this user may enter. With a local master Spark
+    listens on loopback only, and each of its ports requires a secret.
+
+    The first call blocks for seconds. On a cluster it blocks until the first executor runs, at most for the setting
+    ``spark.wormhole.executorWait``. Spark's own output is discarded, because a JVM that we start would write its
+    warnings into our output.
+
+    Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError` if Spark does not start (with its
+    output), if no master listens, if a setting would make results wrong, if no executor starts, or if the executor has
+    other packages than this process.
     """
     check_spark()
     from py4j.protocol import Py4JError
@@ -184,7 +191,7 @@ def spark_session(
     scratch = Scratch()
     with tempfile.TemporaryFile() as said:
         try:
-            # Connected first: only the JVM knows what spark-submit and spark-defaults.conf say.
+            # Connected first, because only the JVM knows the settings of spark-submit and spark-defaults.conf.
             given = _connected(master, settings or {}, said, scratch)
             chosen = local_master(master or given.get("spark.master", None) or "local[*]")
             if not master:
@@ -227,7 +234,7 @@ def spark_session(
 
 
 def _cause(lines: Sequence[str]) -> str:
-    """What of Spark's output says why it did not start."""
+    """The line of Spark's output with the reason why it did not start."""
     why = next((line for line in reversed(lines) if _TELLING.search(line)), lines[-1] if lines else "")
     if _GIVEN_UP in why:
         return "nobody registered the application: what listens there is no master, or one of another release"
@@ -235,11 +242,11 @@ def _cause(lines: Sequence[str]) -> str:
 
 
 def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
-    """Return when the port of a cluster's master accepts a connection: a standalone master's, the API server's of
-    Kubernetes, the resource manager's that YARN's configuration names. Spark and Hadoop try for minutes.
+    """Check that the port of a cluster's master accepts connections, because Spark and Hadoop would try for minutes.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL without host and port, and when none of its hosts
-    answers within ``timeout_s`` seconds each.
+    The port is that of a standalone master, of the API server of Kubernetes, or of the resource manager in YARN's
+    configuration. Raises :class:`~wormhole.model.errors.UsageError` for a URL without host and port, and if none of its
+    hosts answers within ``timeout_s`` seconds each.
     """
     problems = []
     for host in (hosts := _hosts_of(master)):
@@ -263,7 +270,7 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
 
 
 def _hosts_of(master: str) -> list[str]:
-    """Where one of them has to answer; none where that is not known, or nobody has to."""
+    """The hosts of which one has to answer; empty if they are not known, or none has to answer."""
     kind, _, rest = master.partition("://")
     if kind == "spark":
         return rest.split(",")
@@ -275,12 +282,14 @@ def _hosts_of(master: str) -> list[str]:
 
 
 def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes], scratch: Scratch) -> SparkConf:
-    """Connect to the JVM that ``spark-submit`` started, else start one, unless it runs already, with ``said`` as its
-    output and the folders of ``scratch``. Spark's configuration as the JVM has it."""
+    """Connect to the JVM that ``spark-submit`` started. Without one, start a JVM unless it already runs.
+
+    The new JVM has ``said`` as its output and uses the folders of ``scratch``. Returns the JVM's configuration of
+    Spark."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # Spark would start one itself, which has our output: there is no setting for that.
+    # Else Spark would start a JVM with our output. No setting changes this.
     if SparkContext._gateway is None:
         conf = SparkConf().setAll([*settings.items(), *([("spark.master", local_master(master))] if master else [])])
         launch: Any = launch_gateway
@@ -288,12 +297,12 @@ def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes],
         with set_variables(scratch.variables(local=local)):
             gateway = launch(conf, {"stdout": said, "stderr": said})
         SparkContext._ensure_initialized(gateway=gateway)
-        scratch.remove_with(SparkContext._jvm)  # also where a setting that is refused ends the session
+        scratch.remove_with(SparkContext._jvm)  # also if a refused setting ends the session
     return SparkConf()
 
 
 def _await_executor(session: SparkSession, master: str) -> None:
-    """Return when an executor runs tasks: a job waits for ever where the cluster has no room for one."""
+    """Wait until an executor runs tasks, for a limited time. In a full cluster a job waits for ever."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -325,7 +334,7 @@ def _await_executor(session: SparkSession, master: str) -> None:
 
 
 def _ready(slot: int) -> int:
-    import pandas  # noqa: F401 - what every job of ours needs
+    import pandas  # noqa: F401 - every job of ours needs it
     import pyarrow  # noqa: F401
 
     return slot

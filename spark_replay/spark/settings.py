@@ -1,7 +1,7 @@
-"""Spark's settings that a job of ours depends on, compared with what the user set.
+"""Checks the user's Spark settings that our jobs depend on.
 
-What would make a result wrong, or push twice, is refused; what costs time or attempts is reported; what the user left
-open is filled in. :data:`RULES` is the whole list, and docs/cluster.md has the same names.
+A setting that would make a result wrong, or push twice, is refused. A setting that costs time or attempts is reported.
+Unset ones are filled in. :data:`RULES` is the whole list, and docs/cluster.md has the same names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wormhole.model.errors import UsageError
 __all__ = ["RULES", "TASK_MIB", "Rule", "check_settings", "filled_in"]
 
 TASK_MIB: Final = 280
-"""What a task that pushes keeps in memory at most, beside the JVM (docs/replay.md, "Sizing")."""
+"""The most memory of a task that pushes, beside the JVM (docs/replay.md, "Sizing")."""
 _ADDRESSES_MIB: Final = 1024  # Arrow and gRPC's threads reserve most of it without using it
 _OVERHEAD_MIB: Final = 384  # Spark's own least, which the JVM needs for itself
 _BYTES: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
@@ -25,8 +25,9 @@ _MIB: Final = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 2
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``bad``: whether this value of ``name`` is, given all settings. ``why``: what happens then. ``wanted``: the value
-    to set. ``refused``: the job is not begun; otherwise it is reported. ``pushing``: counts for a replay only.
+    """``bad``: whether a value of ``name`` is bad, given all settings. ``why``: what happens then. ``wanted``: the
+    value to set. ``refused``: the job does not begin; otherwise the setting is only reported. ``pushing``: the rule is
+    for replays only.
     """
 
     name: str
@@ -142,9 +143,9 @@ RULES: Final = (
 
 
 def check_settings(given: Mapping[str, str], *, pushing: bool) -> Iterator[str]:
-    """A sentence for each setting that the user should know of. ``given``: all that are set, by whomever.
+    """A sentence for each setting that is reported. ``given``: all settings, from any source.
 
-    Raises :class:`~wormhole.model.errors.UsageError` with all that are refused.
+    Raises :class:`~wormhole.model.errors.UsageError` with all refused settings.
     """
     found = [
         rule for rule in RULES
@@ -162,7 +163,7 @@ def check_settings(given: Mapping[str, str], *, pushing: bool) -> Iterator[str]:
 
 
 def filled_in(master: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The settings for executors in containers that the user left open: room for as many Python workers as tasks."""
+    """Settings for executors in containers that the user did not set: memory for as many Python workers as tasks."""
     chosen = ("spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor", "spark.executor.pyspark.memory")
     if not (master == "yarn" or master.startswith("k8s://")) or any(name in given for name in chosen):
         return {}
@@ -179,6 +180,6 @@ def _cores(given: Mapping[str, str]) -> int:
 
 
 def _mib(value: str) -> float | None:
-    """Spark's sizes of memory; a number alone is MiB."""
+    """The MiB of a memory size as Spark writes it. A number without a unit is MiB."""
     found = _BYTES.fullmatch(value.strip())
     return int(found[1]) * _MIB[found[2].lower() or "m"] if found else None

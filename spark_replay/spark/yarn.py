@@ -1,4 +1,4 @@
-"""Where YARN is, by the configuration that Hadoop's clients read."""
+"""Finds YARN, by the configuration that Hadoop's clients read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]+)\}")
 
 
 def resource_managers(environment: Mapping[str, str]) -> list[str]:
-    """``HOST:PORT`` of each resource manager that ``yarn-site.xml`` names; none where that is not known: then Spark
-    and Hadoop say what they look for.
+    """``HOST:PORT`` of each resource manager that ``yarn-site.xml`` names.
+
+    Empty if they are not known. Then the error is left to Spark and Hadoop.
     """
     folder = environment.get("YARN_CONF_DIR") or environment.get("HADOOP_CONF_DIR")
     if not folder:
