@@ -35,7 +35,7 @@ _LEAST_PLAN_S = 0.01  # readers that catch up ask for a plan with every segment
 _QUIET_S = 0.1  # flows often come together (a publisher or an application starts): caravans are chosen for all of them
 _QUIET_MOST_S = 0.5
 _VERIFIED_LAST = 2
-_SETTLED_S = 1.0  # how long a caravan serves its own before it is sent back for another: each gets on, turn by turn
+_SETTLED_S = 1.0  # how long a caravan serves its own flows before it is sent back, so that all make progress in turn
 _HISTORY = 256
 _LEAST_READ = 1 << 10
 _LONGEST_REST_S = 60.0  # a lead without flows rests this long at log that cannot be decoded
@@ -155,7 +155,7 @@ class Fleet:
         self.governor.reclaim(caravan)
         place = caravan.buffer.place
         if any(one is not caravan and one.buffer.start <= place <= one.buffer.place for one in self.caravans.values()):
-            self._changed.set()  # flows may change over; all else waits for the next tick
+            self._changed.set()  # flows may change their caravan; everything else waits for the next tick
 
     # -- what the owner does
 
@@ -488,7 +488,7 @@ class Fleet:
             if flow.state is CaravanFlowState.WAITING:
                 flow.leave(CaravanFlowState.HELD, error.message)
                 self._events.held(flow, error)
-            else:  # its caravan carries it on
+            else:  # its present caravan still serves it
                 self.pause(f"no caravan of its own for {flow.name}: {error}", error)
         except WormholeError as error:
             self.pause(f"cannot read the log for {flow.name}: {error}", error)

@@ -186,7 +186,7 @@ class Scanner:
             hint = "look at the disk and the rights of the state folder"
             await self._fail(Problem(f"where chunks end cannot be stored: {error}", hint, code="file-unwritable"))
             return
-        except Exception as error:  # noqa: BLE001 - ours: it must cost time only, and be seen
+        except Exception as error:  # noqa: BLE001 - a bug: it must only cost time, and be logged
             _log.exception("the reader of existing rows broke")
             await self._fail(
                 Problem(
@@ -487,7 +487,7 @@ class Scanner:
         for backfill in _backfills(self._fleet.flows):
             backfill.renumber(table, known, former)
 
-    # -- what goes wrong
+    # -- errors
 
     async def _fail(self, problem: Problem) -> None:
         """Try again after a while."""

@@ -215,7 +215,7 @@ class Admin:
             return []
         try:
             return list(self.accept_loss(flow.flow, preview=True).notes[:1])
-        except Fatal:  # its application is being asked just now
+        except Fatal:  # its application is deciding at the moment
             return [flow.cause]
 
     def change(self, flow: str, *, preview: bool = False, **what: Mapping[str, object]) -> Change:

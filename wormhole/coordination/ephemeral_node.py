@@ -23,7 +23,7 @@ _SHOWN: Final = 300
 """Characters shown of another session's content."""
 
 
-class NodeTaken(Exception):  # noqa: N818 - a finding for the caller, who makes the error of it
+class NodeTaken(Exception):  # noqa: N818 - a result for the caller, which makes an error of it
     """Another session holds the node. ``by``: the content that it wrote there."""
 
     def __init__(self, by: str) -> None:

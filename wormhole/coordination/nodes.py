@@ -165,7 +165,7 @@ class Nodes:
                 or await self._put_together(some, await self._lacking(some), fence) is None
             )
             if not together:
-                # Another process makes or removes some of them, or one is refused: the error says which.
+                # Another process makes or removes some of them, or one is refused: writing each shows which.
                 for path, data in some.items():
                     await (self._put_fenced(path, data, fence) if fence else self.put(path, data))
 

@@ -219,7 +219,7 @@ class PrivateServer(ABC):
         # A new file: processes that a killed server left running may still write to the former one.
         self.log.unlink(missing_ok=True)
         with self.log.open("wb") as log:
-            # A session of its own: Ctrl-C in a terminal reaches the owner, who stops the server when it is ready to.
+            # A session of its own: Ctrl-C in a terminal reaches only the owner, which stops the server in its own time.
             self._guard = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,

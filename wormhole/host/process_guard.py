@@ -2,20 +2,20 @@
 
     python -I -S process_guard.py [--user NAME] OWNER_PID FOLDER_TO_REMOVE|'' COMMAND ARGUMENT...
 
-The guard is a process of its own between the owner and the program. It watches the owner through a pidfd, which belongs
-to the process; ``PR_SET_PDEATHSIG`` alone would fire when the *thread* that started the program ends, and a program
-started from a pool's thread would die for no reason. The signal is used where it is right: the guard has one thread,
-and when the guard itself is killed, the program goes with it.
+The guard is a separate process between the owner and the program. It watches the owner through a pidfd, which belongs
+to the process. ``PR_SET_PDEATHSIG`` alone would fire when the *thread* that started the program ends, so a program
+started from a pool's thread would be killed for no reason. The signal is used between guard and program: the guard has
+one thread, and when the guard itself is killed, the program is killed too.
 
-What the program had started in turn and did not end (a monitor's publishers outlive it) goes with the owner too: the
-guard is the parent of whatever loses its own. When the program ends by itself it stays.
+Processes that the program started and did not end (a monitor's publishers outlive it) end with the owner too: the guard
+is the parent of every process whose own parent ended. When the program ends by itself they stay.
 
-With ``--user`` the program runs as another user, which takes the rights of root; the guard does not.
+With ``--user`` the program runs as another user, which needs the rights of root; the guard does not change its user.
 
-The first line on standard output is the program's process id. The program's output goes to standard error, which the
-owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also
-removes the folder, if one was named: nothing else would. Standard library only, so that it starts in a fraction of the
-program's time.
+The first line on standard output is the program's process id. The program's output is written to standard error, which
+the owner redirects to a file. The guard ends with the program. On SIGTERM it ends the program. When the owner has ended
+it also removes the folder, if one was named, because no other process would. Standard library only, so that it starts
+in a fraction of the program's time.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Arriving:
         if known != frame.update_id or not known:
             given = shortened(frame.update_id)
             raise ProtocolError(f"park.update_id: {given!r} comes amid the frames of {known!r} of {flow}")
-        piece = frame.body  # a copy, each time that it is asked for
+        piece = frame.body  # each access makes a copy
         if self._held + len(piece) > MOST_BYTES:
             raise ProtocolError(f"park.body: {self._held + len(piece)} bytes of {flow}; at most {MOST_BYTES} are taken")
         self.room.take(len(piece))
