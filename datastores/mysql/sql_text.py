@@ -1,6 +1,7 @@
-"""Names and texts as SQL of MySQL and MariaDB takes them: in statements that are run, and in those that are suggested.
+"""Quotes names and texts for the SQL of MySQL and MariaDB, in statements that are run and that are suggested.
 
-A name may hold any character, and the user who names a table or an account need not be the one who runs a suggestion.
+A name may hold any character. The user who names a table or an account may be another than the one who runs a
+suggestion.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ __all__ = ["account_name", "literal", "quoted", "sql_name"]
 
 
 def quoted(name: str) -> str:
-    """An identifier."""
+    """An identifier, quoted for SQL."""
     return f"`{name.replace('`', '``')}`"
 
 
 def sql_name(database: str, table: str) -> str:
-    """A table's name."""
+    """A table's name in SQL."""
     return f"{quoted(database)}.{quoted(table)}"
 
 
 def literal(text: str) -> str:
-    """A text, whether or not the server takes a backslash for itself."""
+    """A text as an SQL literal, valid whether or not a backslash is an escape character for the server."""
     escaped = text.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
 
 def account_name(user: str, host: str) -> str:
-    """An account."""
+    """An account's name in SQL."""
     return f"{literal(user)}@{literal(host)}"

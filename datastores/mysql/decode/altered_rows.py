@@ -1,9 +1,9 @@
-"""Which ALTER TABLE leaves a table with other rows than its log has: by the words of its alterations, as
+"""Finds each ALTER TABLE after which a table has other rows than its log, by the words of its alterations, as in
 `datastores.mysql.decode.statement`.
 
-Values of a column of another type, a new column's values, another key, and what a partition brings or leaves: the log
-has the statement alone. What only may change nothing (a column that gets longer) counts as well: the statement does not
-contain what the column was before.
+For the values of a column with a new type or of a new column, for another key, and for rows that a partition adds or
+removes, the log has only the statement. An alteration that may change no rows (a column that gets longer) is included,
+because the statement does not contain the column's former type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["altered_tables"]
 _ALWAYS: Final = frozenset(
     {("CONVERT", "TO"), ("CONVERT", "PARTITION"), ("CONVERT", "TABLE"), ("RENAME", "COLUMN")}
     | {("EXCHANGE", "PARTITION"), ("IMPORT", "PARTITION"), ("IMPORT", "TABLESPACE"), ("DROP", "PRIMARY")}
-    # The barrier stands for an empty table, and the rows of other partitions are there.
+    # A barrier would mean an empty table, but the rows of other partitions remain.
     | {("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("ADD", "SYSTEM")}
 )
 _PRIMARY: Final = frozenset({"PRIMARY"})
@@ -27,15 +27,15 @@ _NO_COLUMN: Final = frozenset(
     {"INDEX", "KEY", "FULLTEXT", "SPATIAL", "UNIQUE", "FOREIGN", "CHECK", "PARTITION", "PERIOD", "VECTOR"}
 )
 _GIVES_VALUES: Final = frozenset({"DEFAULT", "NOT", "AS", "GENERATED", "AUTO_INCREMENT", "TIMESTAMP", "SERIAL"})
-"""What a new column has whose values are not NULL. Some servers give a TIMESTAMP one by themselves."""
+"""The words of a new column whose values are not NULL. Some servers give a TIMESTAMP a value by themselves."""
 
 
 def altered_tables(
     sql: str, database: str, dialect: Dialect, keyless: Callable[[str, str], bool] = lambda *_: False
 ) -> list[tuple[str, str]]:
-    """The tables whose rows change, as (database, table), where the name can be read.
+    """The tables whose rows change, as (database, table), if the name can be read.
 
-    ``keyless``: whether a table was seen without a key. A unique index may be the key of its rows from now on.
+    ``keyless``: returns whether a table was seen without a key. A new unique index may become the key of its rows.
     """
     tokens = Tokens(sql, dialect)
     if tokens.skip("CREATE"):
@@ -43,7 +43,7 @@ def altered_tables(
     if not tokens.skip("ALTER"):
         return []
     changes = False
-    while tokens.word in ("ONLINE", "IGNORE"):  # duplicates are deleted
+    while tokens.word in ("ONLINE", "IGNORE"):  # IGNORE deletes duplicates
         changes |= tokens.word == "IGNORE"
         tokens.next()
     if not tokens.skip("TABLE"):
@@ -66,7 +66,7 @@ def altered_tables(
 
 
 def _indexed(tokens: Tokens, database: str, keyless: Callable[[str, str], bool]) -> list[tuple[str, str]]:
-    """``CREATE [OR REPLACE] UNIQUE INDEX ... ON table``."""
+    """The table of ``CREATE [OR REPLACE] UNIQUE INDEX ... ON table`` if the index may become its key."""
     tokens.skip("OR", "REPLACE")
     if not tokens.skip("UNIQUE"):
         return []
@@ -80,8 +80,8 @@ def _readable(names: Iterable[Name]) -> list[tuple[str, str]]:
 
 
 def _changes(tokens: Tokens, keys: frozenset[str]) -> bool:
-    """Read one alteration and the comma behind it; whether it changes rows. ``keys``: words of constraints that make a
-    key."""
+    """Read one alteration and the comma after it. Returns whether it changes rows. ``keys``: words of constraints that
+    make a key."""
     first = tokens.word
     tokens.next()
     if (first, tokens.word) in _ALWAYS or first in ("MODIFY", "CHANGE") or (first == "ADD" and tokens.word in keys):

@@ -1,9 +1,9 @@
-"""Words, names and strings of a statement, split as the server that logged it splits them.
+"""Splits a statement into words, names and strings as the server that logged it does.
 
-What a character means depends on the server (`Dialect`): MariaDB has comments that only MariaDB runs, ``sql_mode``
-decides about double quotes and backslashes, and in some single-byte character sets the no-break space is white space.
-Checked against both servers by ``tests/integration/test_mysql_statements.py``. A server accepted every statement in its
-log, so what no server accepts is not looked for.
+The meaning of a character depends on the server (`Dialect`): MariaDB has comments that only MariaDB runs, ``sql_mode``
+determines the meaning of double quotes and backslashes, and in some single-byte character sets the no-break space is
+white space. Checked against both servers by ``tests/integration/test_mysql_statements.py``. A server accepted every
+statement in its log, so errors in statements are not looked for.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Dialect:
 
     @property
     def substitutes_engines(self) -> bool:
-        """Whether a table may have got the default engine instead of the one that the statement names: MariaDB has
-        BLACKHOLE as a plugin."""
+        """Whether a table may have the default engine instead of the engine in the statement. MariaDB has BLACKHOLE
+        only as a plugin."""
         return self.mariadb and not self.sql_mode & _NO_ENGINE_SUBSTITUTION
 
 
 @lru_cache(maxsize=64)
 def _pattern(mariadb: bool, ansi_quotes: bool, backslashes: bool, spaces: str) -> re.Pattern[str]:
-    # The text of a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read: a comment that the
-    # server did not run is logged as an ordinary one.
+    # The text of a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read, because a comment that
+    # the server did not run is logged as an ordinary comment.
     version = r"/\*M?!(?:[0-9]{5,6})?" if mariadb else r"/\*!(?:[0-9]{5,6})?"
     escape = r"\\.|" if backslashes else ""
     plain = r"\\" if backslashes else ""
@@ -97,7 +97,7 @@ class Tokens:
         self.next()
 
     def next(self) -> None:
-        """Step over a token."""
+        """Skip a token."""
         while match := self._match(self.sql, self._at):
             self._at = match.end()
             if match.lastgroup != "skip":
@@ -108,7 +108,7 @@ class Tokens:
         self.kind = self.text = self.word = ""
 
     def skip(self, *words: str) -> bool:
-        """Step over those of these words, in this order, that come next; whether the first did."""
+        """Skip the next words as far as they are ``words``, in this order. Returns whether the first one was there."""
         found = self.word == words[0]
         for word in words if found else ():
             if self.word == word:
@@ -116,11 +116,11 @@ class Tokens:
         return found
 
     def rest(self) -> str:
-        """What the present token begins, as it is written."""
+        """The text from the present token on, as it is written."""
         return self.sql[self._at - len(self.text) :]
 
     def name(self) -> str | None:
-        """An identifier, without its quotes; ``None`` when there is none, or when it cannot be read."""
+        """An identifier, without its quotes; ``None``: there is none, or it cannot be read."""
         text = self.text
         if self.kind == "quoted" or text[:1] == '"':  # SET STATEMENT sql_mode = ... may have changed what that means
             text = text[1:-1].replace(text[0] * 2, text[0])
@@ -136,7 +136,7 @@ class Tokens:
         """A table's name with its database."""
         self.skip(".")  # MariaDB: a name without its database may begin with the point
         if self.kind in ("", "string", "other") and self.text[:1] != '"':
-            # No name at all: a grammar that is not known. Without a point behind it the table is in the default
+            # This is no name, so the grammar is not known. Without a point after it the table is in the default
             # database.
             return (None if "." in self.rest() else database), None
         name = self.name()
@@ -146,9 +146,7 @@ class Tokens:
         return name, self.name()
 
     def tables(self, database: str) -> list[Name]:
-        """Names with commas between them. Behind the first 65,536 one entry replaces all others, as a name that cannot
-        be read.
-        """
+        """Names with commas between them. After the first 65,536 a single unreadable name stands for all others."""
         found = [self.table(database)]
         while self.skip(","):
             if len(found) == _MOST_NAMES:

@@ -44,24 +44,24 @@ _IN_USE: Final = 1
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32: Final = 1
 
-# Status variables of a query event up to the one with the databases: how many bytes follow the code, or how many texts
-# with their lengths.
+# Status variables of a query event before the one with the databases: the number of bytes after the code, or of texts
+# with lengths before them.
 _STATUS_SIZES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
 _STATUS_TEXTS: Final = {5: 1, 6: 1, 11: 2}  # time zone, catalog, and user with host
 _STATUS_SQL_MODE: Final = 1
 _STATUS_CHARSET: Final = 4
 _STATUS_DATABASES: Final = 12
-_MOST_DATABASES: Final = 16  # more are a number that stands for any
-_LOAD_QUERY: Final = slice(13, 26)  # which file, where the statement names it, what happens to duplicates
+_MOST_DATABASES: Final = 16  # for more databases, a number that means any
+_LOAD_QUERY: Final = slice(13, 26)  # the file, its place in the statement, the handling of duplicates
 
 _XID_PART: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """How the events of a file are written.
+    """The format of a file's events.
 
-    ``header_lengths``: by event type less one, the bytes between the header and the part of changing length;
+    ``header_lengths``: by event type minus one, the bytes between the header and the part of variable length.
     ``checksum``: whether events end with a CRC-32.
     """
 
@@ -71,7 +71,7 @@ class FormatDescription:
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """The log goes on in the file ``name`` at ``position``."""
+    """The log continues in the file ``name`` at ``position``."""
 
     name: str
     position: int
@@ -79,12 +79,12 @@ class Rotate:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement and the database it ran in. ``error_code``: what it ended with, 0 for success.
+    """A statement and the database in which it ran. ``error_code``: the error with which it ended, 0 for success.
 
     Bytes of ``sql`` that are no text in the client's character set are lone surrogates, U+DC00 plus the byte.
     ``sql_mode``: as a number. ``spaces``: characters beyond ASCII that are white space in that character set.
-    ``databases``: of all tables that the statement opened, with those of its triggers, functions and views; ``None``
-    where the log does not contain them (MariaDB) or the server does not know them all (a foreign key may reach others).
+    ``databases``: the databases of all tables that the statement opened, including its triggers, functions and views;
+    ``None``: the log does not have them (MariaDB), or the server does not know all (a foreign key may reach others).
     """
 
     database: str
@@ -97,7 +97,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """The name of an XA transaction; its text is the one that MySQL writes into statements."""
+    """The name of an XA transaction. Its text is in the form that MySQL writes in statements."""
 
     gtrid: bytes
     bqual: bytes = b""
@@ -117,7 +117,7 @@ class XaPrepare:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """The server lost events: the log has a hole here."""
+    """The server lost events: the log has a gap here."""
 
     number: int
     message: str
@@ -127,7 +127,7 @@ class Incident:
 class TaggedGtid:
     """MySQL's GTID event with a tag: ``source`` is ``uuid:tag``.
 
-    ``committed_at_us``: microseconds, on the server we read."""
+    ``committed_at_us``: microseconds, the commit time on the server that is read."""
 
     source: str
     number: int
@@ -136,7 +136,7 @@ class TaggedGtid:
 
 @dataclass(frozen=True, slots=True)
 class MariaGtid:
-    """MariaDB's GTID event; its server id is in the header. ``xid``: for the flags of XA."""
+    """MariaDB's GTID event. The server id is in the event's header. ``xid``: present with the flags of XA."""
 
     domain: int
     sequence: int
@@ -145,7 +145,7 @@ class MariaGtid:
 
 
 def parse_format_description(event: bytes) -> FormatDescription:
-    """Read the whole event, header and checksum included; the checksum is verified where there is one."""
+    """Read the whole event, header and checksum included. The checksum, if there is one, is verified."""
     cursor = Cursor(event, "format description event", HEADER)
     version = cursor.number(2, "binlog version")
     if version != 4:
@@ -160,14 +160,14 @@ def parse_format_description(event: bytes) -> FormatDescription:
         raise DecodeError(f"format description event: checksum algorithm {algorithm} is unknown")
     stored = cursor.number(CHECKSUM, "checksum")
     closed = bytearray(event[:-CHECKSUM])
-    closed[_FLAGS_AT] &= ~_IN_USE & 0xFF  # set while the file is written to, and not in the checksum
+    closed[_FLAGS_AT] &= ~_IN_USE & 0xFF  # the flag is set while the file is written to; the checksum is without it
     if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(closed):
         raise DecodeError("format description event: the checksum does not match")
     return FormatDescription(lengths, algorithm == _CHECKSUM_CRC32)
 
 
 def parse_rotate(body: bytes) -> Rotate:
-    """Where the log goes on."""
+    """The place at which the log continues."""
     cursor = Cursor(body, "rotate event")
     position = cursor.number(8, "position")
     name = cursor.text(cursor.left, "file name")
@@ -176,7 +176,7 @@ def parse_rotate(body: bytes) -> Rotate:
     return Rotate(name, position)
 
 
-# These the servers write themselves, in UTF-8 whatever the client's character set is.
+# Statements that the servers write themselves, in UTF-8 whatever the client's character set is.
 _GENERATED: Final = re.compile(
     rb"(?:SAVEPOINT|ROLLBACK TO|DELETE FROM) [`\"]"
     rb"|.*/\* (?:generated by server for memory table|generated by server, implicitly|Generated to handle failed)[^*]*\*/\Z",  # noqa: E501
@@ -184,8 +184,8 @@ _GENERATED: Final = re.compile(
 )
 _BYTES: Final = "wormhole-bytes"
 """Name of an error handler: bytes that are no text become lone surrogates."""
-# Single-byte character sets in which the no-break space is white space for the lexers of both servers (asked with each
-# byte of each).
+# Single-byte character sets in which the no-break space is white space for the lexers of both servers (tested with each
+# byte of each character set).
 _SPACES: Final = frozenset(
     {"cp1250", "cp852", "cp866", "greek", "hebrew", "latin1", "latin2", "latin5", "latin7"}
     | {"armscii8", "dec8", "geostd8", "keybcs2"}
@@ -196,8 +196,7 @@ _OF_SWE7: Final = {ord(character): 0xDC00 + ord(character) for character in "@[\
 
 
 def _status(status: bytes) -> tuple[int, int, tuple[str, ...] | None]:
-    """``sql_mode`` and the collation of the statement's text, 0 where the event does not contain it, and the
-    databases."""
+    """``sql_mode``, the collation of the statement's text (0: not in the event), and the databases."""
     cursor = Cursor(status, "query event: status variables")
     mode = collation = 0
     while cursor.left:
@@ -220,7 +219,7 @@ def _status(status: bytes) -> tuple[int, int, tuple[str, ...] | None]:
 def _databases(cursor: Cursor) -> tuple[str, ...] | None:
     count = cursor.number(1, "number of databases")
     names = cursor.rest().split(b"\0", count)[:-1]
-    if len(names) != count or not 0 < count <= _MOST_DATABASES or not all(names):  # an empty one stands for any
+    if len(names) != count or not 0 < count <= _MOST_DATABASES or not all(names):  # an empty name means any database
         return None
     try:
         return tuple(name.decode() for name in names)
@@ -229,7 +228,7 @@ def _databases(cursor: Cursor) -> tuple[str, ...] | None:
 
 
 def parse_load_query(body: bytes) -> bytes:
-    """The ``LOAD DATA`` of an event behind the file's content, as the body of a query event."""
+    """The ``LOAD DATA`` of the event after the file's content, as the body of a query event."""
     if len(body) < _LOAD_QUERY.stop:
         raise DecodeError("event of a LOAD DATA: it is cut")
     return body[: _LOAD_QUERY.start] + body[_LOAD_QUERY.stop :]
@@ -238,8 +237,8 @@ def parse_load_query(body: bytes) -> bytes:
 def parse_query(body: bytes, *, generated: bool = False) -> Query:
     """A statement, decoded from the character set of the client that sent it.
 
-    ``generated``: the server wrote the statement itself, because it is inside a transaction; it is UTF-8 then,
-    as are some others that are known by their text.
+    ``generated``: the server wrote the statement itself, because it is inside a transaction. It is then UTF-8. Some
+    other statements in UTF-8 are recognized by their text.
     """
     cursor = Cursor(body, "query event")
     cursor.take(8, "thread and time")
@@ -282,7 +281,7 @@ codecs.register_error(_BYTES, _as_surrogates)
 
 
 def _xid(cursor: Cursor, size: int) -> Xid:
-    """A format and two parts whose lengths take ``size`` bytes each."""
+    """Read a format and two parts whose lengths take ``size`` bytes each."""
     format_id = cursor.number(4, "xid's format")
     lengths = cursor.number(size, "length of the xid's gtrid"), cursor.number(size, "length of the xid's bqual")
     if max(lengths) > _XID_PART:
@@ -309,7 +308,7 @@ def parse_gtid_tagged(body: bytes) -> TaggedGtid:
 
         message := version size last-needed field*     field := id value     in growing order of ids, unused ones left out
 
-    ``size`` counts from the version on; ``last-needed``: one more than the last id that a reader must know.
+    ``size``: of everything from the version on. ``last-needed``: one more than the last id that a reader must know.
     """  # noqa: E501
     cursor = Cursor(body, "tagged GTID event")
     if (version := cursor.varint("version")) != 1:

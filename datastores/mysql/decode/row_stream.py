@@ -1,7 +1,7 @@
 """The rows of an event that is not held in memory, decoded while they are read.
 
-Most rows are small: they are decoded in stretches of the event. A row that no stretch holds is read cell by cell. What
-of it is over ``max_update_bytes`` is passed over, and its key is kept.
+Most rows are small and are decoded in stretches of the event. A row larger than a stretch is read cell by cell. Values
+over ``max_update_bytes`` are skipped, and the row's key is kept.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _INSERT, _UPDATE, _DELETE = 1, 2, 3
 
 
 def open_rows(encoder: Encoder, kind: int, body: Body) -> int:
-    """Read what precedes the rows of an event of type ``kind``; returns what `Encoder.open_rows` does.
+    """Read the part before the rows of an event of type ``kind``. Returns the result of `Encoder.open_rows`.
 
-    Raises :class:`DecodeError`, which `Encoder.table_id` says the table of.
+    Raises :class:`DecodeError`, whose table is in `Encoder.table_id`.
     """
     return encoder.open_rows(head_of_rows(kind, body), kind)
 
 
 def head_of_rows(kind: int, body: Body) -> bytes:
-    """What precedes the rows: their table, the number of columns, and which of them are present."""
+    """The bytes before the rows: their table, the number of columns, and the bitmaps of present columns."""
     head = body.take(8)
     if VERSION_2[kind]:
         size = body.take(2)
@@ -46,7 +46,7 @@ def head_of_rows(kind: int, body: Body) -> bytes:
 
 
 class RowStream:
-    """``encoder`` was opened for rows, which are what is left of ``body``."""
+    """``encoder`` was opened for rows, which are the rest of ``body``."""
 
     def __init__(self, encoder: Encoder, body: Body) -> None:
         self._encoder = encoder
@@ -57,10 +57,9 @@ class RowStream:
         self._at = 0
 
     def go(self, max_bytes: int) -> bool:
-        """Decode a stretch, or one larger row, as long as less than ``max_bytes`` are encoded; returns whether nothing
-        is left.
+        """Decode a stretch, or one larger row, up to ``max_bytes`` of encoded updates. Returns whether no row is left.
 
-        Raises :class:`DecodeError`; the rows before the one that it is about are encoded.
+        Raises :class:`DecodeError`. The rows before the faulty one are then encoded.
         """
         body, rows = self._body, self._rows
         try:
@@ -77,7 +76,7 @@ class RowStream:
             raise self._encoder.at_fault(error) from error
         return not body.left and self._at >= len(self._data)
 
-    # --- a row that no stretch holds ------------------------------------------------------------------------------
+    # --- a row larger than a stretch ------------------------------------------------------------------------------
 
     def _row(self) -> None:
         rows = self._rows
@@ -88,7 +87,7 @@ class RowStream:
             rows.image(before, False, left_out, b"")
             held = rows.before_used()
             if rows.partial:
-                held = max(held, len(before))  # needed again, for the documents that were changed
+                held = max(held, len(before))  # the before-image is read again, for changed documents
             else:
                 before = b""
         if rows.op != _DELETE:
@@ -100,8 +99,8 @@ class RowStream:
         rows.row()
 
     def _image(self, bits: bytes, count: int, limit: int, changes: bool) -> tuple[bytes, bool]:
-        """The next image, and whether values of it were left out, as NULL, because they take more than ``limit``
-        bytes together."""
+        """The next image, and whether values were replaced by NULL because they take more than ``limit`` bytes in
+        all."""
         body, columns = self._body, self._rows.columns
         out = io.BytesIO()
         if changes:

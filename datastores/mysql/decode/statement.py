@@ -1,7 +1,7 @@
-"""What a logged statement does to tables and transactions. No SQL parser: it reads the first words and the names.
+"""The effect of a logged statement on tables and transactions. No SQL parser: it reads the first words and the names.
 
-In row format only these are logged as text: the ends of transactions, XA, and what changes the schema. A statement that
-changes rows (`Kind.DML`) says that a server or a session logs statements, whose updates nobody can see in the log.
+In row format only the ends of transactions, XA, and changes of the schema are logged as text. A statement that changes
+rows (`Kind.DML`) shows that a server or a session logs statements, whose updates cannot be seen in the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Kind", "Statement", "classify"]
 
 
 class Kind(enum.Enum):
-    """What a statement does."""
+    """The kind of a statement, by its effect."""
 
     BEGIN = enum.auto()
     COMMIT = enum.auto()
@@ -29,30 +29,30 @@ class Kind(enum.Enum):
     SAVEPOINT = enum.auto()
     """A savepoint is set or released: nothing changes."""
     ROLLBACK_TO = enum.auto()
-    """What the transaction did since a savepoint is undone, as far as its tables can."""
+    """The transaction's changes since a savepoint are undone, as far as its tables permit."""
     XA_START = enum.auto()
     XA_END = enum.auto()
     XA_PREPARE = enum.auto()
     XA_COMMIT = enum.auto()
     XA_ROLLBACK = enum.auto()
     TRUNCATE = enum.auto()
-    """All rows of the table are gone."""
+    """All rows of the table are removed."""
     DELETE_ALL = enum.auto()
-    """A ``DELETE`` of everything: of a server that empties a MEMORY table after a restart, or of a session, whose
-    triggers may change more."""
+    """A ``DELETE`` of all rows, by a server that empties a MEMORY table after a restart, or by a session. Its triggers
+    may then change more."""
     DROP_TABLE = enum.auto()
-    """The tables or sequences are gone; also by ``CREATE OR REPLACE``."""
+    """The tables or sequences are dropped, also by ``CREATE OR REPLACE``."""
     DROP_DATABASE = enum.auto()
-    """Also by ``CREATE OR REPLACE DATABASE``."""
+    """The database is dropped, also by ``CREATE OR REPLACE DATABASE``."""
     RENAME_TABLE = enum.auto()
-    """No table has the name any more.
+    """The tables are renamed, and no table has the old name any more.
 
-    A name that another table takes in the same statement (a swap) is not among ``tables``."""
+    A name that another table gets in the same statement (a swap) is not in ``tables``."""
     TRUNCATE_PARTITION = enum.auto()
     DROP_PARTITION = enum.auto()
     ROWS_REPLACED = enum.auto()
-    """Rows come and go unlogged: a partition is exchanged or converted, a tablespace discarded or imported, the
-    engine keeps no rows."""
+    """Rows appear or disappear unlogged: a partition is exchanged or converted, a tablespace discarded or imported, or
+    the engine keeps no rows."""
     OTHER_DDL = enum.auto()
     DML = enum.auto()
     OTHER = enum.auto()
@@ -60,14 +60,12 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``tables``: (database, table) of what loses rows; a dropped database has an empty table.
+    """``tables``: (database, table) of tables that lose rows; for a dropped database the table is empty.
 
-    ``xid`` and ``one_phase``: of XA.
-
-    ``unread``: what loses rows and whose name cannot be read; the database is ``None`` where it may be any. ``made``:
-    tables that have this name from now on. ``xid`` is ``None`` when it cannot be read. ``savepoint``: the one that is
-    set or gone back to. ``rows_follow``: the transaction goes on after this DDL with rows (``CREATE TABLE ... START
-    TRANSACTION``).
+    ``unread``: tables that lose rows and whose names cannot be read; the database is ``None`` if it may be any.
+    ``made``: tables that have this name from now on. ``xid`` and ``one_phase``: of XA; ``xid`` is ``None`` if it cannot
+    be read. ``savepoint``: the savepoint that is set, or to which the transaction is rolled back. ``rows_follow``: the
+    transaction continues with rows after this DDL (``CREATE TABLE ... START TRANSACTION``).
     """
 
     kind: Kind
@@ -82,7 +80,7 @@ class Statement:
 
 _ROWS_FOLLOW: Final = re.compile(r"\bSTART\s+TRANSACTION[\s;]*\Z", re.IGNORECASE)
 
-# What stands between ANALYZE and the tables whose statistics it makes. MariaDB runs any other statement behind ANALYZE.
+# The words between ANALYZE and the tables whose statistics it makes. In MariaDB any other statement may follow ANALYZE.
 _STATISTICS: Final = frozenset({"TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG"})
 _DML: Final = frozenset({"INSERT", "UPDATE", "REPLACE", "LOAD", "CALL", "WITH", "DO", "SELECT", "VALUES", "("})
 _XA: Final = {
@@ -93,7 +91,7 @@ _XA: Final = {
     "COMMIT": Kind.XA_COMMIT,
     "ROLLBACK": Kind.XA_ROLLBACK,
 }
-# What an alteration begins with. Behind CHANGE, ADD and the like these words would be names of columns.
+# The first words of alterations. After CHANGE, ADD and the like these words would be names of columns.
 _ALTERATIONS: Final = {
     ("TRUNCATE", "PARTITION"): Kind.TRUNCATE_PARTITION,
     ("DROP", "PARTITION"): Kind.DROP_PARTITION,
@@ -181,13 +179,13 @@ def _create(tokens: Tokens, database: str) -> Statement:
 
 
 def _has_query(tokens: Tokens) -> bool:
-    """Whether the rest of a ``CREATE TABLE`` fills the table: in row format the log has its rows in place of that."""
+    """Whether the rest of a ``CREATE TABLE`` is a query that fills the table. In row format the log has its rows."""
     while tokens.kind:
         word = tokens.word
         tokens.next()
         if word in ("SELECT", "TABLE") or (word == "VALUES" and tokens.word in ("(", "ROW")):
             return True
-        if word == ".":  # a name, whatever word it is
+        if word == ".":  # the next word is a name, whatever it is
             tokens.next()
     return False
 
@@ -203,11 +201,11 @@ def _rename(tokens: Tokens, database: str) -> Statement:
         old = tokens.table(database)
         _wait(tokens)
         if not tokens.skip("TO"):
-            # What follows cannot be read, so neither whether the names that are gone come back.
+            # The rest cannot be read, so other tables may get the old names.
             return Statement(Kind.RENAME_TABLE, unread=(*gone, old, (None, None)), made=_readable(made))
         new = tokens.table(database)
         if old in made:
-            made.remove(old)  # it was there within this statement only
+            made.remove(old)  # the name existed within this statement only
         else:
             gone.append(old)
         made.append(new)
@@ -216,7 +214,7 @@ def _rename(tokens: Tokens, database: str) -> Statement:
 
 
 def _wait(tokens: Tokens) -> None:
-    """MariaDB: how long to wait for the table's lock."""
+    """Skip MariaDB's clause of how long to wait for the table's lock."""
     if tokens.skip("WAIT"):
         tokens.next()
     else:
@@ -242,7 +240,7 @@ def _alter(tokens: Tokens, database: str) -> Statement:
                 made.append(tokens.table(database))
             elif (first, second) == ("CONVERT", "TABLE"):
                 tokens.next()
-                lost = [tokens.table(database)]  # which becomes a partition; its rows are in the altered table now
+                lost = [tokens.table(database)]  # it becomes a partition; its rows are in the altered table now
         elif first == "RENAME" and second not in _NOT_OF_THE_TABLE:
             for word in ("TO", "AS", "="):
                 tokens.skip(word)
@@ -255,7 +253,7 @@ def _alter(tokens: Tokens, database: str) -> Statement:
 
 
 def _alterations(tokens: Tokens) -> Iterator[tuple[str, str]]:
-    """The first two words of everything between commas; the second is the present token then."""
+    """The first two words of each item between commas. The second word is then the present token."""
     while tokens.kind:
         first = tokens.word
         if first != ",":
@@ -266,9 +264,9 @@ def _alterations(tokens: Tokens) -> Iterator[tuple[str, str]]:
 
 
 def _go_to(tokens: Tokens, word: str) -> bool:
-    """Go to that word, or to the comma or the end before it; whether it is there.
+    """Skip to that word, or to a comma or the end before it. Returns whether the word was found.
 
-    In the first case it is stepped over, but for a comma."""
+    A found word is skipped too, unless it is a comma."""
     depth = 0
     while tokens.kind and (depth > 0 or tokens.word not in (word, ",")):
         depth += {"(": 1, ")": -1}.get(tokens.word, 0)
@@ -320,7 +318,7 @@ def _savepoint(kind: Kind, tokens: Tokens) -> Statement:
 
 
 def classify(sql: str, database: str, dialect: Dialect = Dialect()) -> Statement:  # noqa: B008 - it is frozen
-    """What ``sql`` does when it runs in ``database``. Never fails: what cannot be read is among ``unread``."""
+    """The effect of ``sql`` run in ``database``. Never fails: names that cannot be read are in ``unread``."""
     tokens = Tokens(sql, dialect)
     first = tokens.word
     tokens.next()

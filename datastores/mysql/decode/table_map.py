@@ -4,7 +4,7 @@ Layout of the body, by MySQL's documentation of ``Table_map_event`` (MariaDB wri
 
     body     := table_id (6) flags (2) database (1-byte length, text, 0) table (likewise) columns (packed)
                 types (1 each) metadata (packed length, bytes) nullable (bitmap) optional*
-    optional := type (1) length (packed) value      the numbers stand below; an unknown one is passed over
+    optional := type (1) length (packed) value      the types are listed below; an unknown one is skipped
 
 ``packed`` is a length-encoded integer. Bits of signedness and visibility begin with the highest bit of a byte.
 """
@@ -91,8 +91,8 @@ _ONE_BYTE: Final = frozenset(
 )
 _TWO_BYTES: Final = frozenset({_VARCHAR, _VARCHAR_COMPRESSED, _VAR_STRING, _BIT})
 _TWO_BYTES_HIGH_FIRST: Final = frozenset({_NEWDECIMAL, _ENUM, _SET, _STRING})
-# Both servers count YEAR and the DECIMAL of before 5.0, though their bit means nothing: without it, the bits of all
-# columns behind them would be the next column's.
+# Both servers write a bit for YEAR and for the DECIMAL of before 5.0, although it means nothing. Without these types
+# here, each later column would get the bit of an earlier column.
 _SIGNED: Final = frozenset({_DECIMAL, _TINY, _SHORT, _INT24, _LONG, _LONGLONG, _YEAR, _FLOAT, _DOUBLE, _NEWDECIMAL})
 _BLOBS: Final = frozenset({_TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB})
 _CHARACTER: Final = _BLOBS | {_STRING, _VAR_STRING, _VARCHAR, _VECTOR, _BLOB_COMPRESSED, _VARCHAR_COMPRESSED}
@@ -107,11 +107,11 @@ _MOST_COLUMNS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """One column. ``type`` is the real one: an ENUM says so, though it is logged as a CHAR.
+    """One column. ``type``: the real type, such as ENUM for a column that is logged as a CHAR.
 
-    ``meta``: for strings the most bytes a value has; of `OLD_TEMPORAL` the digits of the fraction; else as in the
-    event. ``collation``: 0 where there is none. ``members``: of an ENUM or SET. ``hidden``: no SELECT shows it, and no
-    update has it.
+    ``meta``: for strings the most bytes of a value, for `OLD_TEMPORAL` the digits of the fraction, else as in the
+    event. ``collation``: 0: none. ``members``: of an ENUM or SET. ``hidden``: no SELECT shows the column, and no update
+    has it.
     """
 
     name: str
@@ -126,10 +126,10 @@ class ColumnMap:
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """A table as the log sees it. ``key``: positions of the primary key's columns, in the key's order.
+    """A table's description in the log. ``key``: positions of the primary key's columns, in the key's order.
 
-    ``has_names``: the columns' names are in the log, which takes ``binlog_row_metadata=FULL``; nothing of the optional
-    metadata but signedness and charsets is there otherwise.
+    ``has_names``: the log has the columns' names, which requires ``binlog_row_metadata=FULL``. Otherwise the optional
+    metadata has only signedness and charsets.
     """
 
     table_id: int
@@ -153,7 +153,7 @@ def type_name(kind: int) -> str:
 def parse_table_map(body: bytes, mariadb: bool = False) -> TableMap:
     """Parse a table map event without header and checksum.
 
-    ``mariadb``: who wrote it; MariaDB counts GEOMETRY among the columns that have a charset.
+    ``mariadb``: whether MariaDB wrote it, for which GEOMETRY is one of the columns with a charset.
     Raises :class:`DecodeError` naming table and field.
     """
     cursor = Cursor(body, "TABLE_MAP event")
@@ -211,7 +211,7 @@ def _shape(kind: int, metadata: Cursor) -> tuple[int, int]:
         high, low = metadata.take(2, "column metadata")
         if kind == _NEWDECIMAL:
             return kind, high << 8 | low
-        # The real type, of whose bits 4 and 5, which are always set, the inverse says bits 8 and 9 of the length.
+        # Bits 4 and 5 of the real type are always set. In their place are bits 8 and 9 of the length, inverted.
         real = high | 0x30
         return (real if real in _MEMBERS else _STRING), low | ((high & 0x30) ^ 0x30) << 4
     if kind not in _NAMES or kind == 20:
@@ -225,7 +225,7 @@ def _shape(kind: int, metadata: Cursor) -> tuple[int, int]:
 
 def _members(raw: Sequence[bytes], collation: int) -> tuple[str, ...]:
     codec = codec_of(collation)
-    if codec is None:  # bytes, or a collation that this release does not know
+    if codec is None:  # bytes, or a collation unknown to this release
         return tuple(member.decode("utf-8", "backslashreplace") for member in raw)
     return tuple(member.decode(codec, ERRORS) for member in raw)
 
@@ -243,7 +243,7 @@ class _Optional:
         self.members: dict[int, list[bytes]] = {}
 
     def read(self, field: int, part: Cursor) -> None:
-        """One entry. Others are passed over, also those that nothing here needs: geometry types (7), visibility (12),
+        """Read one entry. Unknown entries are skipped, and so are unneeded ones: geometry types (7), visibility (12),
         vector dimensions (13)."""
         match field:
             case 1:
@@ -270,7 +270,7 @@ class _Optional:
                 self._column_charset(part, self._those(_MEMBERS))
             case _:
                 return
-        if part.left:  # the server counts other columns than these: the values would be those of other columns
+        if part.left:  # the server has values for other columns than these, so all values would be assigned wrongly
             raise DecodeError(f"{part.what}: {part.left} bytes of optional metadata of type {field} are left over")
 
     def _those(self, types: AbstractSet[int]) -> list[int]:
@@ -345,7 +345,9 @@ _FRACTION: Final = {_TIMESTAMP2: kinds.TIMESTAMP2, _DATETIME2: kinds.DATETIME2, 
 
 
 def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
-    """Kind, meta and codec of a column; `kinds.UNKNOWN` for what cannot be decoded, metadata out of range included."""
+    """Kind, meta and codec of a column; `kinds.UNKNOWN`: it cannot be decoded, for example its metadata is out
+    of range.
+    """
     kind, meta = column.type, column.meta
     if column.hidden:
         return kinds.HIDDEN, _INTEGER_SIZE[kind], None

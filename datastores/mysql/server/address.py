@@ -37,8 +37,8 @@ class Address:
 
     ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``:
     where the password was found, for messages. ``server_public_key``: a PEM file; without TLS the password is encrypted
-    to this key only. ``exposed``: an unverified server may have the password too. ``remarks``: what the user should be
-    warned of about the files.
+    with this key only. ``exposed``: the password may also be sent to an unverified server. ``remarks``: warnings about
+    the files, for the user.
     """
 
     host: str
@@ -64,7 +64,7 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The shortest URL of it, without password and options."""
+        """The shortest URL of this address, without password and options."""
         return f"{self.kind}://{self.user}@{self.host}:{self.port}"
 
 
@@ -78,9 +78,9 @@ def parse(
     """The address that a URL names.
 
     The password comes from ``password_file``, else the URL, else the ``[client]`` section of ``my_cnf`` (``True``:
-    ``~/.my.cnf`` where it exists; ``False``: none), else from ``prompt``, which gets the question. ``my_cnf`` also
-    fills what the URL leaves open: user, host, port, socket and TLS; a URL that names a host or a socket takes neither
-    from there. Raises :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
+    ``~/.my.cnf`` if it exists; ``False``: none), else from ``prompt``, which is called with the question. User, host,
+    port, socket and TLS that the URL lacks come from ``my_cnf`` too. If the URL has a host or a socket, neither is
+    taken from the file. Raises :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
     """
     shown = without_password(url)
     try:
@@ -120,7 +120,7 @@ def _where(given: ServerUrl, client: Mapping[str, str], shown: str) -> tuple[str
             f"{shown} names a host and a socket", hint=f"write {given.kind}://user@localhost/?socket={given.socket}"
         )
     host = given.host or client.get("host", "") or "localhost"
-    # As MySQL's own clients: a socket of the file is for this host only.
+    # As in MySQL's own clients, a socket in the file applies to this host only.
     socket = given.socket or (client.get("socket", "") if not given.host and host == "localhost" else "")
     port = str(given.port or client.get("port", "") or DEFAULT_PORT)
     if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
@@ -144,7 +144,7 @@ def _my_cnf_path(my_cnf: Path | bool) -> Path:
 
 
 def _client_section(my_cnf: Path | bool) -> dict[str, str]:
-    """The ``[client]`` section, names with ``-``; empty where there is none.
+    """The ``[client]`` section, names with ``-``; empty: no such section.
 
     Values may be in quotes, as MySQL reads them."""
     if my_cnf is False:
@@ -155,7 +155,7 @@ def _client_section(my_cnf: Path | bool) -> dict[str, str]:
     )
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-        # Other files may be included there; what they hold is not ours to follow.
+        # Lines that include other files are skipped.
         parser.read_string("\n".join(line for line in lines if not line.startswith("!")))
     except FileNotFoundError:
         return {}

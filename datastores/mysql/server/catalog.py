@@ -1,9 +1,9 @@
 """The tables that a log's subscribers may know. ``DROP DATABASE`` names no table and has to be reported for each.
 
-A table is in the list once a reader met it in the log, a statement made it, or the server had it when a reader was
-opened. The list is on disk before anything that was read behind that place is handed out, so it is complete for every
-datamarker of this publisher after a crash. Names are kept when their table is dropped: another flow may be further
-behind in the log, and a barrier for a table that is gone changes nothing.
+A table enters the list when a reader meets it in the log, when a statement creates it, or if the server has it when a
+reader is opened. The list is on disk before anything read after that place is returned. So after a crash it is complete
+for every datamarker of this publisher. Names of dropped tables are kept, because another flow may be further behind in
+the log. A barrier for a table that does not exist changes nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["MOST", "Catalog"]
 _log = logging.getLogger(__name__)
 
 MOST: Final = 100_000
-"""Names that are kept of tables which the server no longer has, twice as many for a moment; those that it has are
-kept however many there are."""
+"""The most names kept of tables that the server no longer has, temporarily twice as many. Names of tables that it has
+are all kept."""
 
 _KEYED, _KEYLESS = 1, 2
 
@@ -50,15 +50,15 @@ class Catalog:
         self._folded: dict[Table, Table] = {}
         self._unsaved: dict[Table, None] = {}
         self._forgotten = 0
-        self._there: set[Table] = set()  # by the server's last answer
+        self._there: set[Table] = set()  # the server's tables by its last answer
         for table, keys in _read(path):
             self._add(table, keys)
         self._unsaved.clear()
-        self._whole = False  # whether the file was written anew, without a line that a crash cut off
+        self._whole = False  # whether the file was rewritten, without a line that a crash cut off
 
     @property
     def problem(self) -> Problem:
-        """What is not as it should be, for an operator; empty when nothing is."""
+        """The present problem, for an operator; empty: none."""
         if not self._forgotten:
             return NO_PROBLEM
         return Problem(
@@ -69,7 +69,8 @@ class Catalog:
         )
 
     def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool) -> None:
-        """The server has these: database, table, and whether it has a primary key, where that is known. Saves."""
+        """Note the server's tables, and save the list. ``tables``: database, table, and whether it has a primary key,
+        if known."""
         with self._lock:
             self.folds = folds
             self._folded = {_folded(table): table for table in self._tables} if folds else {}
@@ -82,14 +83,14 @@ class Catalog:
         self.save()
 
     def note(self, database: str, table: str, keyed: bool | None = None) -> None:
-        """A table is in the log, or a statement made it. :meth:`save` makes it durable."""
+        """Note a table that is in the log or that a statement created. :meth:`save` makes it durable."""
         with self._lock:
             self._add((database, table), _keys(keyed))
             if len(self._tables) > len(self._there) + 2 * self._most:
                 self._forget()
 
     def save(self) -> None:
-        """Make durable what was noted. Raises :class:`SourceUnavailable` when the disk refuses."""
+        """Make the noted tables durable. Raises :class:`SourceUnavailable` when the disk fails."""
         if not self._unsaved and self._whole:
             return
         with self._lock:
@@ -111,8 +112,7 @@ class Catalog:
             self._unsaved.clear()
 
     def of_database(self, database: str) -> list[str]:
-        """The database's tables, as the log spells them, in the order in which they became known: new ones are at
-        the end."""
+        """The database's tables, as the log spells them, in the order in which they became known."""
         wanted = fold(database) if self.folds else database
         with self._lock:
             return [name for (of, name) in self._tables if (fold(of) if self.folds else of) == wanted]
@@ -123,10 +123,10 @@ class Catalog:
             return list(self._tables)
 
     def spelled(self, database: str, table: str, *, exists: bool = True) -> Table:
-        """The table's name as the log spells it, which is how subscribers know it.
+        """The table's name as the log spells it, by which subscribers know it.
 
-        ``exists``: the server had such a table. Then one whose name differs by the case of a letter that only newer
-        servers know is meant.
+        ``exists``: the server had such a table. If none has this name, the name may differ in the case of a letter that
+        only newer servers fold.
         """
         name = database, table
         if not self.folds or name in self._tables:
@@ -184,5 +184,5 @@ def _read(path: Path) -> Iterator[tuple[Table, int]]:
         try:
             database, table, keys = json.loads(line)
             yield (str(database), str(table)), int(keys)
-        except (ValueError, TypeError):  # cut off by a crash, and then nothing behind it was handed out
+        except (ValueError, TypeError):  # cut off by a crash, before anything read after it was returned
             _log.warning("%s has a line that cannot be read, which is left out: %r", path, line[:80])

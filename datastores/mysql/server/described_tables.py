@@ -1,4 +1,6 @@
-"""The tables of a server as models are made from them. :func:`read` asks the server, the rest is pure."""
+"""The definitions of a server's tables, from which models are made. :func:`describe` queries the server, the
+rest is pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from wormhole.model.table_definition import ColumnDefinition, Content, TableDefi
 
 __all__ = ["describe", "parse_members"]
 
-_TIMEOUT_S: Final = 60.0  # as of the doctor: a server with many tables opens each
+_TIMEOUT_S: Final = 60.0  # as in the doctor: a server with many tables opens each of them
 _TABLES: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "
     "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN %s ORDER BY 1, 2"
@@ -78,11 +80,11 @@ def _table(connection: Connection[Any], database: str, name: str) -> TableDefini
 
 
 def _key(indexes: Sequence[Mapping[str, Any]], marked: AbstractSet[str], row_end: AbstractSet[str]) -> tuple[str, ...]:
-    """The columns of the key that the server logs, in the key's order: of the primary key, or without one of the first
-    unique index whose columns are all NOT NULL and without a prefix.
+    """The columns of the key that the server logs, in the key's order.
 
-    ``marked``: the columns that the server marks as those of this key. ``indexes``: in the server's order, which puts
-    this key before other indexes of the same columns.
+    It is the primary key, or else the first unique index whose columns are all NOT NULL and without a prefix.
+    ``marked``: the columns that the server marks as the key's. ``indexes``: in the server's order, which has this key
+    before other indexes of the same columns.
     """
     found: dict[str, list[str]] = {}
     for row in indexes:

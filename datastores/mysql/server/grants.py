@@ -1,7 +1,7 @@
-"""What our account may SELECT from, by ``SHOW GRANTS``. Pure.
+"""The tables from which the publisher's account may SELECT, by ``SHOW GRANTS``. Pure.
 
-A server shows a table only to accounts with a privilege on it. So the tables that an account lacks cannot be listed by
-that account, and its grants have to be read.
+A server shows a table only to accounts with a privilege on it. So an account cannot list the tables that it may not
+read, and its grants have to be read.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _ANY: Final = frozenset({"*", "?", "["})
 
 @dataclass(frozen=True, slots=True)
 class SelectGrants:
-    """``everywhere``: on ``*.*``, but for the databases ``revoked``. ``databases``: each pattern of a database with a
-    privilege on it, and whether SELECT is among them. ``tables``; ``columns``: tables of which only some columns.
-    ``literal``: ``_`` and ``%`` in a grant are themselves (MySQL's ``partial_revokes``). ``folds``: the server compares
-    names without regard to case.
+    """``everywhere``: SELECT on ``*.*``, except the databases ``revoked``. ``databases``: each pattern of databases
+    with a privilege, and whether SELECT is included. ``tables``: tables with SELECT. ``columns``: tables with SELECT on
+    some columns only. ``literal``: ``_`` and ``%`` in a grant are no wildcards (MySQL's ``partial_revokes``).
+    ``folds``: the server compares names without regard to case.
     """
 
     everywhere: bool = False
@@ -48,7 +48,7 @@ class SelectGrants:
         name = self._folded(database)
         if self.everywhere and name not in map(self._folded, self.revoked):
             return True
-        # The server uses one pattern only: the one whose first wildcard comes last.
+        # The server uses only one pattern: the pattern with the longest part before its first wildcard.
         found = [one for one in self.databases if self._matches(one[0], name)]
         return bool(found) and max(found, key=lambda one: self._exactness(one[0]))[1]
 
@@ -58,13 +58,13 @@ class SelectGrants:
         return self.covers_database(database) or (self._folded(database), self._folded(table)) in held
 
     def lacking(self, patterns: Iterable[str]) -> list[str]:
-        """Those of ``patterns`` (as in ``tables`` of an application) that may mean tables which may not be read, or not
-        seen.
+        """The ``patterns`` (as in ``tables`` of an application) that may include tables which the account may not read
+        or see.
         """
         return [pattern for pattern in patterns if not self._covers(pattern)]
 
     def __str__(self) -> str:
-        """What may be read, for people."""
+        """The tables that may be read, for people."""
         names = [f"{name}.*" for name, selects in self.databases if selects]
         return ", ".join([*names, *sorted(".".join(name) for name in self.tables)]) or "nothing"
 
@@ -97,7 +97,7 @@ def select_grants(settings: Settings) -> SelectGrants:
 
 
 def parse_select_grants(lines: Sequence[str], *, literal: bool = False, folds: bool = False) -> SelectGrants:
-    """The grants of all lines of ``SHOW GRANTS``, those of roles among them."""
+    """The grants in all lines of ``SHOW GRANTS``, including those of roles."""
     everywhere = False
     revoked, tables, columns = set(), set(), set()
     databases: dict[str, bool] = {}
@@ -129,7 +129,7 @@ def parse_select_grants(lines: Sequence[str], *, literal: bool = False, folds: b
 
 
 def grant_for(pattern: str, *, literal: bool = False) -> str:
-    """What a GRANT must be ``ON`` so that the account sees and reads the tables of ``pattern``."""
+    """The object after ``ON`` in a GRANT that lets the account see and read the tables of ``pattern``."""
     database, _, table = pattern.partition(".")
     if not table or _ANY & set(database):
         return "*.*"

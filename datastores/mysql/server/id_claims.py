@@ -1,10 +1,9 @@
 """Claims on replication ids: a reader's connection holds a named lock of the server for its id.
 
-The lock is taken before the dump begins. On MariaDB a dump whose id another connection holds would end that
-connection's dump, and that one's next dump would end ours. `GET_LOCK` needs no privilege, and the server frees the
-lock when the connection ends, however it ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL
-8.0-9 and MariaDB 10.6-11. Not seen: readers of another server of the group, and replicas, where the account may not
-list them.
+The lock is taken before the dump begins. On MariaDB a dump ends the dump of another connection with the same id, whose
+next dump would in turn end the first. `GET_LOCK` needs no privilege, and the server frees the lock however the
+connection ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL 8.0-9 and MariaDB 10.6-11.
+Readers of another server of the group are not noticed, nor are replicas if the account may not list them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["IdClaims", "ServerIds", "list_replicas"]
 
 _log = logging.getLogger(__name__)
 
-_ENDING_S: Final = 3  # the server notices with its next heartbeats (one each second) that a reader of ours is closed
+_ENDING_S: Final = 3  # the server notices a closed reader with its next heartbeats (one per second)
 _NEXT: Final = (
     "if that reader publishes the same log, stop one of the two publishers; "
     "otherwise give each publisher and each replica a range of its own with server_ids"
@@ -41,8 +40,8 @@ def list_replicas(*, mariadb: bool, version: tuple[int, int, int]) -> str:
 class IdClaims:
     """Lends the ids of ``ids``, each with the server's lock for it. Thread-safe.
 
-    ``owner``: the state folder, which one process at a time uses. What a former process of it still holds is ours.
-    ``replicas``: the statement of :func:`list_replicas`.
+    ``owner``: the state folder, which one process at a time uses. Locks of a former process with this folder belong to
+    this one. ``replicas``: the statement of :func:`list_replicas`.
     """
 
     def __init__(self, ids: ServerIds, owner: str, replicas: str) -> None:
@@ -54,7 +53,7 @@ class IdClaims:
         self._unlocked = ""
 
     def take(self, connection: Connection[Any], avoid: int) -> int:
-        """Lend an id that no other reader of this server has, and not ``avoid`` (the server's own).
+        """Lend an id that no other reader of this server has and that is not ``avoid`` (the server's own).
 
         ``connection`` then holds the id's lock.
 
@@ -69,11 +68,11 @@ class IdClaims:
                     self._ids.give_back(number)
 
     def give_back(self, number: int) -> None:
-        """The reader that had the id is closed; the server frees the lock when it notices."""
+        """Take back the id of a closed reader. The server frees the lock when it notices the closed connection."""
         self._ids.give_back(number)
 
     def problem(self, connection: Connection[Any]) -> Problem:
-        """Which ids other readers use; empty when there is none any more."""
+        """The ids that other readers use; empty: none."""
         for number in tuple(self._rivals):
             holder = self._holder(connection, number)
             if holder:
@@ -105,7 +104,7 @@ class IdClaims:
                 self._rivals.pop(number, None)
                 busy.remove(number)
                 return number
-            if got:  # registered without the lock: a replica, or a release before this one
+            if got:  # registered without the lock: a replica, or an earlier release
                 self._release(connection, number)
             if not got and ours:
                 ending = ending or number
@@ -124,7 +123,7 @@ class IdClaims:
         )
 
     def _claim(self, connection: Connection[Any], number: int) -> tuple[bool, bool]:
-        """Whether the connection has the id's lock now; if not, whether a reader of this state folder has it."""
+        """Take the id's lock. Returns whether it succeeded, and else whether a reader of this state folder has it."""
         try:
             got, own = self._lock(connection, number)
         except (UsageError, UnsupportedLog) as error:
@@ -136,7 +135,7 @@ class IdClaims:
         return got, not own
 
     def _lock(self, connection: Connection[Any], number: int, wait_s: int = 0) -> tuple[bool | None, bool]:
-        """Ask for the id's lock, and for the one that says that it is this state folder's.
+        """Try to take the id's lock and the lock that marks it as this state folder's.
 
         ``None``: the server has no such locks.
         """
@@ -146,7 +145,7 @@ class IdClaims:
             return None if row["got"] is None else bool(row["got"]), bool(row["own"])
 
     def _release(self, connection: Connection[Any], number: int) -> None:
-        """Free what this connection has of the id's two locks."""
+        """Free the id's two locks, as far as this connection holds them."""
         names = (_name(number), self._own(number))
         query(connection, "SELECT RELEASE_LOCK(%s) AS got, RELEASE_LOCK(%s) AS own", names)
 
@@ -154,7 +153,7 @@ class IdClaims:
         return f"{_name(number)}:{self._owner}"
 
     def _goes_without(self, reason: str) -> bool:
-        """A server that knows no such locks is read all the same."""
+        """Warn that the server has no such locks. Its log is read without them."""
         if not self._unlocked:
             _log.warning(
                 "replication ids are not locked on this server, so another reader with the same ids is not seen: %s",
@@ -167,13 +166,13 @@ class IdClaims:
         known = number in self._rivals
         holder = self._holder(connection, number)
         if not holder:
-            return  # it ended meanwhile
+            return  # the connection ended meanwhile
         self._rivals[number] = holder
         if not known:
             _log.warning("another reader uses replication id %d of this log: %s. Next: %s", number, holder, _NEXT)
 
     def _holder(self, connection: Connection[Any], number: int) -> str:
-        """Which connection of the server has the id, as far as the account may see; empty: none."""
+        """The server's connection that has the id, as far as the account may see; empty: none."""
         found = []
         with reading_answers("the holder of a replication id"):
             rows = self._allowed(connection, "SELECT IS_USED_LOCK(%s) AS id", (_name(number),))
@@ -211,8 +210,10 @@ _DEFAULT_RANGES: Final = 62_500_000  # each has sixteen ids: up to 2 * 10^9
 
 
 class ServerIds:
-    """The ids ``first`` to ``last`` (inclusive), each lent to one reader at a time: a second dump with the same id ends
-    the first on MariaDB. (MySQL compares the uuid that a replica shows; ours is new for every reader.) Thread-safe.
+    """The ids ``first`` to ``last`` (inclusive), each lent to one reader at a time. Thread-safe.
+
+    On MariaDB a second dump with the same id ends the first. MySQL compares the replicas' uuids, and each reader has a
+    new uuid.
     """
 
     def __init__(self, first: int, last: int) -> None:
@@ -255,6 +256,6 @@ class ServerIds:
         )
 
     def give_back(self, server_id: int) -> None:
-        """The reader that had it is closed. It is lent again last: the server may not have noticed yet."""
+        """Take back the id of a closed reader. It is lent last, because the server may not have noticed the end yet."""
         with self._lock:
             self._free.insert(0, server_id)

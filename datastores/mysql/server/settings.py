@@ -1,4 +1,4 @@
-"""A server's settings, read once: everything that the checks and the source need."""
+"""A server's settings for the checks and the source, read once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class BinaryLog:
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where the server writes now, and the databases that its filters let in or keep out (empty: none named)."""
+    """The place at which the server writes now, and the databases that its filters include or exclude (empty: no
+    filter)."""
 
     file: str
     offset: int
@@ -57,8 +58,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaChannel:
-    """The server as the replica of another: whether its threads run, and how many seconds it is behind (``None``:
-    unknown)."""
+    """The server as the replica of another: whether its threads run, and its lag in seconds (``None``: unknown)."""
 
     name: str
     source: str
@@ -68,7 +68,8 @@ class ReplicaChannel:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Privileges of our account, upper case, on ``scope``: ``*.*``, ``db.*`` or ``db.table``, without quotes.
+    """Privileges of the publisher's account, upper case, on ``scope``: ``*.*``, ``db.*`` or ``db.table``, without
+    quotes.
 
     ``public``: every account of the server has them, by MariaDB's ``PUBLIC`` or MySQL's ``mandatory_roles``.
     """
@@ -80,15 +81,15 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One reading. ``variables``: the global ones, lower-case names, values as the server prints them.
+    """The settings at one moment. ``variables``: the global variables, by lower-case name, values as the server prints
+    them.
 
-    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets; on MariaDB they are empty, and ``gtid_binlog_pos`` (last per
-    domain) and ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` and ``logs`` are ``None`` and
-    empty without a log, or where the account may not see them, which ``denied`` says with the statements that were
-    refused. ``replicas`` is ``None`` when it may not see whether the server is a replica. ``tls``: the connection's
-    cipher, empty without TLS. ``account``: ``user@host`` of the account that the server took for the connection;
-    ``login``: the same as the client named itself. ``grant_lines``: what ``SHOW GRANTS`` shows of it and its active
-    roles.
+    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets. On MariaDB they are empty, and ``gtid_binlog_pos`` (last per
+    domain) and ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` is ``None`` and ``logs`` empty
+    without a log, or if the account may not see them. ``denied``: the statements that were refused. ``replicas``:
+    ``None`` if the account may not see whether the server is a replica. ``tls``: the connection's cipher, empty without
+    TLS. ``account``: ``user@host`` of the account that the server used for the connection. ``login``: the account that
+    the client named. ``grant_lines``: the lines of ``SHOW GRANTS`` for the account and its active roles.
     """
 
     flavour: Flavour
@@ -114,24 +115,24 @@ class Settings:
 
     @property
     def mariadb(self) -> bool:
-        """Whether it is MariaDB."""
+        """Whether the server is MariaDB."""
         return self.flavour == "mariadb"
 
     @property
     def anonymous(self) -> bool:
-        """Whether the server took an account without a name, which shadows those of more general hosts."""
+        """Whether the server used an account without a name, which shadows accounts of more general hosts."""
         return self.account.startswith("@")
 
     def variable(self, *names: str, default: str = "") -> str:
-        """The value of the first of these variables that the server has: names change between versions."""
+        """The value of the first of these variables that the server has, because names change between versions."""
         return next((self.variables[name] for name in names if name in self.variables), default)
 
     def flag(self, *names: str) -> bool:
-        """Whether that variable is on."""
+        """Whether the first of these variables is on."""
         return self.variable(*names).upper() in ("ON", "1", "YES")
 
     def number(self, *names: str, default: int = 0) -> int:
-        """That variable as a whole number; ``default`` where the server has none or it is no number."""
+        """The first of these variables as a whole number; ``default`` if the server has none or it is no number."""
         text = self.variable(*names).partition(".")[0]
         return int(text) if text.lstrip("-").isdigit() else default
 
@@ -150,16 +151,16 @@ def parse_grant(text: str) -> Grant | None:
     found = _GRANT.match(text)
     if not found:
         return None
-    # Columns in parentheses limit a privilege to part of a table: not what we look for.
+    # Columns in parentheses limit a privilege to a part of a table. Such privileges are ignored.
     names = re.sub(r"\w+(?: \w+)* \([^)]*\)", "", found["what"])
     privileges = frozenset(name.strip().upper() for name in names.split(",") if name.strip())
     return Grant(privileges, found["scope"].replace("`", ""), public=bool(found["public"]))
 
 
 def read_settings(connection: Connection[DictCursor]) -> Settings:
-    """Ask the server. Statements that the account may not run are noted, not raised.
+    """Read the settings from the server. Statements that the account may not run are noted, not raised.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the connection breaks or the answers make no sense.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if the connection breaks or the answers are malformed.
     """
     with reading_answers("the server's settings"):
         return _Reading(connection).settings()
@@ -210,7 +211,7 @@ class _Reading:
             return None
 
     def _place(self, flavour: Flavour, version: tuple[int, int, int]) -> LogPlace | None:
-        # MySQL has the new name from 8.2 on, and only it from 8.4 on.
+        # MySQL has the new name from 8.2 on, and only the new name from 8.4 on.
         new = flavour == "mysql" and version >= (8, 2, 0)
         rows = self._allowed("SHOW BINARY LOG STATUS" if new else "SHOW MASTER STATUS")
         if not rows:
@@ -232,10 +233,10 @@ class _Reading:
         return None if rows is None else tuple(_channel(row) for row in rows)
 
     def _grants(self, account: str, mandatory: str | None) -> tuple[Grant, ...]:
-        """``mandatory``: the roles that MySQL grants to every account; ``None``: a MariaDB."""
+        """The grants of the account. ``mandatory``: the roles that MySQL grants to every account; ``None``: MariaDB."""
         if mandatory is None:
             return self._shown_grants("SHOW GRANTS")
-        # What an active role brings is shown only when asked for, and then as the account's own.
+        # Privileges of an active role are shown only if the role is named, and then as the account's own.
         active = str(query(self._connection, "SELECT CURRENT_ROLE() AS role")[0]["role"])
         if active == "NONE":
             return self._shown_grants("SHOW GRANTS")
@@ -244,7 +245,7 @@ class _Reading:
         if not roles.keys() & everybodys.keys():
             return effective
         using = ",".join(role for named, role in roles.items() if named not in everybodys)
-        # Only where the account is named are the roles that are active left out.
+        # Only a statement that names the account leaves out the active roles.
         own = self._shown_grants(f"SHOW GRANTS FOR {_quoted(account)}{using and f' USING {using}'}")
         return (*own, *(replace(one, public=True) for one in effective))
 

@@ -1,4 +1,4 @@
-"""A server's state, asked for about once a second: its identity, the files of its log, and where the log ends."""
+"""A server's state, read about once a second: its identity, the files of its log, and the log's end."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LISTS: Final = ("Gtid_list", "Previous_gtids")
 class ServerState:
     """The server at one moment.
 
-    ``identity`` distinguishes servers: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has
-    that) ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
-    ``gtids``: everything executed: a GTID set (MySQL) or a position (MariaDB), as of ``end``, empty without GTIDs.
-    ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's ``gtid_binlog_state``. ``kept``: files of the log in front
-    of those, which the server purged and a folder has; ``purged`` is what is in front of them then.
+    ``identity`` distinguishes servers: MySQL's ``server_uuid``, or MariaDB's ``server_id`` and (if it exists)
+    ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
+    ``gtids``: everything executed up to ``end``, as a GTID set (MySQL) or a position (MariaDB); empty without GTIDs.
+    ``purged``: MySQL's ``gtid_purged``. ``state``: MariaDB's ``gtid_binlog_state``. ``kept``: earlier files of the log,
+    which the server purged and a folder has. ``purged`` is then the part before those files.
     """
 
     identity: str
@@ -50,7 +50,7 @@ class ServerState:
         return file_name(self.base, number)
 
     def place(self, order: LogPosition) -> str:
-        """A place of this server's log for people: as we write it, and as the server does."""
+        """A place of this server's log for people, in the product's form and in the server's."""
         return f"{order} ({self.name(order.file)}:{order.offset})"
 
     @property
@@ -78,15 +78,15 @@ class ServerState:
         return next((size for n, size in self.files if n == number), None)
 
     def kept_file(self, number: int) -> FolderFile | None:
-        """A file that only the folder has."""
+        """The file of that number if only the folder has it."""
         index = number - self.first
         return self.kept[index] if 0 <= index < len(self.kept) else None
 
 
 class StateQueries:
-    """Asks for views, in the words of one kind of server. ``version`` decides between old and new statements.
+    """Reads views with the statements of one kind of server. ``version`` decides between old and new statements.
 
-    ``join``: adds what a folder has to a view."""
+    ``join``: adds a folder's files to a view."""
 
     def __init__(
         self,
@@ -110,20 +110,20 @@ class StateQueries:
             )
         else:
             self._who = "SELECT @@GLOBAL.server_uuid AS identity, @@GLOBAL.server_id AS server_id"
-            # A transaction is in the log before it is counted as executed; in between its GTID is owned. Asked for
-            # in this order, none is neither.
+            # A transaction is in the log before it is in gtid_executed. In between its GTID is in gtid_owned. Read in
+            # this order, every transaction is in one of the two.
             self._gtids = (
                 "SELECT @@GLOBAL.gtid_owned AS owned, @@GLOBAL.gtid_executed AS gtids, @@GLOBAL.gtid_purged AS "
                 "purged, '' AS state"
             )
 
     def identity(self, connection: Connection[Any]) -> str:
-        """Which server it is, as in a view. Raises :class:`SourceUnavailable`."""
+        """The server's identity, as in a view. Raises :class:`SourceUnavailable`."""
         with reading_answers("the server's identity"):
             return str(query(connection, self._who)[0]["identity"])
 
     def view(self, connection: Connection[Any], *, settled: bool = False) -> ServerState:
-        """Ask. ``settled``: ``gtids`` has to be as of ``end``, which on a busy server takes some tries.
+        """Read a view. ``settled``: ``gtids`` must be exactly as of ``end``, which takes some tries on a busy server.
 
         Raises :class:`SourceUnavailable` (also for answers that contradict each other), :class:`UsageError` (a missing
         privilege) or :class:`UnsupportedLog` (no binlog).
@@ -140,13 +140,13 @@ class StateQueries:
             again = self._end(connection)
             if (again == end and not gtids["owned"]) or not settled:
                 break
-            if again == end:  # a transaction in front of it is not executed yet
+            if again == end:  # a transaction before it is not executed yet
                 time.sleep(_SETTLE_S)
                 again = self._end(connection)
-            end = again  # asked just now: after a pause a busy server is further, each time
+            end = again  # the newest answer: after a pause a busy server has advanced each time
         else:
             if self.mariadb:
-                # Exact, but the server reads its file for it.
+                # This is exact, but the server has to read its file.
                 rows = query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", end)
                 gtids = {**gtids, "gtids": rows[0]["gtids"] or gtids["gtids"]}
         logs = query(connection, "SHOW BINARY LOGS")
@@ -167,19 +167,19 @@ class StateQueries:
         )
 
     def position_before(self, connection: Connection[Any], view: ServerState, number: int) -> str:
-        """MariaDB: the GTID position that the files before that one end at."""
+        """MariaDB: the GTID position at the end of the files before that one."""
         if (kept := view.kept_file(number)) is not None:
             return position_of(kept.gtids or "")
         name = view.name(number)
         with reading_answers(f"the beginning of {name}"):
             end = next((end for kind, end, _ in self._beginning(connection, name) if kind == "Gtid_list"), None)
-            # The file's second event lists it; asked for the place before that, the server answers nothing.
+            # The file's second event has the list. For a place before that event the server returns nothing.
             if end is None:
                 return ""
             return one_line(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
 
     def listed_before(self, connection: Connection[Any], view: ServerState, number: int) -> str | None:
-        """The list of GTIDs that a file of the folder or the server begins with; ``None``: it has none."""
+        """The list of GTIDs at the beginning of a file of the folder or the server; ``None``: it has none."""
         if (kept := view.kept_file(number)) is not None:
             return kept.gtids
         name = view.name(number)
@@ -200,13 +200,13 @@ class StateQueries:
 
 
 def queries_of(settings: Settings, join: Callable[[ServerState], ServerState] | None = None) -> StateQueries:
-    """Who asks in the words of that server; ``join``: see there."""
+    """The :class:`StateQueries` for a server with these settings. ``join``: see there."""
     uid = "server_uid" in settings.variables
     return StateQueries(mariadb=settings.mariadb, version=settings.version, uid=uid, join=join)
 
 
 def _check(files: list[tuple[int, int]], file: int, offset: int) -> None:
-    """The files were listed after the end was asked for: they contain it, in growing order."""
+    """Check that the listed files are in ascending order and contain the end, which was read before them."""
     numbers = [number for number, _ in files]
     if numbers != sorted(set(numbers)) or dict(files).get(file, -1) < offset:
         raise SourceUnavailable(

@@ -1,9 +1,9 @@
-"""What a MariaDB table map lacks and the server has to be asked for.
+"""Reads from the server the facts that a MariaDB table map lacks.
 
-Three things: which column is the ROW END of a system-versioned table, how many digits the fraction of a TIME, DATETIME
-or TIMESTAMP of the format before 10.1.2 has, and which columns are hashes that no SELECT shows. The server answers for
-the table as it is now, the log was written before: an answer is used only where the table cannot have been another one
-then, and is not used otherwise. Deciding is pure; :func:`ask` is the only I/O.
+There are three: the ROW END column of a system-versioned table, the digits of the fraction of a TIME, DATETIME or
+TIMESTAMP of the format before 10.1.2, and the hash columns that no SELECT shows. The server describes the present
+table, and the log was written earlier. So an answer is used only if the table cannot have been different then. The
+decisions are pure; :func:`ask` is the only I/O.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _HASH: Final = re.compile(r"DB_ROW_HASH_[1-9]\d*")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table as the server has it now. ``columns``: name to digits of the fraction, in order, without those that
-    the server made for system versioning. ``row_end``: the column that was declared so. ``created_s``: when it got
+    """The server's present table. ``columns``: name to digits of the fraction, in order, without columns that the
+    server made for system versioning. ``row_end``: the column declared as ROW END. ``created_s``: when the table got
     its present form, seconds since 1970; ``None``: not known."""
 
     versioned: bool
@@ -57,7 +57,7 @@ class Definition:
 
 
 Describe = Callable[[str, str], Definition | None]
-"""From database and table to the server's definition; ``None``: it has no such table, or hides it from this account."""
+"""Returns the server's definition of a database's table; ``None``: no such table, or hidden from this account."""
 
 
 def ask(connection: Connection[Any], database: str, table: str) -> Definition | None:
@@ -78,11 +78,11 @@ def ask(connection: Connection[Any], database: str, table: str) -> Definition | 
 
 
 def row_end_candidates(table: TableMap) -> tuple[int, ...]:
-    """The columns of which one is the ROW END if the table is system-versioned; empty: no column can be.
+    """The columns one of which is ROW END if the table is system-versioned; empty: none can be.
 
-    ROW START and ROW END are two TIMESTAMP(6) NOT NULL, and ROW END is in the primary key, if there is one: mostly its
-    last column, but before the columns of a period ``WITHOUT OVERLAPS``, and where it was declared if the key names it.
-    Tables that are versioned by transaction id are logged as statements.
+    ROW START and ROW END are two columns TIMESTAMP(6) NOT NULL. ROW END is in the primary key if there is one. Usually
+    it is the key's last column, but it stands before the columns of a period ``WITHOUT OVERLAPS``, and a key that names
+    it has it where it was declared. Tables that are versioned by transaction id are logged as statements.
     """
     moments = [
         i
@@ -97,8 +97,8 @@ def row_end_candidates(table: TableMap) -> tuple[int, ...]:
 def row_end_of(
     table: TableMap, candidates: tuple[int, ...], definition: Definition | None
 ) -> tuple[int, tuple[int, ...]]:
-    """The position of the table's ROW END (-1: none that is known), and the columns of which one may be it, where
-    that is unknown."""
+    """The position of the table's ROW END (-1: none, or unknown) and, if it is unknown, the columns that may be ROW
+    END."""
     if not candidates:
         return -1, ()
     names = [column.name for column in table.columns if not column.hidden]
@@ -107,7 +107,7 @@ def row_end_of(
             position = names.index(definition.row_end)
             return (position, ()) if position in candidates else (-1, ())
     elif definition is not None and names == list(definition.columns):
-        return -1, ()  # the same columns, and no versioning: it has never been one, or they would have gone with it
+        return -1, ()  # same columns, not versioned: never was, because dropping the versioning drops columns
     if tuple(names[-2:]) == _IMPLICIT and len(names) - 1 in candidates:
         return len(names) - 1, ()
     return -1, candidates
@@ -120,9 +120,8 @@ def has_hashes(table: TableMap) -> bool:
 
 
 def without_hashes(table: TableMap, definition: Definition | None) -> TableMap:
-    """The table with its hashes hidden: the last columns, whose names the server makes, and which it does not list.
-
-    A column of such a name that the server lists is the user's own.
+    """The table with its hash columns hidden. These are the last columns with names that the server makes and that it
+    does not list. A listed column with such a name is the user's own.
     """
     columns = list(table.columns)
     listed = definition.columns if definition is not None else {}

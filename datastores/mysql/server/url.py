@@ -13,11 +13,12 @@ from datastores.common.url_parts import EXPOSED, UrlParts, options_of
 __all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode"]
 
 SERVER_KINDS: Final = ("mysql", "mariadb")
-"""The schemes of servers that speak MySQL's protocol. They mean the same: the server says which of the two it is."""
+"""The schemes of servers with MySQL's protocol. They have the same meaning: the server reports which of the two it is.
+"""
 
 TlsMode = Literal["off", "prefer", "require", "verify-ca", "verify"]
-"""``off``: never; ``prefer``: where the server offers it; ``require``: or not at all; ``verify-ca``: and the
-certificate comes from the authority; ``verify``: and carries the host's name.
+"""``off``: no TLS. ``prefer``: TLS if the server offers it. ``require``: TLS or no connection. ``verify-ca``: also, the
+certificate must be from the authority. ``verify``: also, the certificate must have the host's name.
 """
 TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
 
@@ -27,11 +28,10 @@ _PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """The parts of a URL; empty (``port``: 0, ``tls``: ``None``) where it leaves one open. ``password`` is ``None``
-    where there is none.
+    """The parts of a URL. A part that the URL does not have is empty (``port``: 0, ``tls``, ``password``: ``None``).
 
-    ``server_public_key``: PEM file of the RSA key to which the password is encrypted without TLS; ``exposed``:
-    `EXPOSED` was written.
+    ``server_public_key``: PEM file of the RSA key with which the password is encrypted without TLS. ``exposed``:
+    whether the URL has `EXPOSED`.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class ServerUrl:
 
     @classmethod
     def parse(cls, text: str) -> ServerUrl:
-        """Read a URL. Raises ``ValueError`` that says what it must be and never holds the password."""
+        """Read a URL. Raises ``ValueError`` with the expected form; its message never holds the password."""
         url = UrlParts.parse(text, SERVER_KINDS, _form(text))
         if url.path not in ("", "/") or url.fragment:
             raise ValueError(
