@@ -26,11 +26,11 @@ class DesiredLog:
 def desired_logs(
     config: Config, datasets: Mapping[str, DatasetConfig], *, everything: Container[str] | None = None
 ) -> dict[LogKey, DesiredLog]:
-    """The logs for this host, of ``config`` (what holds on this host) with the given ``datasets``.
+    """The logs for this host, from ``config`` (the settings of this host) and the given ``datasets``.
 
     ``datasets`` choose among the sources that ``config`` lists. A log is for each host that it names. A log that
-    names none is for every host that reads the static file with it. ``everything``: instead every log of these
-    datasets, whatever hosts it names, as for `wormholectl up`.
+    names no host is for every host that reads the static file with it. ``everything``: return every log of these
+    datasets instead, whatever hosts it names, as for `wormholectl up`.
     """
     whole = bound(config, datasets)
     found = {}

@@ -32,8 +32,8 @@ class Health:
 def health(state: HostState, now: float) -> Health:
     """The faults of this host. ``now``: seconds since 1970.
 
-    An unreachable coordination service is none: publishers continue with the last good configuration. Nor is a drained
-    host, nor a publisher that stands by for a log that another one owns.
+    These are not faults: an unreachable coordination service, because publishers continue with the last good
+    configuration; a drained host; a publisher that stands by for a log that another publisher owns.
     """
     reasons = [] if state.configuration else ["no configuration was read yet"]
     for _, publisher in sorted(state.publishers.items()):

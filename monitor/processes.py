@@ -1,4 +1,4 @@
-"""Publishers' processes: they outlive the monitor, the next monitor finds them again, and either waits for their end.
+"""Publishers' processes. They outlive the monitor, and the next one finds them again. Either waits for their end.
 
 A process is identified by its number and its start time, and held by a pidfd, so a signal never reaches another process
 that got the number later. Linux only.

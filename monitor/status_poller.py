@@ -36,7 +36,7 @@ def poll_interval(publishers: int) -> float:
 
 
 async def _stays(key: LogKey) -> None:
-    """A publisher listens where it did."""
+    """Do nothing: the publisher's addresses stay as they are."""
 
 
 class StatusPoller:

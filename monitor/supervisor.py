@@ -159,8 +159,9 @@ class Supervisor:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     async def read_addresses(self, key: LogKey) -> None:
-        """Read again where a publisher listens that does not answer: after it gave its log up, the same process listens
-        anew.
+        """Read the addresses of a publisher again, because it does not answer.
+
+        After it gave up its log, the same process listens at new ones.
         """
         live = self._live.get(key)
         found = None if live is None or live.ready is None else await asyncio.to_thread(read_ready, live.ready)
@@ -340,7 +341,7 @@ class Supervisor:
             if entry.pid != pid:
                 entry.admin, entry.http, entry.status, entry.answered = "", "", None, 0.0
             entry.phase, entry.pid, entry.restarts = phase, pid, self._restarts.get(key, 0)
-            if phase is not Phase.RUNNING:  # else its answers say how it is
+            if phase is not Phase.RUNNING:  # else its answers show its state
                 entry.problem = self._problems.get(key, "")
         for key in set(publishers) - {*desired, *self._slots}:
             del publishers[key]

@@ -71,7 +71,7 @@ class Scale:
 
     @classmethod
     def reaching(cls, behind: int) -> Scale:
-        """The smallest of a few fixed scales that contains ``behind``: an exact one would show no movement."""
+        """The smallest of a few fixed scales that contains ``behind``. An exact one would show no movement."""
         span = _LEAST_SPAN
         while span < behind:
             span *= 4

@@ -1,4 +1,4 @@
-"""The tables of a dataset's logs as the tasks of a baseline open them."""
+"""Opens the tables of a dataset's logs for the tasks of a baseline."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["OpenTables", "table_logs"]
 class OpenTables:
     """Opens the tables of one log, here or where a task of Spark runs.
 
-    ``password``: what the password file holds, for hosts that do not have it; empty: the options name the file. No text
-    that is made of this object has it, nor the URL, which may hold a password too.
+    ``password``: the content of the password file, for hosts that do not have the file; empty: the options name the
+    file. The text form of this object contains neither the password nor the URL, which may contain a password too.
     """
 
     url: str = field(repr=False)
@@ -37,7 +37,8 @@ class OpenTables:
     password: bytes = field(default=b"", repr=False)
 
     def __call__(self, folder: Path) -> TableSource:
-        """``folder``: an empty one of the caller's. Raises :class:`~wormhole.model.errors.UsageError`."""
+        """Open the tables. ``folder``: an empty folder of the caller. Raises
+        :class:`~wormhole.model.errors.UsageError`."""
         from publisher.sources import open_tables
 
         options = replace(self.options, rows_dir=folder)
@@ -48,7 +49,7 @@ class OpenTables:
 
 @functools.cache
 def _memory_file(data: bytes) -> Path:
-    """A file that has no name on any disk, and ends with this process."""
+    """A file with the data that is on no disk, and ends with this process."""
     descriptor = os.memfd_create("password")
     os.write(descriptor, data)
     return Path(f"/proc/self/fd/{descriptor}")
@@ -57,8 +58,8 @@ def _memory_file(data: bytes) -> Path:
 def table_logs(chosen: ArchivedLog, copy: str, *, local: bool) -> Sequence[TableLog]:
     """The logs of the copy that is archived. ``local``: all tasks run on this host.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where only ZooKeeper says which they are,
-    :class:`~wormhole.model.errors.ConfigError`, and what reading from ZooKeeper raises where the datamarkers are there.
+    Raises :class:`~wormhole.model.errors.UsageError` if only ZooKeeper names the logs,
+    :class:`~wormhole.model.errors.ConfigError`, and, if datamarkers are in ZooKeeper, what reading from it raises.
     """
     from publisher.sources.configured import configured_source
     from spark_replay.baseline.scan import TableLog
@@ -96,7 +97,7 @@ def table_logs(chosen: ArchivedLog, copy: str, *, local: bool) -> Sequence[Table
 
 
 def _known_servers(config: Config, dataset: str, copy: str, log: str) -> SourceState:
-    """What the publisher of the log knows of its servers: rows of another one are refused."""
+    """The servers that the log's publisher knows. Rows of another server are refused."""
     from publisher.stores.markers import ZooKeeperMarkerStore, open_store
     from publisher.stores.source_state import CopiedState
     from wormhole.ports.source_state import HISTORIES

@@ -60,7 +60,7 @@ _ICEBERG: Final = """Examples:
 
 @dataclass
 class Export:
-    """What both commands have in common."""
+    """The common part of both commands."""
 
     store: "ArchiveStore"
     tables: tuple[str, ...]
@@ -72,7 +72,7 @@ class Export:
     _spark: "list[SparkSession]" = field(default_factory=list)
 
     def run(self, opened: "Callable[[str], OpenTable]", dry: bool, as_json: bool) -> None:
-        """Export once, or again and again: then what passes by itself is printed, and anything else ends it."""
+        """Export once, or repeatedly. In the latter case errors that pass are printed, and other errors end it."""
         from spark_replay.export.exporter import Exporter
         from wormhole.host.clock import SYSTEM_CLOCK
 
@@ -93,7 +93,7 @@ class Export:
 
     def _stop_at(self, found: "Sequence[Result]") -> None:
         problems = [one.problem for one in found if one.problem is not None and one.did != "left_out"]
-        for text in dict.fromkeys(map(message, problems)):  # one cause may be that of every table
+        for text in dict.fromkeys(map(message, problems)):  # all tables may have the same cause
             print_text(text, error=True)
         lasting = [one for one in problems if not (self.every_s and isinstance(one, Retryable))]
         if lasting:

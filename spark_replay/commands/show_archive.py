@@ -1,4 +1,4 @@
-"""The content of an archive, and what was verified, expired or merged in it, as tables and as objects."""
+"""Shows the content of an archive, and the results of verify, expire and compact, as tables and as objects."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def show_files(manifests: Iterable[Manifest]) -> None:
 
 
 def _instant(at_us: int) -> str:
-    """As `wormholectl replay --from` takes it: in UTC, and saying so."""
+    """A time in the form for `wormholectl replay --from`: in UTC, with the zone."""
     try:
         return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}" if at_us else "-"
     except (ValueError, OverflowError, OSError):  # written in another unit
@@ -145,7 +145,7 @@ def _span_object(one: Span | FileEntry) -> dict[str, Any]:
 
 
 def report_object(report: VerifyReport) -> dict[str, Any]:
-    """What was verified, for programs."""
+    """The result of a verification, for programs."""
     return {
         "shards": report.shards,
         "files": report.files,
@@ -159,7 +159,7 @@ def report_object(report: VerifyReport) -> dict[str, Any]:
 
 
 def show_report(report: VerifyReport, deep: bool, quick: bool) -> None:
-    """A table of problems, or what was verified; then what an operator should know of it."""
+    """Show a table of problems, or the extent of the verification; then notes for the operator."""
     rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
     verified = (
         f"{counted(report.shards, 'shard')}, {counted(report.files, 'file')}, {report.rows:,} updates, "
@@ -190,7 +190,7 @@ def show_report(report: VerifyReport, deep: bool, quick: bool) -> None:
 
 
 def expired_object(one: Expired) -> dict[str, Any]:
-    """What expired of one shard, for programs."""
+    """The expired files of one shard, for programs."""
     return {
         "shard": one.shard,
         "dropped": [file.name for file in one.dropped],
@@ -208,7 +208,7 @@ def show_expired(
     dry_run: bool,
     noted: NewestSnapshot | None = None,
 ) -> None:
-    """A table of shards, then what the snapshot after the ``noted`` one needs, then the rules."""
+    """Show a table of shards, then the updates that the snapshot after the ``noted`` one needs, then the rules."""
     rows = [
         (
             one.shard,

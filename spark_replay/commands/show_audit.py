@@ -1,4 +1,4 @@
-"""An audit as a table, as sentences and as an object."""
+"""Shows an audit as a table, as sentences and as an object."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _time(window: int) -> str | None:
 
 
 def show_audit(application: str, audited: Audit) -> None:
-    """A table of windows, then each finding, then the verdict."""
+    """Show a table of windows, then each finding, then the verdict."""
     columns = (
         "FLOW",
         "WINDOW (UTC)",

@@ -1,4 +1,4 @@
-"""Tables that ``export`` carried on: as rows and as an object."""
+"""Shows tables that ``export`` continued, as rows and as an object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _done(one: Result) -> str:
 
 
 def show_exported(found: Sequence[Result], dataset: str, dry: bool, as_json: bool) -> None:
-    """What was done to each table, or of a ``dry`` run what would be."""
+    """Show the result for each table; of a ``dry`` run, the planned one."""
     if not as_json:
         rows = [(one.name, _done(one), one.version, f"{one.rows:,}", f"{one.changes:,}") for one in found]
         print_table(("TABLE", "WOULD BE" if dry else "DONE", "VERSION", "ROWS", "CHANGES"), rows, "no table")

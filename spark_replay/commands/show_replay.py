@@ -1,6 +1,4 @@
-"""What ``wormholectl replay`` shows: a plan, a bar or lines while it runs, and what became of each flow; for people or
-as JSON.
-"""
+"""The output of ``wormholectl replay``: a plan, the progress, and the result of each flow; for people or as JSON."""
 
 from __future__ import annotations
 
@@ -23,15 +21,15 @@ __all__ = ["Teller", "bar", "show_cancelled", "show_plan", "show_reports"]
 
 _WIDTH: Final = 24
 _LINE_EVERY_S: Final = 10.0
-# What one task has the processor time for, reading files and sending bodies: 500,000 updates of 100 bytes take it 1.2
-# s, 40,000 of 2.5 KB 1.6 s, on a core of a small virtual machine. Files are compressed, so by their bytes a replay
-# takes at least as long.
+# The throughput of one task, which reads files and sends bodies. On a core of a small virtual machine 500,000 updates
+# of 100 bytes take 1.2 s, and 40,000 of 2.5 KB take 1.6 s. Files are compressed, so a time computed from their bytes is
+# a lower limit.
 _UPDATES_PER_S, _BYTES_PER_S = 400_000, 60 << 20
 
 
 class Teller:
-    """Progress on standard error: a bar in a terminal, a line now and then elsewhere; objects on standard output for
-    programs.
+    """Shows progress on standard error: as a bar in a terminal, elsewhere as a line from time to time. For programs it
+    writes objects to standard output.
     """
 
     def __init__(self, replay: str, *, as_json: bool, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -43,12 +41,12 @@ class Teller:
         self._bar = sys.stderr.isatty() and not as_json
 
     def says(self, text: str) -> None:
-        """A line for people."""
+        """Show a line for people."""
         self._clear()
         print_text(text, error=True)
 
     def moves(self, progress: ReplayProgress) -> None:
-        """How far it is."""
+        """Show the progress."""
         if self._as_json:
             print_json({"replay": self._id, "progress": _progress_object(progress)})
             return
@@ -62,7 +60,7 @@ class Teller:
             print_text(text, error=True)
 
     def close(self) -> None:
-        """Leave the bar behind."""
+        """End the line of the bar, which stays visible."""
         if self._drawn:
             print_text(error=True)
         self._drawn = 0
@@ -74,7 +72,7 @@ class Teller:
 
 
 def bar(progress: ReplayProgress) -> str:
-    """One line: how far, how fast, for how long still."""
+    """The progress in one line: its share, its rates and the time left."""
     filled = int(progress.share * _WIDTH)
     left = "" if progress.left_s is None or progress.share >= 1 else f"  {span(progress.left_s)} left"
     finished, flows = progress.flows
@@ -95,8 +93,8 @@ def show_plan(
     *,
     as_json: bool,
 ) -> None:
-    """What a dry run found. ``slots``: tasks at a time; ``rate``: bytes per second of all together, 0: no limit.
-    ``nobody``: why nobody would take the updates now.
+    """Show the result of a dry run. ``slots``: tasks at one time. ``rate``: bytes per second of all tasks together; 0:
+    no limit. ``nobody``: the error if no subscriber is connected.
     """
     rows, objects = [], []
     for one in plans:
@@ -144,7 +142,7 @@ def show_plan(
 
 
 def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float) -> float:
-    """How long it takes about: the slowest flow, or all of them over the tasks."""
+    """About how long it takes: the longest of the slowest flow, all flows over the tasks, and all bytes at the rate."""
     each = []
     for one in plans:
         counted = estimates[one.shard]
@@ -157,7 +155,7 @@ def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots
 
 
 def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -> None:
-    """What became of each flow."""
+    """Show the result of each flow."""
     if as_json:
         print_json({"replay": replay, "flows": [_report_object(one) for one in reports]})
         return
@@ -174,7 +172,7 @@ def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -
 
 
 def show_cancelled(replay: str, flows: Sequence[tuple[str, str]], *, as_json: bool) -> None:
-    """The flows that were given back, and their states now."""
+    """Show the flows that were given back, with their present states."""
     if as_json:
         print_json({"replay": replay, "flows": [{"flow": f, "state": s} for f, s in flows]})
     else:

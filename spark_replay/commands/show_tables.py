@@ -1,4 +1,4 @@
-"""Tables that ``snapshot`` and ``history`` wrote: as rows and as an object."""
+"""Shows tables that ``snapshot`` and ``history`` wrote, as rows and as an object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["show_written"]
 
 
 def show_written(written: Written, dataset: str, as_json: bool) -> None:
-    """Tables with their rows and folders, the places up to which they hold the shards, and what is missing."""
+    """Show tables with their rows and folders, the places up to which they have the shards, and missing parts."""
     if as_json:
         print_json(
             {

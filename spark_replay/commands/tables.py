@@ -73,8 +73,8 @@ _HISTORY: Final = """Examples:
 
 @dataclass(frozen=True, slots=True)
 class AskedTables:
-    """What ``snapshot`` and ``history`` have in common. ``given``: the arguments of both ways of writing, of which
-    ``until`` is none of a baseline's.
+    """The common part of ``snapshot`` and ``history``. ``given``: the arguments of the functions that write tables. A
+    baseline does not take ``until``.
     """
 
     chosen: "ArchivedLog"
@@ -90,7 +90,7 @@ class AskedTables:
         show_written(write(spark, self.store, absolute(to), **self.given, **more), self.store.dataset, as_json)
 
     def write_baseline(self, to: str, as_json: bool) -> None:
-        """The same for a baseline."""
+        """Start Spark, write a baseline into the folder ``to`` and print what was written."""
         from spark_replay.baseline.baseline import write_baseline
         from spark_replay.baseline.log_archives import PATIENCE_S, ScanPace
         from spark_replay.commands.baselines import table_logs
@@ -98,7 +98,7 @@ class AskedTables:
 
         settings = self.chosen.config.datasets[self.chosen.name].archive
         assert settings is not None  # else there would be no store
-        logs = table_logs(self.chosen, self.store.copy, local=True)  # what is wrong is said before Spark starts
+        logs = table_logs(self.chosen, self.store.copy, local=True)  # errors are reported before Spark starts
         spark = self._spark()
         if not (spark.sparkContext.master or "").startswith("local"):
             logs = table_logs(self.chosen, self.store.copy, local=False)

@@ -115,7 +115,7 @@ Blocks, may raise.
 
 @dataclass(slots=True)
 class _Sent:
-    """What lies between an offer and the one before it."""
+    """The updates between an offer and the previous one."""
 
     offer: Offer
     updates: int
@@ -177,7 +177,7 @@ class Delivery:
         Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
         :class:`~wormhole.model.errors.HandlerFailed` when the application stops retrying,
         :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park``
-        raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not go on behind a loss.
+        raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not continue after a loss.
         """
         peer = Peer(self.route.address, self.route.trust, here="where Spark's tasks run")
         try:
@@ -314,14 +314,14 @@ class Delivery:
     # -- what the connection calls
 
     def messages(self, now: float) -> Iterable[bytes]:
-        """Nothing: what goes out is written as it is made."""
+        """Nothing: messages are written when they are made."""
         return ()
 
     def closed(self, error: StreamBroken | None) -> None:
         """Does nothing: :meth:`run` ends with the error."""
 
     def received(self, event: Event) -> None:
-        """What the subscriber sent."""
+        """Handle a message of the subscriber."""
         self._wake.set()
         match event:
             case Welcomed():
@@ -361,7 +361,7 @@ class Delivery:
             if sent.offer.marker is marker:
                 break
         settled = self._sent_counts.acknowledged(marker)
-        if settled is not None:  # now: what is reported next lies behind the datamarker
+        if settled is not None:  # taken now: later reports are about updates after the datamarker
             self._settled = settled if self._settled is None else self._settled.then(settled)
         self._to_store.set()
 
