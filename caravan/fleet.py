@@ -242,7 +242,7 @@ class Fleet:
 
     @property
     def trouble(self) -> str:
-        """Why the log could not be opened last; empty since it was opened."""
+        """The reason why the log could not be opened last; empty since it was opened."""
         return self._paused_for
 
     @property

@@ -40,7 +40,7 @@ a few milliseconds.
 SOON_BYTES = 64 << 20
 """A flow that is behind the lead by no more than this is live again within a second or two."""
 
-_UNKNOWN = 1 << 50  # distance where nothing is known of the files between: further than any known one
+_UNKNOWN = 1 << 50  # distance if the files between are not known: larger than any known distance
 _CANDIDATES = 64  # places looked at for new caravans: keeps the plan short with thousands of flows
 
 Between = Callable[[LogPosition, LogPosition], int | None]

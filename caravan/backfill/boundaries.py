@@ -23,7 +23,7 @@ START: Final = 0
 END: Final = (1 << 96) - 1
 """After the last key."""
 
-_STEP: Final = 1 << 64  # between numbers at the end of a first pass: room for what splits these ranges later
+_STEP: Final = 1 << 64  # between numbers at the end of a first pass, so that these ranges can be split later
 _SPLIT: Final = 6  # a part of a range takes a 64th of its numbers: thousands of parts fit, and ten within each other
 
 

@@ -54,7 +54,7 @@ class FieldWriter:
         self._out += value
 
     def taken(self) -> bytes:
-        """What was collected."""
+        """The collected bytes."""
         return bytes(self._out)
 
 

@@ -1,4 +1,4 @@
-"""What one flow's backfill still needs: pure, owned by its flow, and stored in the flow's datamarkers.
+"""The rows that one flow's backfill still needs: pure, owned by its flow, and stored in the flow's datamarkers.
 
 A flow that was stopped continues from its datamarker and the progress in it. If the progress cannot be read, or belongs
 to another request, everything is needed: rows may be sent twice, and none is missed.
@@ -117,8 +117,8 @@ class Unconfirmed:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """Why the rows that were sent in this generation prove nothing: the backfill has to begin again in the next
-    generation.
+    """The reason for beginning the backfill again in the next generation: the rows that were sent in this one prove
+    nothing.
 
     ``at``: the place of the log that caused it. A flow that continued from a datamarker at or before it would meet it
     again. ``None``: the log did not cause it.
@@ -139,7 +139,7 @@ class _Again:
 
 @dataclass(slots=True)
 class _Need:
-    """What a backfill still needs of one table.
+    """The rows of one table that a backfill still needs.
 
     ``key``: fingerprint of the table's key. ``ranges``: ranges of numbers, disjoint and ascending. ``named``: keys to
     read once, because the subscriber named them. ``lost``: keys to read once, because only these rows of the table are

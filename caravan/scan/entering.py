@@ -52,7 +52,7 @@ class EnteringChunk:
 
     @property
     def spoiled(self) -> str:
-        """Why the chunk cannot enter; empty: it can."""
+        """The reason if the chunk cannot enter; empty: it can."""
         return self._forward.spoiled
 
     def unseen(self, window: ScanWindow) -> tuple[list[Runs], int, int]:

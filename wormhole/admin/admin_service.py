@@ -320,7 +320,7 @@ def _way(answer: Answer) -> LocalAdmin:
 
 @contextmanager
 def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...], admin_pb2.PublisherStatus]]:
-    """The same publisher over its socket, with the credential for changes, and its status from there.
+    """The publisher of ``answer`` over its socket, with the credential for changes, and its status from there.
 
     Raises :class:`~wormhole.model.errors.UsageError`.
     """

@@ -54,7 +54,7 @@ _Key = tuple[str, int]  # filter and window
 
 
 class RangeKind(Enum):
-    """What is true in a range. The value is the name of the stored page."""
+    """The meaning of a range. The value is the name of the stored page."""
 
     COUNTED = "ranges"
     """Every delivered update is counted."""

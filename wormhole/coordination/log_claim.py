@@ -97,7 +97,7 @@ class ZooKeeperClaim:
         self._claim = ""
         self._number = 0
         self._held_in = 0
-        """The session that holds the claim; 0: none is known to."""
+        """The session that holds the claim; 0: none, as far as is known."""
         self._made: set[str] = set()
         """Claims whose transactions were sent and are not known to have failed. Either one of them is the last claim of
         the log, or another process's is.

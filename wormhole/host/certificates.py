@@ -180,8 +180,8 @@ class Trusted:
         return self.chain[0]
 
     def faults(self, now: datetime) -> list[str]:
-        """Why peers may refuse this process's certificate, and why it refuses all of theirs, each as the end of
-        a line.
+        """Reasons for which peers may refuse this process's certificate, and for which it refuses all of theirs. Each
+        is the end of a line.
         """
         found = [f"tls.cert, {self.own}, {why}" for why in [self.own.outdated(now)] if why]
         found += [f"tls.ca, {one}, {why}" for one in self.authorities if (why := one.outdated(now))]

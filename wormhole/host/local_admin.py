@@ -58,8 +58,8 @@ class LocalAdmin:
     def dial(self) -> Iterator[tuple[str, str]]:
         """The target to dial and the token, both valid within the ``with``. Blocks.
 
-        Raises :class:`~wormhole.model.errors.UsageError` with the reason if this way cannot be used: this user may use
-        no token or no socket, or it is not proven that they belong to the same owner.
+        Raises :class:`~wormhole.model.errors.UsageError` with the reason if this way cannot be used: this user may not
+        read the token, or the socket does not belong to the token's owner alone.
         """
         folder, token, owner = self._folder(), *_read_token(token_path(self.state_dir))
         try:

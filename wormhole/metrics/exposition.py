@@ -64,7 +64,7 @@ def _family(metric: Metric) -> Family:
 
 
 class SampleCollector(Collector):
-    """For a registry of prometheus-client, which calls collectors in the thread that serves the scrape."""
+    """A collector for a registry of prometheus-client, which calls it in the thread that serves the scrape."""
 
     def __init__(self, samples: Callable[[], Samples]) -> None:
         self._samples = samples

@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 class Exporter(Enum):
-    """Which process exports a metric."""
+    """The process that exports a metric."""
 
     PUBLISHER = "publisher"
     MONITOR = "monitor"

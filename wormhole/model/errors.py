@@ -111,7 +111,7 @@ class WormholeError(Exception):
 
     @property
     def text(self) -> str:
-        """What broke and where, without the next step."""
+        """The error's text and its place, without the next step."""
         position = None if self.position and _names(self.message, self.position) else self.position
         where = [
             f"{name} {value}"
@@ -325,7 +325,7 @@ class HandlerFailed(Fatal):
 
 
 class UsageError(WormholeError):
-    """What was asked for is wrong: correct the request."""
+    """The request is wrong: correct it."""
 
     code: str = "wrong-request"
 

@@ -9,7 +9,7 @@ __all__ = ["LogGap", "LossKind"]
 
 
 class LossKind(Enum):
-    """Why a range cannot be delivered."""
+    """The reason why a range cannot be delivered."""
 
     PURGED = "purged"
     """The log once held it and no longer does."""

@@ -70,7 +70,7 @@ class LostKeys:
         return cls(found)
 
     def __str__(self) -> str:
-        """For operators."""
+        """The lost keys as text for operators."""
         tables = sum(not table.whole for table in self.tables.values())
         known = f"{_counted(self.keys, 'key')} of {_counted(tables, 'table')}, from the relay"
         whole = [f"{name} as a whole ({why})" for name, why in sorted(self.whole.items())]

@@ -10,7 +10,9 @@ from wormhole.model.errors import UsageError
 __all__ = ["OLDEST", "need"]
 
 OLDEST: Final = {"grpcio": "1.80", "protobuf": "7.35.1"}
-"""By distribution, as in ``pyproject.toml``. The generated code of ``wormhole.wire.v1`` runs with no older protobuf."""
+"""The oldest version of each distribution, as in ``pyproject.toml``. The generated code of ``wormhole.wire.v1`` does
+not run with an older protobuf.
+"""
 
 
 def need(distribution: str, installed: str) -> None:

@@ -11,7 +11,7 @@ __all__ = ["NAN", "UNAVAILABLE", "Op", "Unavailable", "Value"]
 
 
 class Op(Enum):
-    """What happened to a row or key. The member values are the names used in filters and in JSON."""
+    """The kind of a change of a row or key. The member values are the names used in filters and in JSON."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -59,4 +59,4 @@ first.
 """
 
 Value = bytes | str | int | float | bool | Decimal | None | Unavailable | Mapping[bytes, bytes]
-"""What a key or a column holds."""
+"""The value of a key or a column."""

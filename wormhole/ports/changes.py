@@ -86,7 +86,9 @@ class ChangeEncoder:
         return [EncodedChange(shards, schema, row)]
 
     def alter(self, table: str, *, without: Collection[str] = (), key: Sequence[Column] = ()) -> Schema:
-        """Change the table's columns: drop those in ``without``, and replace the key if ``key`` is given."""
+        """Change the table's columns: drop those in ``without``, and replace the key if ``key`` is given. Returns the
+        new schema.
+        """
         known = self._schemas[table]
         left = tuple(column for column in known.columns if column.name not in without)
         schema = self._schemas[table] = Schema(table, tuple(key) or known.key, left)

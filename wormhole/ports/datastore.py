@@ -33,7 +33,9 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where a password may come from: a file, the files of the user who runs a command, or the answer to ``prompt``."""
+    """The permitted origins of a password: a file, the files of the user who runs a command, or the answer to
+    ``prompt``.
+    """
 
     password_file: Path | None = None
     user_files: bool = False
@@ -42,7 +44,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a source is opened with.
+    """The settings with which a source is opened.
 
     ``log``: the log's name, with which the shards' names begin. ``state_dir``: a folder of this log's own.
     ``max_update_bytes``: larger updates come without their values. ``disk_budget``: bytes of log that the source may
@@ -161,7 +163,8 @@ class Datastore(ABC):
 
     @abstractmethod
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
-        """What is relevant for tailing the log, with ``state_dir`` as the publisher's folder. Only reads.
+        """Findings on everything that matters for tailing the log, with ``state_dir`` as the publisher's folder. Only
+        reads.
 
         ``init`` uses the report's tables and shows the fact named ``server``.
 
@@ -185,7 +188,8 @@ class Datastore(ABC):
     def standing(self, url: str, login: Login, delivered: Collection[str], *, failover: bool) -> Standing:
         """Whether the log can be served from this datastore now.
 
-        Only reads, over a connection of its own, within the timeout of one query. Writes nothing of the log's state.
+        Only reads, over a connection of its own, within the time limit of one question to the datastore. Writes nothing
+        of the log's state.
 
         ``url``: with the names that it may leave out, as :meth:`url_of_log` returns it. ``delivered``: the logical
         positions of the flows. ``failover``: the log may have been served from another copy before. The default: the

@@ -48,7 +48,7 @@ _SLICE: Final = 250  # work (`PushSession.work`) between two turns of the event 
 
 
 class Refusal(Enum):
-    """Why a subscriber lost its connection."""
+    """The reason why a subscriber lost its connection."""
 
     PROTOCOL = "protocol"
     """It broke the protocol, or a bound of it (docs/wire.md)."""

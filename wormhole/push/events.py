@@ -45,7 +45,7 @@ class FlowPhase(Enum):
 
 
 class FailedReason(Enum):
-    """Why a subscriber cannot continue a flow; see push.proto."""
+    """The reason why a subscriber cannot continue a flow; see push.proto."""
 
     RESEND = push_pb2.Failed.RESEND
     HANDLER = push_pb2.Failed.HANDLER

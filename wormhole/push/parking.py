@@ -1,4 +1,4 @@
-"""The way of an update that has to be parked to its store: cut into frames, put together again, and opened. Pure.
+"""An update that has to be parked, on its way to the store: cut into frames, put together again, and opened. Pure.
 
 While it is put together, and until it was stored or dropped, its bytes are held against a share of memory
 (:mod:`wormhole.push.room`). Its pieces are joined when it is opened, in a thread: a large one takes a while.
@@ -34,8 +34,10 @@ __all__ = ["MOST_BYTES", "Arrived", "Arriving", "open_letter", "park_frames"]
 
 MOST_BYTES = 160 << 20
 """Limit in bytes of the body of one parked update. It is more than a publisher ever sends."""
-_LEAST_HELD: Final = 8 << 10  # what keeping one takes, however small it is
-_SMALL_PIECE: Final = 16 << 10  # one below it is joined with the next: of many tiny ones each costs more than its bytes
+_LEAST_HELD: Final = 8 << 10  # the least memory that one takes, however small it is
+_SMALL_PIECE: Final = (
+    16 << 10
+)  # a smaller piece is joined with the next one: each tiny piece would cost more than its bytes
 _MOST_BESIDE: Final = 64  # fields of a body beside its update: one update in one transaction has one of each
 _LEAST_FIELD: Final = 2  # bytes of the smallest field: so few bytes have few fields
 _UPDATES: Final = update_pb2.BatchBody.DESCRIPTOR.fields_by_name["updates"].number
@@ -86,7 +88,7 @@ class Arriving:
 
     room: Share = field(default_factory=lambda: Room(MOST_BYTES).share(lambda error: None))
     _id: str = ""
-    _pieces: list[bytes] = field(default_factory=list)  # not joined: the event loop would copy what may be large
+    _pieces: list[bytes] = field(default_factory=list)  # not joined: the event loop would copy many bytes
     _held: int = 0
 
     def take(self, frame: push_pb2.Park, flow: str) -> Arrived | None:
@@ -129,7 +131,8 @@ class Arriving:
 
 
 def open_letter(arrived: Arrived, flow: str) -> tuple[DeadLetter, Parcel]:
-    """The update without the time, and the parcel that delivers it again. Takes a while for a large update.
+    """The letter, without the time at which it was parked, and the parcel that delivers the update again. Takes a while
+    for a large update.
 
     Raises :class:`~wormhole.model.errors.ProtocolError`, which names the field.
     """

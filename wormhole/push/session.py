@@ -98,8 +98,10 @@ MIN_VERSION, MAX_VERSION = 1, 3
 MARKER_EVERY_S = 1.0
 MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
-MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
-_ASSIGN_BYTES = 1024  # an assignment takes at most this, without what is skipped and parked
+MOST_OFFERED = (
+    128  # unacknowledged markers of one flow: a subscriber that never acks must not take more and more memory
+)
+_ASSIGN_BYTES = 1024  # an assignment takes at most this, without skipped and parked updates
 _FRAME_WORK = 2
 _FRAME_BYTES_OF_WORK = 8192  # it is copied, its texts are decoded
 _WINDOWS_OF_WORK = 4
