@@ -1,7 +1,8 @@
 """``spark-submit spark_replay/submit.py --app A ...``: ``wormholectl replay`` with the same options, on the cluster
 that Spark gets.
 
-``--master`` and Spark's settings go before this file, as for every job; what follows it is for ``wormholectl replay``.
+Options before this file, such as ``--master``, are Spark's, as for every job. Options after it are those of
+``wormholectl replay``.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ShardWriter:
         """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins,
         if the shard has none yet.
 
-        ``acknowledged``: what lies before ``marker`` is archived and does not come again, so an archive that ends
+        ``acknowledged``: everything before ``marker`` is acknowledged and does not come again, so an archive that ends
         before ``marker`` has a hole. Raises :class:`~wormhole.model.errors.ArchiveError` for a hole,
         :class:`~wormhole.model.errors.EpochRefused` when a newer archiver has the shard, and what the store raises.
         """
@@ -237,7 +237,7 @@ class ShardWriter:
 
 
 def _reads_at_end(store: ArchiveStore, manifest: Manifest) -> ReadsAt:
-    """How many rows of backfills the archive holds at the place where it ends."""
+    """The number of rows of backfills that the archive has at the place where it ends."""
     last = manifest.files[-1] if manifest.files else None
     if last is None or not last.ops.get(Op.READ.value):
         return NO_READS

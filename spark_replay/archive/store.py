@@ -429,9 +429,9 @@ def open_store(
 ) -> ArchiveStore:
     """Open the archive in ``to``, which has to be the archive of ``dataset`` and, if given, of its ``copy``.
 
-    ``earlier``: names that the copy may have in it instead, from the time before it became one of several. ``create``:
-    create the archive if the folder is empty (then ``copy`` has to be given), and test whether the storage's
-    compare-and-set works.
+    ``earlier``: names that the archive may have for the copy instead, from the time before it became one of several.
+    ``create``: create the archive if the folder is empty (then ``copy`` has to be given), and test whether the
+    storage's compare-and-set works.
 
     Raises :class:`~wormhole.model.errors.UsageError` if there is no archive,
     :class:`~wormhole.model.errors.ArchiveError` for the archive of another dataset or copy or of a newer release, or a

@@ -76,9 +76,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may be acknowledged: the datamarker that the subscriber gets, and the one that the publisher stores for it.
+    """An offer to acknowledge: the datamarker that the subscriber gets, and the one that the publisher stores for it.
 
-    ``due``: it has to be sent, because what lies before it takes memory until it is stored.
+    ``due``: it has to be sent, because the rows before it take memory until it is stored.
     """
 
     marker: Datamarker
@@ -132,9 +132,9 @@ class _Count:
 class Delivery:
     """One connection to one subscriber, from dialling to its end.
 
-    ``pieces``: what follows a datamarker, in order; called in a thread. ``until``: the end of the range, offered last.
-    ``share``: this flow's share of the replay's rate. ``ask``: asks the publisher for the share; blocks, may raise.
-    ``partial``: not everything that the application's filter selects is pushed.
+    ``pieces``: returns the pieces after a datamarker, in order; it is called in a thread. ``until``: the end of the
+    range, offered last. ``share``: this flow's share of the replay's rate. ``ask``: asks the publisher for the share;
+    blocks, may raise. ``partial``: not everything that the application's filter selects is pushed.
     """
 
     route: Route

@@ -1,1 +1,1 @@
-"""How a Spark session is made."""
+"""Starts Spark sessions, and distributes work to executors."""

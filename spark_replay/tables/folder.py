@@ -35,8 +35,8 @@ Rows = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class TableWritten:
-    """One table: where it lies in the folder, and how many rows it has. ``problems``: why it is not complete; empty for
-    a table of a history.
+    """One table: its folder within the folder, and the number of its rows. ``problems``: why it is not complete; empty
+    for a table of a history.
     """
 
     folder: str
@@ -46,7 +46,7 @@ class TableWritten:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written.
+    """The content of a written folder.
 
     ``places``: by shard, where it ends. ``left_out``: tables that cannot be written, with the reason. ``problems``: why
     applications that want certain tables, or any table, cannot start from it; empty for a history, because no
@@ -62,7 +62,7 @@ class Written:
 
 
 def table_folder(table: str) -> str:
-    """Where a table lies in the folder."""
+    """The path of a table within the folder."""
     return f"tables/{folder_name(table)}"
 
 
@@ -127,9 +127,9 @@ class Folder:
             self.storage.filesystem.delete_dir(self.storage.path(self._work))
 
     def about(self) -> dict[str, Any]:
-        """What :meth:`finish` wrote.
+        """The content that :meth:`finish` wrote.
 
-        Raises :class:`~wormhole.model.errors.ReplayError` where it is not there, or of a newer release.
+        Raises :class:`~wormhole.model.errors.ReplayError` if it does not exist, or was written by a newer release.
         """
         data = self.storage.read(self._about)
         if data is None:

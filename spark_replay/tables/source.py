@@ -65,14 +65,14 @@ __all__ = [
 FORMAT_NAME: Final = "wormhole"
 _ASKING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 _MOST_FILES: Final = 64  # files of a shard in one batch, so that the first batch is not the whole archive
-_SLOTS: Final = 16  # how many tasks run at one time is not known where a query is planned
+_SLOTS: Final = 16  # assumed, because the number of concurrent tasks is not known when a query is planned
 _OF_BATCHES: Final = ("from", "until")
 _OF_STREAMS: Final = ("start", "max_files", "gaps")
 _OF_BOTH: Final = ("to", "dataset", "shards", "tables", "table", "columns")
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the format ``wormhole``, where Spark does not find it by itself."""
+    """Register the format ``wormhole`` with a session, if Spark does not find it by itself."""
     spark.dataSource.register(WormholeSource)
 
 
@@ -179,7 +179,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a query reads, and its columns.
+    """The range of a query, and its columns.
 
     ``ranges``: by shard, the range that the archive had. ``tables``: tables whose rows are read; empty: all. ``plan``:
     how the columns of one table are made; ``None``: the archive's own columns stay. ``columns``: those that are shown.
@@ -219,7 +219,7 @@ class _Shape:
 
     @property
     def spark(self) -> StructType:
-        """The same as Spark's, with what the rows' schemas are."""
+        """The columns as Spark's type, with the schemas of the rows in the metadata."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         shape = from_arrow_schema(self.arrow)
@@ -230,18 +230,18 @@ class _Shape:
 
     @property
     def names(self) -> dict[str, str]:
-        """What columns that conditions may be about are called here, and which ones of the archive they are."""
+        """The columns that conditions may be about: the archive's column by its name in the query."""
         if self.plan is None:
             return {name: name for name in PLAIN.names}
         return {f"_{name}": name for name in ("shard", "place", "op", "committed_at")}
 
     def wanted(self, conditions: Iterable[ColumnCondition] = ()) -> Wanted:
-        """Which rows of the archive are read."""
+        """The conditions for the rows of the archive that are read."""
         own = (ColumnCondition("table", "in", self.tables),) if self.tables else ()
         return Wanted((*own, *conditions))
 
     def rows(self, store: ArchiveStore, some: Iterable[FilePiece], wanted: Wanted) -> Iterator[pa.RecordBatch]:
-        """What a task reads, as it goes to Spark."""
+        """The rows of a task in the form that Spark gets."""
         needed = self.columns if self.plan is None else NEEDED
         plain = tuple(name for name in COLUMNS if name in needed)
         batches = (batch for piece in some for batch in piece_rows(store, piece, plain, wanted))
@@ -258,7 +258,7 @@ class WormholeSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How Spark calls it."""
+        """The format's name in Spark."""
         return FORMAT_NAME
 
     @cached_property
@@ -271,13 +271,13 @@ class WormholeSource(DataSource):
         return self._shape.spark
 
     def reader(self, schema: StructType) -> ArchiveReader:
-        """What reads it once."""
+        """The reader of a static query."""
         self._check(schema)
         self._options.only(_OF_STREAMS, "a query that is no stream")
         return (FilteringReader if _may_filter() else ArchiveReader)(self._options, self._shape)
 
     def streamReader(self, schema: StructType) -> ArchiveStreamReader:  # noqa: N802  # Spark's name
-        """What reads it as it grows."""
+        """The reader of a streaming query."""
         if SupportsTriggerAvailableNow is object:
             raise UsageError(
                 "a stream over the archive needs Spark 4.2 or newer: older ones lose the end of the last batch",
@@ -305,7 +305,7 @@ def _may_filter() -> bool:
 
 
 class _Pieces(InputPartition):
-    """What one task reads."""
+    """The pieces of files that one task reads."""
 
     def __init__(self, pieces_: Sequence[FilePiece]) -> None:
         super().__init__(None)
@@ -321,9 +321,9 @@ class ArchiveReader(DataSourceReader):
         self._conditions: list[ColumnCondition] = []
 
     def partitions(self) -> list[_Pieces]:
-        """Which files, as the newest manifests say.
+        """The files by the newest manifests.
 
-        Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold any more.
+        Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive no longer holds.
         """
         wanted = self._shape.wanted(self._conditions)
         found = []
@@ -377,7 +377,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {one.shard: str(one.end.order if latest else one.begin.order) for one in self._manifests()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much goes into one batch."""
+        """The limit of one batch."""
         return ReadMaxFiles(self._options.max_files)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -385,7 +385,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {one.shard: str(one.end.order) for one in self._manifests()}
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
-        """Up to where the next batch reads."""
+        """The end of the next batch."""
         most = None if isinstance(limit, ReadAllAvailable) else self._options.max_files
         manifests = self._manifests()
         offset = next_offset(manifests, start, most, self._target)
@@ -393,9 +393,9 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[_Pieces]:
-        """What lies between two offsets.
+        """The pieces of files between two offsets.
 
-        Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more.
+        Raises :class:`~wormhole.model.errors.ArchiveError` for a range that the archive no longer holds.
         """
         # The manifests of which the offset was made. An offset of a checkpoint takes the newest ones, so that files
         # which were merged meanwhile are found.
