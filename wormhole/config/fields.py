@@ -72,7 +72,7 @@ def check_address(value: str) -> str:
 def _path(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
-    # Relative to the file that holds it, not to wherever the process was started.
+    # Relative to the file that holds it, and not to the folder in which the process was started.
     folder = (info.context or {}).get("folder")
     return Path(folder, value) if folder is not None else Path(value)
 
@@ -124,11 +124,11 @@ Name = Annotated[str, AfterValidator(_name)]
 LogName = Annotated[str, AfterValidator(_log_name)]
 Address = Annotated[str, AfterValidator(check_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
-# Absolute as JSON, since that is read elsewhere than where the file was.
+# Absolute in JSON, because it is read in another folder than that of the file.
 PathFromHere = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")
 ]
-# As people write them: settings are shown, and compared, in JSON and TOML.
+# In the form that people write: settings are shown, and compared, in JSON and TOML.
 Size = Annotated[
     int, BeforeValidator(parse_size), AfterValidator(_positive), PlainSerializer(format_size, when_used="json")
 ]

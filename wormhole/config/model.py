@@ -142,20 +142,22 @@ class _PlaceSettings(Settings):
 
     source: str
     password_file: PathFromHere | None = None
-    # A datastore of files deletes its log; files still needed are kept by hard links here (default: beside the
-    # database, as they must be on the same file system) ...
+    # For a datastore of files, which deletes its log: hard links here keep the files that are still needed. The default
+    # is a folder beside the database, because both must be on the same file system.
     pin_folder: PathFromHere | None = None
-    # ... up to this many bytes, after which the oldest go and the flows that needed them report data loss.
+    # Limit in bytes of the kept files. Beyond it the oldest are deleted, and the flows that needed them report data
+    # loss.
     pin_budget: Size = _PIN_BUDGET
-    # A server that deletes its log: closed files of it, which are read where the server has them no longer.
+    # For a server that deletes its log: a folder of closed log files, which are read when the server no longer has
+    # them.
     binlog_folder: PathFromHere | None = None
     relay: Literal["off", "cache", "hold"] | None = None
     relay_folder: PathFromHere | None = None
     relay_budget: Size = _RELAY_BUDGET
-    # What the datastore keeps of its log for flows that are behind; the rest of it only the relay holds.
+    # How much of its log the datastore keeps for flows that are behind. Only the relay holds the rest.
     slot_budget: Size | None = None
-    # Beyond the budget, when the oldest file is still needed: the flow that needs it loses it, or the datastore keeps
-    # its log from there on.
+    # When the budget is used and the oldest file is still needed: the flow that needs it loses it, or the datastore
+    # keeps its log from there on.
     on_relay_full: Literal["lose", "keep_slot"] | None = None
     relay_compression: Literal["zstd", "none"] = "zstd"
 
@@ -246,10 +248,11 @@ class LogConfig(_PlaceSettings):
     hosts: HostNames = ()
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
-    # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past
-    # one whose rows or name cannot be read.
+    # Tables of a server that are neither decoded nor delivered, as "database.table" or "database.*". With it a log can
+    # be read although the rows or the name of a table cannot.
     skip_tables: Texts = ()
-    # System-versioned tables whose rows come as they are logged, with those of their history, as "database.table".
+    # System-versioned tables whose rows are delivered as they are logged, with those of their history, as
+    # "database.table".
     history_tables: Texts = ()
 
     @field_validator("skip_tables", "history_tables")
@@ -432,7 +435,7 @@ class ArchiveConfig(Settings):
             return _checked_archive_url(scheme, value)
         if not value or "\0" in value or value.startswith("~"):
             raise ValueError(f"must be a folder, {_ARCHIVES}")
-        # As with every path: relative to the file that holds it.
+        # Like every path it is relative to the file that holds it.
         folder = (info.context or {}).get("folder")
         return _no_patterns(str(Path(folder, value).absolute()) if folder is not None else value)
 

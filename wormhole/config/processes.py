@@ -67,15 +67,15 @@ class CoordinatorConfig(Settings):
 
     zookeeper: str = ""
     static: bool = False
-    # An owner that lost contact stops after 2/3 of this; its flows wait that long. Ten seconds rides out a leader
-    # election.
+    # An owner that lost contact stops after 2/3 of this time, and its flows wait that long. Ten seconds outlast the
+    # election of a leader.
     session_timeout: Seconds = 10.0
     # How long `start` waits for the first contact before it fails.
     connect_timeout: Seconds = 15.0
     tls: TlsFiles | None = None
     auth_file: PathFromHere | None = None
     same_user: bool = False
-    # For the embedded server; without it the jars that are installed are used.
+    # For the embedded server. Without it the installed jars are used.
     zookeeper_jars: PathFromHere | None = None
 
     @field_validator("zookeeper")
@@ -117,14 +117,14 @@ class PublisherConfig(Settings):
     Sizes in bytes, times in seconds.
     """
 
-    # Bound of the process's memory; everything below is part of it.
+    # Limit of the process's memory. Everything below is part of it.
     memory_budget: Size = 256 * MIB
     # The last encoded updates, kept so that a flow slightly behind needs no reader of its own.
     change_buffer: Size = 64 * MIB
     # A larger update is delivered without values, marked `too_large`.
     max_update_bytes: Size = 64 * MIB
-    # Largest gRPC message; a larger update goes in parts. Well above a batch (512 KiB), below gRPC's own default of 4
-    # MiB.
+    # The largest gRPC message. A larger update is sent in parts. It is well above a batch (512 KiB) and below gRPC's
+    # own default of 4 MiB.
     max_frame: Size = 1 * MIB
     # `local` needs no service, but belongs to one host; `zookeeper` lets another host take over.
     markers: Literal["local", "zookeeper", "memory"] = "local"
@@ -132,24 +132,25 @@ class PublisherConfig(Settings):
     admin_listen: Address = "127.0.0.1:0"
     # The publisher's own /metrics, /healthz and /readyz.
     http_listen: Address = "127.0.0.1:0"
-    # Names (CN or a DNS name) of certificates that may change things. Subscribers hold certificates of the same
-    # authority, so being trusted is not enough.
+    # Names (CN or a DNS name) of certificates that permit changes. Subscribers hold certificates of the same authority,
+    # so a trusted certificate alone is not enough.
     admins: Texts = ()
-    # Descriptor sets of value formats that may be opened when a dataset in ZooKeeper names them; those of the datasets
-    # in this file may, too.
+    # Descriptor sets of value formats that may be opened when a dataset in ZooKeeper names them. Those of the datasets
+    # in this file may be opened too.
     descriptor_sets: Paths | None = None
-    # The secret with which masks hash values: a file that only the host names, since who can write to ZooKeeper shall
-    # not choose it.
+    # The secret with which masks hash values. Only the host names its file, because a process that can write to
+    # ZooKeeper must not choose it.
     mask_key_file: PathFromHere | None = None
-    # Most parked updates of one flow; then the flow halts, since a store that grows without end is a loss with a delay.
+    # Limit of the parked updates of one flow. At the limit the flow halts, because a store that grows without end is a
+    # loss with a delay.
     dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
     # How long a vanished subscriber may stay away before its shards move.
     grace_period: Seconds = 5.0
-    # How long a handler may run; a subscriber that has to release a flow is waited for that long.
+    # How long a handler may run. The publisher waits that long for a subscriber that has to release a flow.
     handler_timeout: Seconds = 60.0
-    # Each side sends something at least this often; three missed ones end the stream.
+    # Each side sends a message at least this often. The stream ends when three are missing.
     heartbeat: Seconds = 3.0
-    # How long a graceful stop waits for subscribers to finish what they hold.
+    # How long a graceful stop waits until subscribers have finished the updates that they hold.
     stop_timeout: Seconds = 20.0
 
     @model_validator(mode="after")
@@ -194,12 +195,13 @@ class MonitorConfig(Settings):
     ``state_dir``: see :attr:`Config.monitor_state_dir`.
     """
 
-    # What the logs' `host` names; empty: the name that the machine gives itself.
+    # The name in `host` of the logs; empty: the machine's own name.
     host: HostName = ""
     state_dir: PathFromHere | None = None
     # Status page, /metrics, /healthz and /readyz; port 0 takes a free one.
     listen: Address = "127.0.0.1:7480"
-    # How long a publisher may take to end. More than its own stop_timeout, within which it waits for subscribers.
+    # How long a publisher may take to end. It is longer than the publisher's stop_timeout, during which it waits for
+    # subscribers.
     stop_timeout: Seconds = 30.0
     restart: RestartConfig = RestartConfig.model_construct()
 
