@@ -1,18 +1,18 @@
 """How far the log was read, kept on disk: an upper bound of what was delivered before a crash.
 
-What a reader hands out may be processed by an application long before a datamarker is acknowledged and stored. When the
-server is another one by the next start, or lost the end of its log, only this place shows that something was delivered
-that no log holds any more.
+An application may process updates long before a datamarker is acknowledged and stored. If the server is another one at
+the next start, or has lost the end of its log, only this place shows that something was delivered that no log holds any
+more.
 
-It is written before the updates are handed out, once for each piece of log that no reader was at before: a few
-microseconds, into the operating system's cache, which outlives the process. `sync` brings it to the disk, about once a
-second: a power cut of the publisher's host may lose the places of the last second. Two slots are written in turn, so
-that one is always whole.
+The place is written before the updates are returned, once for each piece of log that no reader has reached before. The
+write takes a few microseconds and goes to the operating system's cache, which survives the process. `sync` writes it to
+the disk, about once a second. A power cut of the publisher's host may lose the places of the last second. Two slots are
+written in turn, so that one is always complete.
 
-Where publishers of several hosts may own the log, `sync` brings the place to the document that they share, too. A host
-that takes the log over believes that document: up to a second of reading is missing in it if the host before died. A
-publisher that starts again on the same host has its file as well, which counts where it is of the same incarnation and
-further. A file of other histories never counts: what a host read while the log was another's means something else.
+If publishers of several hosts may own the log, `sync` also writes the place to the document that they share. A host
+that takes the log over uses that document, which lacks up to a second of reading if the former host died. A publisher
+that restarts on the same host also has its file. The file's place is used if it is of the same incarnation and further.
+A file of other histories is never used, because its places are of another log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _PROOF: Final = 3  # values of an anchor
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a slot of the file has. ``number``: of the write; ``histories``: which it is of, empty for the folder's."""
+    """The content of a slot of the file. ``number``: of the write. ``histories``: the name of the place's histories;
+    empty: those of the folder."""
 
     number: int = 0
     marker: Datamarker | None = None
@@ -60,14 +61,14 @@ class HighWater:
     """Thread-safe. ``last``: the furthest datamarker that was read in the newest incarnation. An earlier release wrote
     it without its anchor.
 
-    ``histories``: a name of the histories that places are of, where hosts share them; empty for those of the folder.
-    ``problem``: why the last :meth:`try_sync` failed.
+    ``histories``: a name of the places' histories if hosts share them; empty: those of the folder. ``problem``: why the
+    last :meth:`try_sync` failed.
     """
 
     def __init__(self, path: Path, shared: SourceState | None = None) -> None:
-        """Reads what is there. ``shared``: where several hosts find it; ``None``: the file is all.
+        """Read the kept place. ``shared``: the state that several hosts share; ``None``: there is only the file.
 
-        Raises :class:`SourceUnavailable` when that fails, and what ``shared`` raises that passes by itself.
+        Raises :class:`SourceUnavailable` when that fails, and the transient errors of ``shared``.
         """
         self._path = path
         self._shared = shared
@@ -89,9 +90,10 @@ class HighWater:
             keep(shared, _DOCUMENT, {"id": self.histories, **_fields(self.last)})
 
     def rise(self, marker: Datamarker) -> None:
-        """The log was read up to ``marker``. Raises :class:`SourceUnavailable` when that cannot be noted.
+        """Note that the log was read up to ``marker``. Raises :class:`SourceUnavailable` when that fails.
 
-        Where hosts share it, the first place of an incarnation comes to them at once; raises also what that raises.
+        If hosts share the place, the first place of an incarnation is written to their document at once; its errors are
+        raised too.
         """
         with self._lock:
             last = self.last
@@ -111,8 +113,8 @@ class HighWater:
             self._dirty = True
 
     def sync(self) -> None:
-        """Bring it to the disk, and to the other hosts. Raises :class:`SourceUnavailable`, and what the shared state
-        raises that passes by itself: then it is brought there the next time.
+        """Write the place to the disk and to the shared document. Raises :class:`SourceUnavailable`, and the transient
+        errors of the shared state, after which the next call writes it there.
         """
         with self._lock:
             dirty, self._dirty = self._dirty, False
@@ -129,7 +131,7 @@ class HighWater:
             raise
 
     def try_sync(self) -> None:
-        """`sync`; a failure is logged, and is the ``problem`` until one succeeds."""
+        """`sync`, but a failure is logged and becomes the ``problem`` until a later call succeeds."""
         problem = NO_PROBLEM
         try:
             self.sync()
@@ -142,11 +144,11 @@ class HighWater:
         self.problem = problem
 
     def copy_to(self, shared: SourceState) -> None:
-        """Make it the one that other hosts find. Raises as :meth:`sync`."""
+        """Write the place to ``shared``, for other hosts. Raises as :meth:`sync`."""
         keep(shared, _DOCUMENT, _fields(self.last))
 
     def _bring(self, marker: Datamarker) -> None:
-        """To the other hosts, unless a further one was brought there meanwhile."""
+        """Write ``marker`` to the shared document, unless that has a further place already."""
         with self._sharing:
             if self._shared is None or (self._brought is not None and marker.order <= self._brought.order):
                 return
@@ -178,7 +180,7 @@ def _read(file: int, begin: int) -> _Written:
     number, size, checksum = _HEAD.unpack(head)
     data = os.pread(file, min(size, _SLOT), begin + _HEAD.size)
     if len(data) != size or crc32(data) != checksum:
-        return _Written()  # the write of it was cut
+        return _Written()  # the slot's write was incomplete
     try:
         order, delivered, *more = json.loads(data)
         proof, name = (more[:_PROOF], more[_PROOF:]) if len(more) >= _PROOF else ([], more)
@@ -188,7 +190,7 @@ def _read(file: int, begin: int) -> _Written:
 
 
 def _marker(order: str, delivered: object, proof: list[Any]) -> Datamarker:
-    """Raises what a record of another form raises."""
+    """The datamarker of a record. A malformed record raises any error."""
     place = LogPosition.parse(order)
     anchor = Anchor(str(proof[0]), int(proof[1]), LogPosition.parse(proof[2])) if proof else None
     return Datamarker(place, str(delivered), place, anchor)
@@ -200,7 +202,7 @@ def _proof(marker: Datamarker) -> list[Any]:
 
 
 def _fields(marker: Datamarker | None) -> dict[str, Any]:
-    """As a document has them."""
+    """The datamarker's fields in a document."""
     if marker is None:
         return {}
     delivered = marker.delivered if len(marker.delivered) <= _MOST_DELIVERED else ""
@@ -218,7 +220,7 @@ def _marker_in(document: dict[str, Any]) -> Datamarker | None:
 
 
 def _is_further(written: Datamarker | None, shared: Datamarker | None) -> bool:
-    """Whether what this host wrote is of the incarnation that every host knows, and further."""
+    """Whether this host's place is of the shared document's incarnation, and further."""
     if written is None or shared is None:
         return False
     return written.order.incarnation == shared.order.incarnation and written.order > shared.order

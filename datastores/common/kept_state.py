@@ -1,4 +1,4 @@
-"""The documents in which a source keeps what it knows of the servers behind its log, and the errors about them."""
+"""The documents in which a source keeps facts about the servers of its log, and the errors about the documents."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["keep", "load", "load_incarnations", "not_ours", "state_of"]
 
 
 def state_of(options: SourceOptions, folder: Path) -> SourceState:
-    """Where the source keeps its documents: in its own folder ``folder``, or where several hosts find them."""
+    """Where the source keeps its documents: in its own folder ``folder``, or in a state that several hosts share."""
     return FolderState(folder) if options.state is None else options.state
 
 
 def load(state: SourceState, name: str) -> dict[str, Any]:
-    """A document; empty where there is none. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Read a document; empty: it does not exist. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     try:
         return state.read(name)
     except OSError as error:
@@ -37,7 +37,7 @@ def load(state: SourceState, name: str) -> dict[str, Any]:
 
 
 def load_incarnations(state: SourceState, **fields: type) -> list[dict[str, Any]]:
-    """The incarnations of the histories, oldest first: each has a ``number`` and ``fields`` of these types.
+    """The incarnations of the histories, oldest first. Each has a ``number`` and ``fields`` of these types.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable`, also for a document that no source wrote.
     """

@@ -1,4 +1,4 @@
-"""What the readers of both SQL servers' logs do alike: they end once, and split what was encoded by shard."""
+"""The common parts of the readers of both SQL servers' logs: the end, and the split of encoded updates by shard."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ class _Tables(Protocol):
 
 
 class SqlLogReader(ABC):
-    """A :class:`~wormhole.ports.log_source.LogReader` but for `read`, which holds ``_reading`` until it returns, and
-    calls `_release` where the reader was closed meanwhile. ``_failure``: what ends the reader."""
+    """A :class:`~wormhole.ports.log_source.LogReader` without `read`.
+
+    A subclass's `read` holds ``_reading`` until it returns, and calls `_release` if the reader was closed meanwhile.
+    ``_failure``: the error that ends the reader."""
 
     def __init__(self, tables: _Tables) -> None:
         self._known_tables = tables
-        self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
+        self._open_shards: set[int] = set()  # the shards of earlier pieces of the open transaction
         self._failure: WormholeError | None = None
         self._closed = threading.Event()
         self._reading = threading.Lock()
@@ -39,10 +41,11 @@ class SqlLogReader(ABC):
 
     @abstractmethod
     def _give_back(self) -> None:
-        """End what the reader holds. Called once."""
+        """Release the reader's resources. Called once."""
 
     def outlived(self, incarnation: int) -> None:
-        """The log is in ``incarnation`` now, as another thread saw: a reader of an earlier one would wait for ever."""
+        """End a reader of an earlier incarnation, which would wait forever. Another thread saw that the log is in
+        ``incarnation`` now."""
         own = self._incarnation()
         if own < incarnation and self._failure is None:
             self._failure = SourceUnavailable(
@@ -53,7 +56,7 @@ class SqlLogReader(ABC):
     def close(self) -> None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         self._closed.set()
-        # A read that is going on ends by itself, soon.
+        # A read in progress soon ends by itself.
         if self._reading.acquire(blocking=False):
             try:
                 self._release()
@@ -66,7 +69,9 @@ class SqlLogReader(ABC):
             self._give_back()
 
     def _split(self, piece: Piece, whole: bool, sources: Sequence[str], file: int, first_index: int) -> dict[str, Run]:
-        """The runs of a piece by shard. ``whole``: it ends with a transaction; ``sources``: of its transactions."""
+        """The runs of a piece by shard. ``whole``: the piece ends with a transaction. ``sources``: of its
+        transactions.
+        """
         runs = runs_of(
             piece,
             self._known_tables.shards,
@@ -75,7 +80,7 @@ class SqlLogReader(ABC):
             file,
             piece.tx_committed_at_us,
             first_index,
-            # A piece that begins with a transaction's first update ends none that was open: that one was rolled back.
+            # If a piece begins with a transaction's first update, the transaction open before was rolled back.
             self._open_shards if first_index else set(),
         )
         self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(self._known_tables.shards))

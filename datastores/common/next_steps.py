@@ -1,5 +1,5 @@
-"""What is printed for a flow whose datamarker is not of the log: the next step, in the order of `log-diverged` in
-docs/runbook.md, and what a datastore lacks of what was delivered."""
+"""Texts for a flow whose datamarker is not of the log: the next step, in the order of `log-diverged` in
+docs/runbook.md, and the delivered log that a datastore lacks."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ _CUT: Final = "..."
 
 
 def shortened(text: str) -> str:
-    """At most 300 characters of it."""
+    """At most 300 characters of the text."""
     return text if len(text) <= _MOST else text[: _MOST - len(_CUT)] + _CUT

@@ -1,4 +1,4 @@
-"""Where an account's password comes from, and the file that holds one and nothing else."""
+"""Finds an account's password, and reads the file that holds only a password."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_PASSWORD: Final = 64 << 10
 
 
 def read_password_file(path: Path) -> str:
-    """The password that a file holds: its text without the line end.
+    """The password in a file: its text without the line end.
 
     Raises :class:`~wormhole.model.errors.UsageError`."""
     try:
@@ -44,7 +44,7 @@ def others_may_read(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A password, and where it was ``found``, for messages. ``remarks``: what the user should be warned of."""
+    """A password, and where it was ``found``, for messages. ``remarks``: warnings for the user."""
 
     text: str = field(default="", repr=False)
     found: str = "no password was given"
@@ -60,8 +60,9 @@ class Password:
         kept: tuple[str, Path] | None,
         prompt: Callable[[], str] | None,
     ) -> Password:
-        """The one of ``file``, else the one that the URL has, else the one that the user's own file holds, else what
-        ``prompt`` returns. ``shown``: the URL without it. Raises :class:`~wormhole.model.errors.UsageError`."""
+        """The password from ``file``, else from the URL, else from the user's own file, else from ``prompt``.
+
+        ``shown``: the URL without the password. Raises :class:`~wormhole.model.errors.UsageError`."""
         if file is not None:
             if given is not None:
                 raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")

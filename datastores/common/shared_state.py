@@ -1,8 +1,8 @@
-"""What a source knows of the servers behind its log, where publishers of several hosts may own the log.
+"""The state that a source shares with publishers on other hosts that may own the log: facts about the log's servers.
 
-Which incarnation is which history of which server then means the same for each, and a datamarker that one of them
-stored is found again by the next. The documents are empty when the first of them opens the log: what the folder of that
-one knows is taken over then, for an earlier release kept it there.
+An incarnation then is the same history of the same server for every publisher. So each can use a datamarker that
+another one stored. When the first publisher opens the log, the documents are empty. It copies the documents from its
+own folder, where an earlier release kept them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_state_dir(folder: Path) -> None:
-    """Make a source's folder where it is not there. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Create a source's folder if it does not exist. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -35,7 +35,7 @@ def make_state_dir(folder: Path) -> None:
 
 
 def open_state(options: SourceOptions, folder: Path, *names: str) -> tuple[SourceState, HighWater]:
-    """Where the source keeps its documents, and how far the log was read. ``folder``: its own; ``names``: of its
+    """Where the source keeps its documents, and how far the log was read. ``folder``: the source's own. ``names``: its
     documents beside the histories.
 
     Raises as :func:`~datastores.common.kept_state.load` and :func:`~datastores.common.kept_state.keep`.
@@ -60,4 +60,6 @@ def _take_over(shared: SourceState, folder: Path, path: Path, names: tuple[str, 
     HighWater(path).copy_to(shared)
     for name in names:
         keep(shared, name, load(own, name))
-    keep(shared, HISTORIES, histories)  # last: what ends before that is done again
+    keep(
+        shared, HISTORIES, histories
+    )  # written last: if the publisher ends before, the next start copies everything again

@@ -1,6 +1,6 @@
-"""The parts that the URLs of database servers have alike: scheme, account, address and options.
+"""The common parts of the URLs of database servers: scheme, account, address and options.
 
-Whatever is refused, the message never holds the password.
+No error message holds the password.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 __all__ = ["EXPOSED", "UrlParts", "options_of"]
 
 EXPOSED: Final = "may-read-password"
-"""The one value of ``unverified_server``: the password goes to whatever answers at the address."""
+"""The only value of ``unverified_server``: the password is sent to any peer at the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class UrlParts:
-    """The parts of a URL; empty (``port``: 0) where it leaves one open. ``password`` is ``None`` where there is none.
+    """The parts of a URL. A part that the URL does not have is empty (``port``: 0, ``password``: ``None``).
 
-    ``path``: between the port and the options, as it is written; ``query``: the options, likewise.
+    ``path``: the text between the port and the options, as written. ``query``: the options, as written.
     """
 
     scheme: str
@@ -34,7 +34,7 @@ class UrlParts:
 
     @classmethod
     def parse(cls, text: str, schemes: Collection[str], form: str) -> UrlParts:
-        """Read a URL with one of the ``schemes``. ``form``: what it must be, for messages. Raises ``ValueError``."""
+        """Read a URL with one of the ``schemes``. ``form``: its expected form, for messages. Raises ``ValueError``."""
         try:
             url = urlsplit(text)
             port = url.port
@@ -50,13 +50,13 @@ class UrlParts:
 def options_of(
     query: str, known: Sequence[str], paths: Collection[str], certificate: tuple[str, str]
 ) -> dict[str, str]:
-    """The options of a URL, each once and with a value. ``paths``: those that are absolute paths; ``certificate``: the
-    names of the options for it and for its key, which come together. Raises ``ValueError``.
+    """The options of a URL, each once and with a value. ``paths``: the options that must be absolute paths.
+    ``certificate``: the options for a certificate and for its key, which must come together. Raises ``ValueError``.
     """
     pairs = parse_qsl(query, keep_blank_values=True)
     options = dict(pairs)
     if not set(options) <= set(known):
-        # Not named: behind a "?" that was not percent-encoded it may be the end of a password.
+        # The message does not name the option: after a "?" that was not percent-encoded it may be part of a password.
         raise ValueError(f"has an unknown option; known are {', '.join(known)}")
     if len(options) != len(pairs) or not all(options.values()):
         raise ValueError("must give each option once, with a value")

@@ -10,15 +10,15 @@ _ZEROS: Final = bytes(1 << 16)
 
 
 def grow(out: bytearray, size: int) -> int:
-    """Make ``out`` at least ``size`` bytes long, in place; returns its length."""
+    """Make ``out`` at least ``size`` bytes long, in place. Returns its length."""
     while len(out) < size:
         out += _ZEROS
     return len(out)
 
 
 def copy_into(out: bytearray, at: int, source: bytes | bytearray, start: int, end: int) -> None:
-    """``out`` becomes ``source[start:end]`` from ``at`` on.
+    """Copy ``source[start:end]`` to ``out`` from ``at`` on.
 
-    The plain assignment of a slice makes two copies on the way."""
+    Plain assignment of a slice would make two intermediate copies."""
     with memoryview(out) as to, memoryview(source) as of:
         to[at : at + end - start] = of[start:end]

@@ -1,4 +1,4 @@
-"""What an encoder returns: encoded updates by columns, which :mod:`datastores.common.encode.runs` splits by shard."""
+"""The result of an encoder: encoded updates by columns, which :mod:`datastores.common.encode.runs` splits by shard."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 __all__ = ["ALL_SHARDS", "HASHED", "Piece"]
 
 ALL_SHARDS: Final = 0xFFFFFFFF
-"""Stands for a shard's ordinal: the update is a barrier that goes to every shard."""
+"""In place of a shard's ordinal: the update is a barrier for every shard."""
 HASHED: Final = 0xFFFFFFFE
-"""Stands for the shard of a table whose updates are split by the hash of their key."""
+"""In place of a shard's ordinal: the table's updates are split by the hash of their key."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """What was encoded since an encoder's last ``take``, by columns; see `wormhole.model.segment.Run` for their
-    meaning.
+    """The updates encoded since an encoder's last ``take``, by columns. See `wormhole.model.segment.Run` for the
+    columns' meaning.
 
-    ``schema_of``: ordinal of each update's schema, one entry if all are the same. ``shard_of`` likewise, may hold
-    `ALL_SHARDS`. ``tx_source``: ordinal of each transaction's source, empty when all are 0; ``tx_committed_at_us``:
-    empty where the log has no times.
+    ``schema_of``: ordinal of each update's schema, one entry if all are the same. ``shard_of``: ordinal of each
+    update's shard in the same form; may hold `ALL_SHARDS`. ``tx_source``: ordinal of each transaction's source, empty
+    if all are 0. ``tx_committed_at_us``: empty if the log has no times.
     """
 
     blob: bytes

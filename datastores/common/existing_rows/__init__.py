@@ -1,1 +1,1 @@
-"""Existing rows of the SQL servers: what is the same for all of them."""
+"""Existing rows: the common parts for all SQL servers."""

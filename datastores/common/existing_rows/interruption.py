@@ -1,4 +1,4 @@
-"""What ends a wait for the server from another thread."""
+"""Ends a wait for the server from another thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """``descriptor``: can be read while it is set."""
+    """``descriptor``: can be read while the interruption is set."""
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -21,15 +21,15 @@ class Interruption:
 
     @property
     def is_set(self) -> bool:
-        """Whether it was set since it was cleared."""
+        """Whether it was set since it was last cleared."""
         return self._within(0)
 
     def set(self) -> None:
-        """From any thread."""
+        """Interrupt. May be called from any thread."""
         os.eventfd_write(self.descriptor, 1)
 
     def clear(self) -> None:
-        """Wait for the next one."""
+        """Reset, ready for the next interruption."""
         with suppress(BlockingIOError):
             os.eventfd_read(self.descriptor)
 
@@ -39,7 +39,7 @@ class Interruption:
             raise self.error()
 
     def error(self) -> SourceUnavailable:
-        """What the interrupted call raises."""
+        """The error that the interrupted call raises."""
         return SourceUnavailable("reading existing rows was interrupted", hint="it is tried again")
 
     def _within(self, seconds: float) -> bool:

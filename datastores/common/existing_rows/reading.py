@@ -1,4 +1,4 @@
-"""One SELECT after the other within a snapshot, until a chunk's limits are reached."""
+"""Reads a chunk: one SELECT after the other within a snapshot, until the chunk's limits are reached."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KEYS_AT_ONCE: Final = 200
 
 
 class SqlDefinition(Protocol):
-    """What a table is as a backfill reads it. ``fingerprint``: changes with the columns of the ``key``."""
+    """A table's definition for a backfill. ``fingerprint``: changes with the columns of the ``key``."""
 
     @property
     def name(self) -> str:
-        """As updates have it."""
+        """The table's name in updates."""
 
     @property
     def schema(self) -> Schema:
@@ -54,7 +54,7 @@ D = TypeVar("D", bound=SqlDefinition)
 
 
 def key_values(key: bytes, columns: int) -> Sequence[update_pb2.Value]:
-    """The values of a serialized key. Raises ``ValueError`` where it is none of so many columns."""
+    """The values of a serialized key. Raises ``ValueError`` if it is not a key of so many columns."""
     try:
         values = update_pb2.RowKey.FromString(key).values
     except WireError as error:
@@ -66,8 +66,8 @@ def key_values(key: bytes, columns: int) -> Sequence[update_pb2.Value]:
 
 @dataclass(frozen=True, slots=True)
 class KeySql:
-    """How a server's SQL has keys. ``literals_of``: a serialized key's values; raises ``ValueError`` or
-    ``LookupError`` for what is no key of the columns. The others: conditions."""
+    """Keys in a server's SQL. ``literals_of``: the values of a serialized key; raises ``ValueError`` or ``LookupError``
+    if it is no key of the columns. The other functions return conditions."""
 
     literals_of: Callable[[Sequence[Any], bytes], list[str]]
     above: Callable[[Sequence[Any], Sequence[str]], str]
@@ -75,7 +75,7 @@ class KeySql:
     among: Callable[[Sequence[Any], Iterable[Sequence[str]]], str]
 
     def literals(self, definition: SqlDefinition, key: bytes) -> list[str]:
-        """A key's values. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
+        """A key's values in SQL. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
         try:
             return self.literals_of(definition.key, key)
         except (ValueError, LookupError) as error:
@@ -94,10 +94,10 @@ class KeySql:
 
 
 class ChunkReading(ABC, Generic[D]):
-    """Fills ``rows`` up to the limits. ``row_bytes``: what a row takes, 0 while that is unknown.
+    """Fills ``rows`` up to the limits. ``row_bytes``: size of a row, 0: unknown.
 
-    ``done``: nothing is left. ``timed_out``: the server ended a statement, so that nothing may have come. ``cut``: rows
-    that were not wanted any more were on their way, so that the connection has to be closed.
+    ``done``: no row is left. ``timed_out``: the server ended a statement, so it may have returned no row. ``cut``: the
+    server was still sending unwanted rows, so the connection has to be closed.
     """
 
     def __init__(self, definition: D, sql: KeySql, updates: Sized, limits: ChunkLimits, row_bytes: int) -> None:
@@ -113,15 +113,15 @@ class ChunkReading(ABC, Generic[D]):
 
     @abstractmethod
     def _take(self, conditions: Sequence[str], asked: int, seconds: float, most: int = sys.maxsize) -> bool:
-        """Run one statement for the next ``asked`` rows, 0: for all, which are at most ``most``; returns whether
-        another statement may bring more."""
+        """Run one statement for the next ``asked`` rows; 0: for all rows, at most ``most``. Returns whether another
+        statement may return more."""
 
     def _may_go_on(self, key: bytes) -> bool:
-        """Whether the next statement can begin behind ``key``."""
+        """Whether the next statement can begin after ``key``."""
         return True
 
     def run(self, after: bytes | None, until: bytes | None) -> None:
-        """Read on behind the key ``after``, up to ``until``."""
+        """Read rows after the key ``after``, up to ``until``."""
         deadline = time.monotonic() + self.limits.seconds
         while True:
             left = self.limits.rows - len(self.rows)
@@ -146,8 +146,8 @@ class ChunkReading(ABC, Generic[D]):
                 return
 
     def _took(self, begin: int, got: int, asked: int, dropped: int) -> bool:
-        """A statement brought ``got`` rows from the size ``begin`` on, and ``dropped`` that were not wanted; returns
-        what `_take` does."""
+        """Take in the result of a statement: ``got`` rows from the size ``begin`` on, and ``dropped`` unwanted rows.
+        Returns the result of `_take`."""
         if got:
             self.row_bytes = max(1, (self._updates.size - begin) // got)
         if self.timed_out:

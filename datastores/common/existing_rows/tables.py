@@ -1,4 +1,4 @@
-"""The tables of an SQL server as a source of existing rows: what is the same for all of these servers."""
+"""The tables of an SQL server as a source of existing rows: the common part for all SQL servers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ R = TypeVar("R", bound=ChunkReading[Any])
 
 
 class AlteredError(Exception):
-    """The table was altered while its rows were read: they are read again."""
+    """The table was altered while its rows were read. They are read again."""
 
 
 def gone(table: str) -> UnreadableTable:
-    """The error for a table that is no longer there."""
+    """The error for a table that no longer exists."""
     return UnreadableTable(
         f"there is no table {table} any more: it was dropped or renamed",
         hint="nothing, or start a backfill of the name that it has now",
@@ -41,10 +41,10 @@ def gone(table: str) -> UnreadableTable:
 
 
 class SqlTables(ABC, Generic[S, D, R]):
-    """Implements :class:`~wormhole.ports.table_source.TableSource` but for what a server's SQL decides.
+    """Implements :class:`~wormhole.ports.table_source.TableSource` without the parts that depend on a server's SQL.
 
-    A session is a connection outside any transaction, and what is known of its server. A chunk's ``high`` is the text
-    of a place.
+    A session is a connection outside any transaction, with the known facts about its server. A chunk's ``high`` is the
+    text of a place.
     """
 
     _SLOW_HINT: ClassVar[str]
@@ -54,14 +54,14 @@ class SqlTables(ABC, Generic[S, D, R]):
         self._options = options
         self._state_dir = options.state_dir / folder
         self._session: S | None = None
-        self._definitions: dict[str, Any] = {}  # as they were last seen
-        self._described: dict[str, str] = {}  # fingerprints that the caller was given last
+        self._definitions: dict[str, Any] = {}  # the definitions as last seen
+        self._described: dict[str, str] = {}  # the fingerprints last returned to the caller
         self._row_bytes: dict[str, int] = {}
         self._seconds: dict[str, float] = {}  # tables whose chunks took too long, and the time they get
-        self._checked = 0  # the incarnation whose server this one is
+        self._checked = 0  # the incarnation for which the server was checked
         self._interruption = Interruption()
 
-    # --- what a server decides -----------------------------------------------------------------------------------
+    # --- the parts that depend on the server ---------------------------------------------------------------------
 
     @abstractmethod
     def _connect(self) -> S:
@@ -73,11 +73,11 @@ class SqlTables(ABC, Generic[S, D, R]):
 
     @abstractmethod
     def _close(self, session: S, at_once: bool) -> None:
-        """Close the session; ``at_once``: without a word to the server, which ends what it was doing."""
+        """Close the session. ``at_once``: close the connection without a message, so that the server ends its work."""
 
     @abstractmethod
     def _refusing(self, table: str, session: S) -> AbstractContextManager[None]:
-        """The server's refusals become errors about the table, or `AlteredError`."""
+        """A context that turns the server's refusals into errors about the table, or `AlteredError`."""
 
     @abstractmethod
     def _definition(self, session: S, table: str) -> D:
@@ -87,7 +87,7 @@ class SqlTables(ABC, Generic[S, D, R]):
     def _read_once(
         self, session: S, table: str, limits: ChunkLimits, not_before: Datamarker, read: Callable[[R], None]
     ) -> tuple[R, LogPosition]:
-        """Run ``read`` in one snapshot, with the table's definition as it is in it. Raises `AlteredError`."""
+        """Run ``read`` in one snapshot, with the table's definition in that snapshot. Raises `AlteredError`."""
 
     @abstractmethod
     def _skip(self, session: S, definition: D, after: bytes | None, rows: int) -> bytes | None:
@@ -95,18 +95,18 @@ class SqlTables(ABC, Generic[S, D, R]):
 
     @abstractmethod
     def _same_rows(self, definition: D, missing: Collection[bytes], others: Collection[bytes]) -> list[bytes]:
-        """Which of the missing keys are those of the other rows for the server."""
+        """The missing keys that the server regards as equal to keys of ``others``."""
 
     @abstractmethod
     def _shard_name(self, table: str) -> str:
-        """The shard of a table that is not hashed."""
+        """The shard of a table that is not split by the hash of its key."""
 
     def _last(self, reading: R, until: bytes | None) -> bytes | None:
-        """The last key that the next chunk can begin behind; rows after it are left to that one."""
+        """The last key after which the next chunk can begin. Rows after it are left to the next chunk."""
         return next(reversed(reading.rows), None)
 
     def _check_missing(self, reading: R, keys: Sequence[bytes]) -> None:
-        """Rows that were not found are not there. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
+        """Check that rows that were not found do not exist. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
 
     # --- the port ------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,8 @@ class SqlTables(ABC, Generic[S, D, R]):
             )
         self._check_missing(reading, keys)
         asked = set(keys)
-        # Another spelling of a key (1.0 and 1.00, a collation's equals) is the same row, with another key in the log.
+        # For another spelling of a key (1.0 and 1.00, equal text of a collation) the server returns the same row, which
+        # has another key in the log.
         rows = {key: update for key, update in reading.rows.items() if key in asked}
         missing, others = asked.difference(rows), reading.rows.keys() - asked
         unclear = self._same_rows(reading.definition, missing, others) if missing and others else []
@@ -155,7 +156,7 @@ class SqlTables(ABC, Generic[S, D, R]):
             raise SourceUnavailable(f"{table} is being altered", hint="it is tried again") from None
 
     def reached(self, high: str, marker: Datamarker) -> bool:
-        """See the port. No marker of another incarnation ever does."""
+        """See the port. A marker of another incarnation never reaches ``high``."""
         place = LogPosition.parse(high)
         return marker.order.incarnation == place.incarnation and marker.order >= place
 
@@ -172,7 +173,7 @@ class SqlTables(ABC, Generic[S, D, R]):
         return shard_of_hash(self._options.log, hashed, sharding.count)
 
     def interrupt(self) -> None:
-        """See the port: the connection is given up, and the server ends the statement by itself soon."""
+        """See the port. The connection is closed, and the server soon ends the statement by itself."""
         self._interruption.set()
 
     def close(self, at_once: bool = False) -> None:
@@ -200,7 +201,7 @@ class SqlTables(ABC, Generic[S, D, R]):
         raise SourceUnavailable(f"{table} is altered again and again", hint="it is tried again")
 
     def _check_key(self, definition: D) -> None:
-        """The keys of the caller are in the order that the key has now."""
+        """Check that the caller's keys have the order of the present key."""
         table = definition.name
         if self._described.get(table, definition.fingerprint) != definition.fingerprint:
             self._definitions.pop(table, None)
@@ -210,7 +211,7 @@ class SqlTables(ABC, Generic[S, D, R]):
 
     @contextmanager
     def _connected(self) -> Iterator[S]:
-        """A session outside any transaction; after an error it is closed, so that none stays open."""
+        """A session outside any transaction. After an error it is closed, so that no transaction stays open."""
         try:
             if self._session is None or not self._is_open(self._session):
                 self.close()
