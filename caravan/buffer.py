@@ -231,7 +231,7 @@ class ChangeBuffer:
         self._first = 0
         self._inside = False
         self._open_bytes = 0  # what the log has of the transaction inside which the newest segment ends
-        # Numbers of segments, ascending; those that were dropped are forgotten now and then.
+        # Numbers of segments, ascending. Numbers of dropped segments are removed from time to time.
         self._of_shard: dict[str, list[int]] = {}
         self._of_all: list[int] = []  # each flow has to look at them
         self.place = place

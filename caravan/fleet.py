@@ -565,7 +565,7 @@ class Fleet:
         # Fetched in every case: asyncio reports an exception that was not fetched as an error of this program.
         error = None if task.cancelled() else task.exception()
         if self.caravans.pop(caravan.number, None) is None:
-            # The plan closed it. A log that broke at that moment is reported by the reader that is opened next.
+            # The plan closed it. If the log broke at that moment, the next reader reports it.
             if error is not None and not isinstance(error, WormholeError):
                 _log.error("caravan %d broke while it was closed: %s", caravan.number, error, exc_info=error)
             return
@@ -601,5 +601,5 @@ def _without_rows(marker: Datamarker) -> Datamarker:
 
 
 def _read_bytes(limits: Limits) -> int:
-    # However small the memory and however many the caravans: each buffer holds a few segments.
+    # Each buffer holds a few segments, however small the memory and however many the caravans.
     return max(_LEAST_READ, min(limits.read_bytes, limits.buffer_bytes // (4 * limits.caravans)))

@@ -128,9 +128,9 @@ class BroughtForward:
             shard.drop(key_of(change.old_key))
         former = shard.rows.get(key)
         if former is None:
-            # The row is in another range, or was made after the chunk was read: the log has all of it, unless it is an
-            # insert without all its values. Of a key that moved the application has the old row only if its range was
-            # sent already.
+            # The row is in another range, or was made after the chunk was read. The log then has all of it, unless it
+            # is an insert without all its values. If a key moved, the application has the old row only if the old key's
+            # range was sent already.
             stayed = change.op == update_pb2.UPDATE and not change.old_key
             shard.leave_out(key, again=not whole and not stayed)
             return

@@ -290,7 +290,8 @@ def proven(answer: Answer) -> Proven:
     """
     try:
         with _local(answer) as (_, _, status):
-            # With a certificate to show it is the publisher at any address, else at the one that it names itself.
+            # A publisher with a certificate proves itself at any address; another one only at the address that it
+            # reports.
             return Proven(_way(answer), answer.address if answer.tls is not None else status.admin_address)
     except UsageError as error:
         if answer.tls is None:

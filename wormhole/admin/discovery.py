@@ -62,7 +62,7 @@ def configured(where: Where) -> Config | None:
     if not where.coordinator.endswith((".toml", ".json")):
         return None
     config = load_config(where.coordinator)
-    # `wormholectl up` puts into its data folder what the file puts nowhere.
+    # `wormholectl up` writes files into its data folder unless the configuration file names another folder.
     folder = up_folder(Path(where.coordinator))
     if "state_dir" in config.publisher.model_fields_set or not (folder / "up.json").exists():
         return config
@@ -166,7 +166,7 @@ async def _drained(coordinator: Coordinator, served: Iterable[str], this_host: s
     """
     stored = await coordinator.configuration()
     monitors = await coordinator.monitors()
-    # Others may write there: a name that is none of a log is ignored.
+    # Other processes may write there: a name that is not a log's is ignored.
     logs = {one.host: {log for log in one.publishers if log.count("/") == 2} for one in monitors}
     for log, settings in named_logs(stored.datasets):
         for host in settings.candidates or ((this_host,) if this_host else ()):

@@ -80,7 +80,7 @@ class LogOwnersReader:
         listed = await self._nodes.children(folder, changed)
         names = [name for name in listed if len(name) <= _LONGEST_NAME][:MOST_CANDIDATES]
         if len(names) < len(listed):
-            # Without their number, which may change all the time: each text is logged.
+            # The text does not contain their number, which may change all the time: each new text is logged.
             text = f"{folder}: has more than {MOST_CANDIDATES} nodes below it, or some with names of more than "
             text += f"{_LONGEST_NAME} characters; the first {MOST_CANDIDATES} others by name are read"
             self._nodes.report(

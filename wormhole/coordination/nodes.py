@@ -364,7 +364,7 @@ def _groups(nodes: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
 
 
 async def _caught(question: Awaitable[_T]) -> _T | Exception:
-    # Inside a TaskGroup an error would come out as a group; callers want the error itself.
+    # Inside a TaskGroup an error would be raised as a group; callers need the error itself.
     try:
         return await question
     except Exception as error:  # noqa: BLE001 - handed on by the caller

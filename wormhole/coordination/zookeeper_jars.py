@@ -65,7 +65,7 @@ def zookeeper_jars(folder: Path | None) -> list[Path]:
             hint="name the folder `lib` of a ZooKeeper release, or leave the setting out",
             code="embedded-zookeeper-failed",
         )
-    # The first one is what a checkout is prepared with.
+    # The first one is the folder that is prepared in a checkout.
     places: list[tuple[Path, tuple[str, ...]]] = [(Path(sys.prefix, "share", "wormhole", "zookeeper"), ("*.jar",))]
     # find_spec looks for the package without importing it, which would take longer than starting the server.
     if (pyspark := importlib.util.find_spec("pyspark")) is not None and pyspark.origin is not None:

@@ -191,8 +191,7 @@ def _plain(rest: Expr, names: Names, op: Op, reader: Reader | None) -> Decision:
 
     if reader.decoder is None:
         return Decision(None, simple, general, parsed=True)
-    # A value that has a format is in the log after the change only: of a delete and a merge nothing more is known than
-    # the key.
+    # A value with a format is in the log only after the change: of a delete and a merge only the key is known.
     match op:
         case Op.UPSERT:
             record: RecordTest = _tree(rest, lambda leaf, negated: record_test(leaf, negated, names))

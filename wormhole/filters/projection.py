@@ -76,7 +76,7 @@ class MaskKey:
         try:
             found = value_of(value)
         except (ProtobufDecodeError, ProtocolError) as error:
-            # The error's own text may show the value, and operators without access to the data see the cause of a flow.
+            # The error's own text may show the value, and operators without access to the data see a flow's cause.
             what = "invalid bytes" if isinstance(error, ProtobufDecodeError) else "not what its type says"
             raise DecodeError(f"a value that is to be hashed is damaged: {what}") from None
         match found:

@@ -278,7 +278,7 @@ class RunView:
                 at += 1
                 if at + length == end:
                     return blob[at:end]
-        # Wide columns: they have names of their own, which no format describes; the one without a name is a value.
+        # Wide columns have names of their own, which no format describes. The column without a name is a value.
         after = values_of(decode_row(blob[begin:end]).after)
         return after[0] if after and isinstance(after[0], bytes) else None
 

@@ -37,7 +37,7 @@ async def add_port(server: grpc.aio.Server, listen: str, trust: Trust | None, *,
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
-    # gRPC would log a line of its own for a port that is used, and raise an error without the reason.
+    # gRPC would log a line of its own for a used port, and raise an error without the reason.
     await asyncio.to_thread(_check_free, listen, setting)
     try:
         if trust is None:

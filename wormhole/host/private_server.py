@@ -242,7 +242,7 @@ class PrivateServer(ABC):
             time.sleep(_POLL_S)
 
     def _end(self, number: signal.Signals) -> None:
-        # Once the guard has ended, so has the server, and its number may be another process's.
+        # After the guard has ended, the server has ended too, and its process id may be another process's.
         if self._guard is not None and self._guard.poll() is None and self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)

@@ -61,8 +61,8 @@ def main(arguments: Sequence[str]) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     program: subprocess.Popen[bytes] | None = None
     try:
-        # The one thread of this process makes preexec_fn safe. It runs as the other user already: a change of user
-        # would undo what it does.
+        # This process has one thread, which makes preexec_fn safe. preexec_fn runs after the change of user, because a
+        # change of user would undo its effect.
         program = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

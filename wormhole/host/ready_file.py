@@ -91,6 +91,6 @@ def process_started(pid: int) -> int | None:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # The name, in parentheses, may hold anything; what follows it does not.
+    # The name, in parentheses, may contain any characters; the fields after it do not.
     state, *rest = stat.rpartition(")")[2].split()
     return None if state in "ZX" else int(rest[18])

@@ -27,7 +27,7 @@ def read_json(data: str | bytes) -> Any:
     """
     text = data.decode() if isinstance(data, bytes) else data
     try:
-        # A call for each number would take as long as everything else.
+        # Calling a function for each number would take as long as everything else.
         whole = _whole if _LONG.search(text) else None
         value = json.loads(text, parse_int=whole, parse_float=_finite, parse_constant=_refused)
     except RecursionError:

@@ -62,7 +62,7 @@ class LogPosition:
             raise PositionError(
                 f"{text!r} is no place in a log", hint="write it as incarnation/file/offset, for example 1/42/32768"
             )
-        # Python converts no number of thousands of digits.
+        # Python refuses to convert a number of thousands of digits.
         incarnation, file, offset = (int(part) if len(part) <= 20 else 1 << 64 for part in parts)
         if incarnation >= 1 << 32 or file >= 1 << 64 or offset >= 1 << 64:
             raise PositionError(f"{text!r} is out of range", hint="incarnation has 32 bits, file and offset 64")

@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["suggestion"]
 
-# Names that other products have for the same.
+# Names of the same settings in other products.
 _MEANT: Final = {"filter": "where", "from": "start", "url": "source", "password": "password_file"}
 
 

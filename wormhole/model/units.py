@@ -101,7 +101,7 @@ def _size(value: object, allowed: str) -> int:
         match = _NUMBER_AND_UNIT.fullmatch(value)
         if match is None or match[2] not in _SIZE_UNITS:
             raise ValueError(f"must be {allowed}")
-        # A number of very many digits is infinite, which cannot be rounded.
+        # A number of very many digits becomes infinite, which cannot be rounded.
         size = round(min(float(match[1]) * _SIZE_UNITS[match[2]], 2.0 * _LARGEST_SIZE))
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value

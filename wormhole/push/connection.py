@@ -192,7 +192,7 @@ class Connection:
             if self._error is not None:
                 raise self._error
             if not self.closed:
-                # The reader knows the reason better than the tasks after it, which only see that the stream is closed.
+                # The reader's error has the reason. The later tasks only see that the stream is closed.
                 next(task for task in tasks if task in done).result()
         except grpc.RpcError as error:
             raise await self._reason(error, peer) from error

@@ -63,7 +63,7 @@ _HINTS: Final = {
     grpc.StatusCode.UNAUTHENTICATED: "compare the certificates of both sides; the connection is dialled again",
     grpc.StatusCode.PERMISSION_DENIED: "compare the certificates of both sides; the connection is dialled again",
 }
-# The text of grpcio when a write fails before the peer's status is known. It names no cause because it has none.
+# The text of grpcio when a write fails before the peer's status is known. It contains no cause.
 _CERTIFICATE: Final = (
     "replace the certificate that is named, or correct the setting; files are read again without a restart"
 )

@@ -340,7 +340,7 @@ def parse_body(data: bytes) -> ParsedBody:
     updates: Sequence[bytes] = message.updates
     if found is not None:
         spans, rest = found
-        # The rest after the last update is all that is not updates: then nothing else precedes that update.
+        # If the bytes after the last update are all that is not updates, only updates precede them.
         updates = Slices(data, spans, alone=not spans or len(data) - spans[-1] == len(rest))
     count, transactions = len(updates), len(message.tx_number)
     if max(count, transactions) > MOST_UPDATES:

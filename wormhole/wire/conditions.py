@@ -198,7 +198,7 @@ def _of_flow(flow: admin_pb2.FlowStatus) -> Condition | None:
             f"correct the handler, then wormholectl flows resume {name}; "
             f"or wormholectl flows skip {name} --update {flow.halted_at}"
         )
-        # Its text names the shard, the update and perhaps values: that of the same handler at another flow differs.
+        # The text names the shard, the update and perhaps values, so it differs between flows of the same handler.
         return Condition(State.HANDLER_FAILED, text, step, code="handler-failed", shared=name.partition("/")[0])
     return None
 

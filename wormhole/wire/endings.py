@@ -167,5 +167,5 @@ def _without_last(body: ParsedBody, last: int) -> ParsedBody:
     )
     if last > (body.tx_end[-1] if body.tx_end else 0):
         return rest
-    # Nothing is left of its transaction.
+    # No update of its transaction remains.
     return _of(rest, [_transaction(body, tx) for tx in range(len(body.tx_number) - 1)])
