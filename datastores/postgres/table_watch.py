@@ -1,5 +1,5 @@
-"""What a publisher notices of the tables while it runs: those that it could publish since now, and those of which the
-server began to refuse changes because they are published.
+"""Notices changes of the tables while a publisher runs: new tables that could be published, and published tables whose
+changes the server has begun to refuse.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["TableWatch"]
 
 
 class TableWatch:
-    """Pure. ``problem``: of which tables the server refuses UPDATE and DELETE now, with what ends that."""
+    """Pure. ``problem``: the tables whose UPDATE and DELETE the server refuses now, with the remedy."""
 
     def __init__(self, publication: str) -> None:
         self._publication = publication
@@ -22,8 +22,8 @@ class TableWatch:
         self.problem = NO_PROBLEM
 
     def observe(self, tables: Sequence[TableIdentity]) -> Problem:
-        """What there is now. Returns which tables were created since the last time and are not published, with the
-        statement that adds them; what was left out at the first time is meant so.
+        """Take in the present tables. Returns the unpublished tables that were created since the last call, with the
+        statement that adds them. Tables that were unpublished at the first call are left out on purpose.
         """
         self.problem = self._refused(tables)
         left_out = {one.sql_name: one for one in tables if not one.published and not one.obstacle}

@@ -1,4 +1,4 @@
-"""The definitions of tables in the catalogues, a JSON text for each: equal texts mean that nothing was altered."""
+"""The definitions of tables in the catalogues, as one JSON text for each. Equal texts mean that nothing was altered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["described", "named", "published"]
 
 _SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
 
-# All names are written with their schema: the session has an empty search_path.
+# All names are written with their schema, because the session has an empty search_path.
 _BASE = (
     "(WITH RECURSIVE up AS (SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace FROM pg_type t "
     "WHERE t.oid = a.atttypid UNION ALL SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace "
@@ -50,9 +50,9 @@ SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)))"""
 
 
 def described(version: int, publication: str, estimate: bool = False) -> str:
-    """The expression of the text for the table ``c`` of ``pg_class`` and its schema ``n``.
+    """The SQL expression of the text for the table ``c`` of ``pg_class`` and its schema ``n``.
 
-    ``estimate``: with the number of rows, which changes all the time.
+    ``estimate``: include the estimated number of rows, which changes all the time.
     """
     filters = version >= FILTERS_SINCE
     mine = f"(SELECT p.oid FROM pg_publication p WHERE p.pubname = {quote_literal(publication)})"  # noqa: S608
@@ -74,7 +74,7 @@ def described(version: int, publication: str, estimate: bool = False) -> str:
         "FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS o (relid, at) JOIN pg_class u ON u.oid = o.relid "
         f"JOIN pg_namespace m ON m.oid = u.relnamespace WHERE o.relid <> c.oid AND {has('u.oid', 'u.relnamespace')}"
     )
-    # Where all tables, or all of a schema, are published, a filter and a list of columns do not count.
+    # If all tables, or all of a schema, are published, filters and column lists have no effect.
     own = (
         f"FROM pg_publication_rel r WHERE r.prpubid = {mine} AND r.prrelid = c.oid AND NOT EXISTS "
         f"(SELECT FROM pg_publication_namespace s WHERE s.pnpubid = {mine} AND s.pnnspid = c.relnamespace)"
@@ -94,7 +94,7 @@ def described(version: int, publication: str, estimate: bool = False) -> str:
 
 
 def named(schema: str, table: str) -> str:
-    """The FROM and WHERE of one table."""
+    """The FROM and WHERE that select one table."""
     return (
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         f"WHERE n.nspname = {quote_literal(schema)} AND c.relname = {quote_literal(table)}"
@@ -102,7 +102,7 @@ def named(schema: str, table: str) -> str:
 
 
 def published(publication: str) -> str:
-    """The SELECT of the names that the publication's rows have: schema and table."""
+    """The SELECT of the names under which the publication sends rows: schema and table."""
     return (
         "SELECT n.nspname, c.relname FROM pg_get_publication_tables("  # noqa: S608
         f"{quote_literal(publication)}) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n "

@@ -1,4 +1,4 @@
-"""What a table is as a backfill reads it: its columns, its key, and why its rows cannot be read in chunks. Pure."""
+"""A table's definition for a backfill: its columns, its key, and why its rows cannot be read in chunks. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _WORDS: Final = {
 }
 _PERMANENT: Final = "p"
 _SIZED: Final = frozenset({"text", "varchar", "bpchar", "bytea", "citext"})
-"""Types of whose values the server knows the size without reading them."""
+"""Types for which the server knows a value's size without reading the value."""
 _NOTHING: Final = Schema("", (), ())
 _NO_TABLE: Final = Table("", (), (), (), (), schema=0, shard=0, barrier_schema=0, barrier_shard=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a configuration decides whether a table is read. ``account``: of the session, for a GRANT."""
+    """The parts of a configuration that decide whether a table is read. ``account``: of the session, for a GRANT."""
 
     log: str
     sharding: Sharding
@@ -51,10 +51,9 @@ class Wanted:
 class Definition:
     """A table's columns and key.
 
-    ``source``: what a SELECT names behind FROM; ``asked``: the columns as it names them; ``filter``: of the
-    publication, empty for none; ``long``: columns whose values may be larger than an update, as SQL; ``table`` and
-    ``key_table``: how rows and keys alone are encoded; ``refused``: why the rows cannot be read, and then nothing but
-    the names may be used.
+    ``source``: the FROM of a SELECT. ``asked``: its columns. ``filter``: of the publication; empty: none. ``long``:
+    columns whose values may be larger than an update, as SQL. ``table`` and ``key_table``: how rows, and keys alone,
+    are encoded. ``refused``: why the rows cannot be read; only the names may be used then.
     """
 
     name: str
@@ -78,7 +77,7 @@ class Definition:
 
 
 def without_name(name: str) -> Definition:
-    """A table that the server cannot be asked for."""
+    """The definition of a table whose name cannot be used in a query."""
     return Definition(
         name,
         refused=Problem(
@@ -90,7 +89,7 @@ def without_name(name: str) -> Definition:
 
 
 def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
-    """The definition that the catalogue's answer (`datastores.postgres.existing_rows.catalogue`) makes."""
+    """The definition made from the catalogue's answer (`datastores.postgres.existing_rows.catalogue`)."""
     schema, table = str(row["schema"]), str(row["table"])
     name = f"{schema}.{table}"
     partitioned = row["kind"] == _PARTITIONED
@@ -132,8 +131,8 @@ def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
 def _published(
     columns: Sequence[Mapping[str, Any]], listed: Sequence[int] | None, generated: str | None
 ) -> list[Mapping[str, Any]]:
-    """The columns that the log has. ``listed``: those of the publication; ``None``: all that are not generated, or that
-    are in the way which ``generated`` is.
+    """The columns that the log has. ``listed``: the publication's column list; ``None``: all columns that are not
+    generated, or that are generated in the way of ``generated``.
     """
     if listed is None:
         return [column for column in columns if column["generated"] in {"", generated}]
@@ -239,7 +238,7 @@ def _no_key(row: Mapping[str, Any], published: set[int]) -> Problem:
 def _learnt(
     schema: str, table: str, columns: Sequence[Mapping[str, Any]], key: Sequence[int], wanted: Wanted
 ) -> tuple[Tables, Table]:
-    """The columns as the log's decoder would learn them of a Relation message."""
+    """The columns as the log's decoder would get them from a Relation message."""
     tables = Tables(wanted.log, wanted.sharding, encoding=wanted.encoding)
     for column in columns:
         if not column["built_in"]:
@@ -274,13 +273,13 @@ def _key_column(column: Mapping[str, Any], numbers: Sequence[int], part: Mapping
 
 
 def _operator(name: str) -> str:
-    """``schema.sign`` as SQL; the sign alone for what is built in."""
+    """``schema.sign`` as SQL; the sign alone for a built-in operator."""
     sign = name.removeprefix("pg_catalog.")
     return sign if sign in PLAIN else f"OPERATOR({name})"
 
 
 def _fingerprint(number: int, key: Sequence[KeyColumn]) -> str:
-    """``number``: the table's own, which distinguishes it from another table that took its name."""
+    """The fingerprint of a key. ``number``: the table's, which another table with the same name does not have."""
     parts = [
         str(number),
         *(f"{one.name}\0{one.place}\0{one.declared}\0{one.collation}\0{one.labels}\0{one.operators}" for one in key),

@@ -1,8 +1,8 @@
 """Conditions over a table's key, as SQL. Pure: the server compares and orders the keys.
 
-It does so by the collations and operators of the key's index. Those of an extension's type are in the extension's
-schema, which the session does not search: there the same sign would be another type's operator. They are named with
-their schema, and comparisons of several columns are written out.
+The server compares with the collations and operators of the key's index. The operators of an extension's type are in
+the extension's schema, which the session does not search. Without the schema the same sign would be another type's
+operator. So operators are written with their schema, and comparisons of several columns are written out.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 ROW: Final = "r"
-"""What a SELECT calls the table."""
+"""The table's alias in a SELECT."""
 PLAIN: Final = ("<", "<=", "=", ">=", ">")
-"""Operators that are built in, in the order of a btree's strategies."""
+"""The built-in operators, in the order of a btree's strategies."""
 PORTABLE: Final = frozenset({INT, UINT, BYTES})
 """Kinds of key columns whose order is that of integers or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. ``place``: where a key of the log has its value; ``type`` and ``collation``: as SQL names
-    them, the second empty where the type has none; ``declared``: the type with what it was declared with; ``labels``:
-    of an enum. ``under``: the type under a domain, as which values are compared: for a domain over an enum the server
-    finds no operator.
+    """A column of a key. ``place``: the position of its value in a key of the log. ``type`` and ``collation``: in SQL;
+    ``collation`` is empty if the type has none. ``declared``: the type with its modifiers. ``labels``: of an enum.
+    ``under``: the base type of a domain, with which values are compared, because the server finds no operator for a
+    domain over an enum.
     """
 
     name: str
@@ -59,17 +59,17 @@ class KeyColumn:
 
     @property
     def sql(self) -> str:
-        """The column as it is ordered."""
+        """The column in an ORDER BY."""
         return self._collated(column_of_row(self.name))
 
     @property
     def compared(self) -> str:
-        """The column as it is compared."""
+        """The column in a comparison."""
         return self._collated(column_of_row(self.name) + self.as_under)
 
     @property
     def as_under(self) -> str:
-        """The cast that a value needs to be compared."""
+        """The cast of a value in a comparison."""
         return f"::{self.under}" if self.under else ""
 
     def _collated(self, text: str) -> str:
@@ -77,13 +77,13 @@ class KeyColumn:
 
 
 def column_of_row(name: str) -> str:
-    """A column of the table: its name alone may be that of a result's column, too."""
+    """A column with the table's alias, because its name alone may also be that of a result's column."""
     return f"{ROW}.{quote_identifier(name)}"
 
 
 def literals_of(key: Sequence[KeyColumn], serialized: bytes) -> list[str]:
-    """A key's values as SQL, in the order of ``key``. Raises ``ValueError`` where it is no key of the table, or SQL
-    cannot have it.
+    """A key's values as SQL, in the order of ``key``. Raises ``ValueError`` if it is no key of the table, or cannot be
+    written in SQL.
     """
     values = key_values(serialized, len(key))
     return [f"{_quoted(column, values[column.place])}::{column.type}{column.as_under}" for column in key]
@@ -97,27 +97,28 @@ def order_by(key: Iterable[KeyColumn]) -> str:
 
 
 def above(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """The rows behind a key."""
+    """The condition for the rows after a key."""
     if _is_plain(key):
         return _rows(key, ">", literals)
     return _written_out(key, _ABOVE, literals)
 
 
 def up_to(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """The rows before a key, and its own."""
+    """The condition for the rows up to a key, its own row included."""
     if _is_plain(key):
         return _rows(key, "<=", literals)
     return _written_out(key, _LESS, literals, _equal(key, [column.compared for column in key], literals))
 
 
 def among(key: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
-    """The rows of some keys."""
+    """The condition for the rows of some keys."""
     names = [column.compared for column in key]
     return f"({' OR '.join(_equal(key, names, literals) for literals in keys)})"
 
 
 def same(key: Sequence[KeyColumn], literals: Sequence[str], others: Iterable[Sequence[str]]) -> str:
-    """Whether the server takes a key for one of the others: by a collation, or since a number has another spelling."""
+    """The SQL for whether the server regards a key as equal to another one: by a collation, or because a number has
+    several spellings."""
     collated = [
         f"{text} COLLATE {column.collation}" if column.collation else text
         for column, text in zip(key, literals, strict=True)
@@ -145,7 +146,8 @@ def _equal(key: Sequence[KeyColumn], left: Sequence[str], right: Sequence[str]) 
 
 
 def _written_out(key: Sequence[KeyColumn], operator: int, literals: Sequence[str], *more: str) -> str:
-    """The first columns are equal, and the next one is on its side; of the first one the index knows the range."""
+    """The comparison of several columns: the first columns are equal, and the next one is above or below. A condition
+    on the first column alone gives the index its range."""
     names = [column.compared for column in key]
     cases = [
         " AND ".join(
@@ -162,7 +164,7 @@ def _written_out(key: Sequence[KeyColumn], operator: int, literals: Sequence[str
 
 def _quoted(column: KeyColumn, value: update_pb2.Value) -> str:
     if value.WhichOneof("kind") == "bytes" and column.kind != BYTES:
-        # What is no text in the database's encoding.
+        # The value is no valid text in the database's encoding.
         return f"E'{''.join(f'{chr(92)}x{byte:02x}' for byte in value.bytes)}'"
     return quote_literal(_text(column, value))
 

@@ -1,4 +1,4 @@
-"""One SELECT after the other within a snapshot, until a chunk's limits are reached."""
+"""Reads a chunk: one COPY after the other within a snapshot, until the chunk's limits are reached."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout", "unasked_ro
 
 CANCELED: Final = "57014"
 """The error of a statement that took longer than it was allowed to."""
-_GRACE_S: Final = 5.0  # for what the server ends itself, before the connection is given up
+_GRACE_S: Final = 5.0  # the time for the server to end a statement itself, before the connection is closed
 _SIZES: Final = "wormhole_sizes"
 _TERMS: Final = 40
-_CHEAP: Final = 64 << 10  # bytes of unwanted rows that are taken for the connection's sake
+_CHEAP: Final = 64 << 10  # bytes of unwanted rows that are read so that the connection can be kept
 
 
 def copied(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
     """The COPY of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
 
-    Values of long columns are left out where they come to more than ``most`` bytes; with such columns, a last one says
-    whether they were. Their sizes are added once for each row, whatever the number of columns.
+    Values of long columns are left out if they take more than ``most`` bytes in all. A last column, which exists only
+    with long columns, shows whether they were left out. The sizes are added once per row, for any number of columns.
     """
     asked, source = list(definition.asked), ""
     if definition.long:
@@ -38,21 +38,21 @@ def copied(definition: Definition, conditions: Sequence[str], most: int, limit: 
         sizes = [f"coalesce(pg_catalog.octet_length({name}), 0)::bigint" for name in sorted(definition.long)]
         asked = [f"CASE WHEN {fits} THEN {name} END" if name in definition.long else name for name in asked]
         asked.append(f"NOT {fits}")
-        # Without OFFSET the server would put the whole sum in place of each use.
+        # Without OFFSET the server would compute the whole sum at each use.
         source = f" CROSS JOIN LATERAL (SELECT {_sum(sizes)} <= {most} AS {fits} OFFSET 0) AS {_SIZES}"
     statement = _select(definition, asked, conditions, source)
     return f"COPY ({statement}{f' LIMIT {limit}' if limit else ''}) TO STDOUT"
 
 
 def _sum(terms: Sequence[str]) -> str:
-    """Nested no deeper than the server's stack: it takes a long sum for as many levels."""
+    """The sum as SQL, nested little enough for the server's stack: a plain sum has one level for each term."""
     while len(terms) > 1:
         terms = [f"({' + '.join(terms[at : at + _TERMS])})" for at in range(0, len(terms), _TERMS)]
     return terms[0]
 
 
 def _unlike(name: str, columns: Iterable[Column]) -> str:
-    """A column's name that the table does not have: a publication's filter names its columns alone."""
+    """A name that no column of the table has, because a publication's filter has columns without a table's name."""
     taken = {column.name for column in columns}
     while name in taken:
         name += "_"
@@ -60,18 +60,18 @@ def _unlike(name: str, columns: Iterable[Column]) -> str:
 
 
 def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -> str:
-    """The COPY of one key, in the order that the log's keys have their columns in."""
+    """The COPY of one key, with its columns in the order of the log's keys."""
     names = [column_of_row(name) for name in definition.key_table.columns]
     return f"COPY ({_select(definition, names, conditions)} OFFSET {offset} LIMIT 1) TO STDOUT"
 
 
 def timeout(seconds: float) -> str:
-    """The server ends a statement of the transaction after so many seconds."""
+    """The SQL that limits each statement of the transaction to so many seconds."""
     return f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}"
 
 
 def unasked_rows(table: str) -> SourceUnavailable:
-    """The server sends more than was asked for, and may never stop."""
+    """The error for a server that sends more rows than requested, and may never stop."""
     return SourceUnavailable(
         f"{table}: the server sends more rows than it was asked for",
         hint="check that the address leads to a PostgreSQL server, with nothing in between; it is tried again",
@@ -90,8 +90,8 @@ def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[s
 
 
 class Reading(ChunkReading[Definition]):
-    """Reads over ``connection``, whose transaction is over where a statement timed out. ``most``: bytes of values that
-    an update may have."""
+    """Reads over ``connection``. A statement that times out ends the transaction. ``most``: the most bytes of values in
+    an update."""
 
     def __init__(
         self, connection: Connection, definition: Definition, most: int, limits: ChunkLimits, row_bytes: int

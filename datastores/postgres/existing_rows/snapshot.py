@@ -1,7 +1,7 @@
-"""Snapshots that are known to show every transaction before a place, and none at or after another one.
+"""Snapshots that provably show every transaction before one place, and none at or after another place.
 
-The table is locked against ALTER and TRUNCATE before the snapshot is taken: a table that was written anew in between
-would be empty for it.
+The table is locked against ALTER and TRUNCATE before the snapshot is taken. A table that was rewritten after the
+snapshot would look empty in it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Wait = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction that was begun. ``high``: nothing that it shows lies at or after this place; ``described``: what
-    was asked of the catalogues, ``None`` where they have no such table.
+    """A transaction that was begun. ``high``: everything that it shows lies before this place. ``described``: the
+    answer of the catalogues; ``None``: they have no such table.
     """
 
     high: LogPosition
@@ -42,8 +42,8 @@ class Begun:
 
 
 class Snapshots:
-    """``delivered``: what the readers of the same log deliver. ``block``, ``segment``: bytes of a page and of a file of
-    the server's log.
+    """``delivered``: the transactions that the readers of the same log deliver. ``block``, ``segment``: bytes of a page
+    and of a file of the server's log.
     """
 
     def __init__(self, delivered: DeliveredTransactions, block: int, segment: int) -> None:
@@ -52,16 +52,16 @@ class Snapshots:
         self._segment = segment
 
     def begin(self, connection: Connection, lock: str, question: str, not_before: Datamarker, wait: Wait) -> Begun:
-        """Open a transaction that shows everything before ``not_before``. ``lock``: what is locked, as SQL;
-        ``question``: a SELECT of one text, which is put in the transaction.
+        """Open a transaction that shows everything before ``not_before``. ``lock``: the objects to lock, as SQL.
+        ``question``: a SELECT of one text, run in the transaction.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not show ``not_before`` yet.
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` if the server does not show ``not_before`` yet.
         """
         deadline = time.monotonic() + _PATIENCE_S
         ((end,),) = connection.query(f"SELECT {_END}")
         if self._place(end, not_before) < not_before.order:
             raise _unseen(not_before, "its log ends before that")
-        # Before the snapshot: what another one shows may be forgotten in between.
+        # Before the snapshot, because transactions that a later snapshot shows may be forgotten in between.
         suspects = self._delivered.suspects(not_before.order, connection)
         while True:
             connection.query(
@@ -83,8 +83,8 @@ class Snapshots:
             wait(_AGAIN_S)
 
     def await_written(self, connection: Connection, high: LogPosition, wait: Wait) -> None:
-        """See that the log's readers come to ``high`` soon: a server writes what is no commit late, and readers get
-        only what is written.
+        """Make the server write its log up to ``high``, so that readers soon reach it. Readers get only written log,
+        and a server writes records other than commits late.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable`.
         """

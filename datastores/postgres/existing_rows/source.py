@@ -43,7 +43,7 @@ _GONE: Final = frozenset({"42P01", "3F000"})
 _DENIED: Final = "42501"
 _LOCKED: Final = "55P03"
 _ALTERED: Final = frozenset({"42703", "42809", "42704"})
-_NO_VALUE: Final = ("22", "23")  # classes: a literal that its type does not have
+_NO_VALUE: Final = ("22", "23")  # classes of errors: a literal is no value of its type
 _SERVER: Final = (
     "SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), "
     "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8), "
@@ -54,7 +54,7 @@ _SERVER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A connection and whose it is."""
+    """A connection and the state of its server."""
 
     connection: Connection
     system: str
@@ -67,7 +67,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database that ``url`` names.
 
     A chunk's ``high`` is the text of a place: incarnation, 0 and LSN. A definition is kept with the catalogue's text
-    that it was made of.
+    from which it was made.
     """
 
     _SLOW_HINT = "see that the index of its key is valid, and vacuum a table of which most rows were deleted"
@@ -81,7 +81,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
     # --- the port ------------------------------------------------------------------------------------------------
 
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> list[ScannedTable]:
-        """See the port. A table that the publication does not have is listed where ``named`` has it."""
+        """See the port. A table outside the publication is listed if it is in ``named``."""
         self._interruption.clear()
         with self._connected() as session:
             query = session.connection.query
@@ -154,7 +154,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
             raise UnreadableTable(error.message, hint="report this, with the table's definition") from None
         except ServerError:
             raise
-        except SourceUnavailable as error:  # it broke while rows came: a smaller chunk may be read
+        except SourceUnavailable as error:  # the connection broke while rows arrived: a smaller chunk may succeed
             raise ChunkUnavailable(error.message, hint=error.hint) from None
         if reading.cut:
             self.close()  # which ends the transaction
@@ -199,7 +199,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
         return f"SELECT {described(session.connection.version, session.wanted.publication)} {named(schema, name)}"
 
     def _definition(self, session: _Session, table: str) -> Definition:
-        """As it was last seen."""
+        """The table's definition as it was last seen."""
         known = self._definitions.get(table)
         if known is not None:
             return known[1]
@@ -209,7 +209,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
         return self._take(session, table, rows[0][0] or "")
 
     def _take(self, session: _Session, table: str, text: str) -> Definition:
-        """The definition that the catalogue's text makes."""
+        """The definition made from the catalogue's text."""
         known = self._definitions.get(table)
         if known is not None and known[0] == text:
             return known[1]
@@ -222,7 +222,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
 
     @contextmanager
     def _refusing(self, table: str, session: _Session) -> Iterator[None]:
-        """What the server refuses, of this table."""
+        """A context that turns the server's refusals into errors about this table."""
         try:
             yield
         except ServerError as error:
@@ -286,7 +286,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
                 ((system, timeline, block, segment, account),) = connection.query(_SERVER)
                 snapshots = Snapshots(self._delivered, int(block or 0), int(segment or 0))
                 number = int(timeline or "0", 16)
-            # Rows that a policy hides are an error then.
+            # With this setting, rows that a policy would hide cause an error.
             connection.query("SET row_security = off")
         except BaseException:
             connection.close()
@@ -303,7 +303,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
         return _Session(connection, system or "", number, wanted, snapshots)
 
     def _check_server(self, session: _Session, not_before: Datamarker) -> None:
-        """This server's log is the one that ``not_before`` is a place of."""
+        """Check that ``not_before`` is a place of this server's log."""
         wanted = not_before.order.incarnation
         if self._checked == wanted:
             return
@@ -319,7 +319,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
 
 
 def _defined(text: str, wanted: Wanted) -> Definition:
-    """Raises ``ValueError`` for what no server answers."""
+    """The definition made from the catalogue's text. Raises ``ValueError`` for a malformed text."""
     try:
         return definition_of(json.loads(text), wanted)
     except (AttributeError, KeyError, TypeError) as error:
