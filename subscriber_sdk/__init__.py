@@ -1,6 +1,6 @@
 """What an application installs to receive updates.
 
-The way of one update through this package::
+The path of one update through this package::
 
     server    push_server     the gRPC service that the publisher dials; bytes only
               connection      one stream joined to the flows that it feeds   (epoch_records; publishers: its log lines)
@@ -16,10 +16,10 @@ The way of one update through this package::
               gate, retry     pure: whether one is called, and called again     (failure_report: what the log shows)
     options                   what the application sets, and which publishers that admits
 
-Beside the rooms is what applications use: ``subscriber``, ``router``, ``models``, ``arrow`` and ``backfill``, which has
-the ends of ranges and tables; ``runner`` joins the rooms, ``running`` is a subscriber that is up, ``metrics`` its
-figures, ``iteration`` yields updates to a loop, and ``testing`` drives flows without a network. The package imports
-``wormhole`` and nothing else of ours.
+The other modules are what applications use: ``subscriber``, ``router``, ``models``, ``arrow`` and ``backfill``, which
+has the ends of ranges and tables. ``runner`` joins the folders, ``running`` is a running subscriber, ``metrics`` has
+its figures, ``iteration`` yields updates to a loop, and ``testing`` drives flows without a network. Of this project's
+packages it imports only ``wormhole``.
 """
 
 from importlib import import_module
@@ -103,7 +103,7 @@ __all__ = [
 ]
 
 
-# pydantic takes 0.15 s to import, which most subscribers need only when these are used, and pyarrow is an extra.
+# Importing pydantic takes 0.15 s, and most subscribers do not use these names. pyarrow is an extra.
 _ON_FIRST_USE = {"BatchInfo": "subscriber_sdk.arrow", "TlsFiles": "wormhole.config", "decode": "subscriber_sdk.models"}
 
 

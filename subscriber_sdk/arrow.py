@@ -1,7 +1,7 @@
 """Updates as Arrow columns, for ``on_arrow``: one row for each change, made directly from the received bytes.
 
-The module imports pyarrow, the extra ``arrow``. A record batch has consecutive updates of a shard, of one table and one
-schema.
+The module imports pyarrow (the extra ``arrow``). A record batch has consecutive updates of a shard, all of one table
+and one schema.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 
 @dataclass(slots=True, frozen=True)
 class BatchInfo:
-    """What all rows of a record batch share.
+    """The properties that all rows of a record batch share.
 
     ``key``: the names of the columns that are the table's key, in its order; empty for a table without one. The others
     are as in :class:`~subscriber_sdk.Update`.
@@ -72,7 +72,8 @@ class BatchInfo:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> BatchInfo:
-        """Read a batch that ``on_arrow`` received. Raises :class:`~subscriber_sdk.UsageError` for another one."""
+        """Read the properties from a batch that ``on_arrow`` received. Raises :class:`~subscriber_sdk.UsageError` for
+        any other batch."""
         metadata = batch.schema.metadata or {}
         if _METADATA not in metadata:
             raise UsageError("this record batch is none that on_arrow got", hint="call BatchInfo.of before changing it")
@@ -87,7 +88,7 @@ class BatchInfo:
         )
 
     def to_json(self) -> str:
-        """As the metadata of the batch has it."""
+        """The properties as JSON, for the metadata of the batch."""
         return json.dumps(
             {
                 "table": self.table,
@@ -104,7 +105,7 @@ _METADATA: Final = b"wormhole"
 
 
 class _Places:
-    """What a batch says of its transactions, as :func:`~wormhole.wire.columns.spread` takes it."""
+    """The transactions of a batch, in the form of :func:`~wormhole.wire.columns.spread`."""
 
     def __init__(self, batch: Batch) -> None:
         body = batch.body
@@ -187,17 +188,18 @@ class _Places:
 
 
 class RecordBatches:
-    """Makes record batches of the updates of one flow. ``before``: with the row before each change, too."""
+    """Makes record batches of the updates of one flow. ``before``: whether they have the row before each change,
+    too."""
 
     def __init__(self, before: bool = False) -> None:
         self._before = before
         self._layouts: dict[int, Layout] = {}
         self._schemas: dict[tuple[object, ...], pa.Schema] = {}
         self._places: _Places | None = None
-        self._most = 0  # rows at most, after a value of another type; 0: as many as there are
+        self._most = 0  # the most rows, after a value of another type; 0: no limit
 
     def take(self, updates: Sequence[Update], begin: int) -> tuple[int, pa.RecordBatch]:
-        """A record batch of ``updates`` from ``begin`` on, after the number of updates in it.
+        """The number of updates in a record batch, and the batch of ``updates`` from ``begin`` on.
 
         It ends before the next table or schema, or before a value of another type than its column. Raises what reading
         the properties of such an update raises: :class:`~wormhole.model.errors.DecodeError`,
@@ -236,8 +238,8 @@ class RecordBatches:
         own, keys = len(layout.names), len(layout.key)
         columns = own + 3 * keys
         spans = places.spans
-        # An upper bound, not far too large: excess memory would be returned to the system at each batch. The row before
-        # the change may be written twice.
+        # An upper bound that is not much too large, because excess memory would be returned to the system at each
+        # batch. The row before the change may be written twice.
         most = (spans[2 * (first + count) - 1] - spans[2 * first]) * (2 if self._before else 1)
         most += count * (width_of(kinds) + places.longest + PLACE_BYTES + 50) + 40 * len(kinds) + 600
         message = Message(count, pairs(kinds), most)

@@ -1,4 +1,4 @@
-"""What a backfill reports beside its rows: the end of a range of keys, and the end of a table. Pure."""
+"""What a backfill reports in addition to its rows: the end of a range of keys, and the end of a table. Pure."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _KINDS: Final = {
     "bool": ("bool",),
     "decimal": ("decimal", "text"),
 }
-"""Kinds of value that a key column of a type has."""
+"""The kinds of value that a key column has, by its type."""
 _PORTABLE: Final = frozenset({"bytes", "int", "uint"})
 
 
 @dataclass(slots=True, frozen=True)
 class KeyRange:
-    """Keys of a table; the shard has received every row that exists with one of them.
+    """Keys of a table. The shard has received every existing row with one of them.
 
-    What the application holds of the shard with a key in the range, and did not receive in this ``generation``, does
-    not exist any more. ``key in range`` is false for keys of which that cannot be said (``except_keys``).
+    If the application holds a row of the shard with a key in the range, and did not receive it in this ``generation``,
+    the row no longer exists. ``key in range`` is false for keys that the range does not decide about (``except_keys``).
 
     ``columns``: names of the key's columns. ``after`` (exclusive; ``None``: from the table's first key on) and
     ``until`` (inclusive; ``None``: to its last key) have values of integers or bytes, in whose order Python and the
     database agree. ``keys``: if not empty, the range is these single keys, of any type, in place of the other two.
-    ``except_keys``: keys that changes touched while the rows were read, which the application knows from these, and
-    keys whose updates are parked. ``rows``: READ updates that the flow was sent for the range.
+    ``except_keys``: keys that changes touched while the rows were read (the application received these changes), and
+    keys whose updates are parked. ``rows``: the number of READ updates that the flow was sent for the range.
     """
 
     table: str
@@ -69,12 +69,12 @@ class KeyRange:
 
 @dataclass(slots=True, frozen=True)
 class ScanEnd:
-    """Every row of a table in the shard, of those that the application's filter selects, was delivered in
-    ``generation``.
+    """Every row of a table in the shard that the application's filter selects was delivered in ``generation``.
 
-    What the application holds of the table in this shard and did not receive in this generation or a later one, in READ
-    updates or in changes (``Update.generation``), does not exist any more; but for ``except_keys``, keys whose updates
-    are parked. ``rows``: READ updates of the table that the flow was sent in the generation.
+    If the application holds a row of the table in this shard, and did not receive it in this generation or a later one
+    (``Update.generation``), as a READ update or as a change, the row no longer exists. Exceptions are ``except_keys``,
+    the keys whose updates are parked. ``rows``: the number of READ updates of the table that the flow was sent in the
+    generation.
     """
 
     table: str
@@ -86,8 +86,8 @@ class ScanEnd:
 
 
 def check_chunk_end(frame: push_pb2.ChunkEnd, schema: Schema) -> None:
-    """Raise :class:`~wormhole.model.errors.ProtocolError`, which names the field, for a frame that is no range of the
-    schema's table.
+    """Raise :class:`~wormhole.model.errors.ProtocolError`, which names the field, for a frame that is not a range of
+    the schema's table.
     """
     if (size := frame.ByteSize()) > MOST_FRAME_BYTES:
         raise ProtocolError(f"chunk_end: {size} bytes; at most {MOST_FRAME_BYTES} are taken")
@@ -126,8 +126,8 @@ def check_scan_end(frame: push_pb2.ScanEnd, generation: int) -> None:
 def key_range(
     frame: push_pb2.ChunkEnd, schema: Schema, *, shard: str, epoch: int, generation: int, parked: Iterable[Key]
 ) -> KeyRange | None:
-    """The range of a frame that was checked; ``None`` for one from which nothing can be concluded: of a backfill with
-    a filter of its own, or with keys whose order only the database knows.
+    """The range of a checked frame. ``None`` if nothing can be concluded from it, because the backfill has a filter of
+    its own, or because only the database knows the order of the keys.
 
     ``parked``: keys of the table whose updates are parked.
     """

@@ -1,4 +1,4 @@
-"""Updates, or whole transactions, for a loop: asking for the next one acknowledges the last."""
+"""Updates, or whole transactions, for a loop. Each step of the loop acknowledges the item before it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _UPDATE_BYTES: Final = 200  # an update in a list takes this beside its row: tho
 
 
 async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[Update, None]:
-    """Iterate over updates: asking for the next one acknowledges the last.
+    """Iterate over updates. Each step of the loop acknowledges the update before it.
 
-    Use it in ``contextlib.aclosing`` so that leaving the loop also leaves the application at once. Time between two
-    steps counts as the handler's. Options and errors as in :func:`serve`.
+    Use it in ``contextlib.aclosing`` so that leaving the loop also leaves the application at once. The time between two
+    steps is limited like a callback's. Options and errors are those of :func:`serve`.
     """
     over = _Updates()
     async with serve(over, application=application, **options), aclosing(over.items()) as items:
@@ -37,12 +37,12 @@ async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> 
 
 
 async def transactions(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[list[Update], None]:
-    """Iterate over transactions: the updates of one commit and one shard together, in order. Otherwise as
+    """Iterate over transactions: each item is the updates of one commit and one shard, in order. Otherwise as
     :func:`updates`.
 
-    A transaction of more than ``credit`` bytes comes in several lists. The last update of its last one has
-    :attr:`~Update.ends_transaction`. ``buffer`` bounds what all shards gather at a time. ``concurrency`` has no effect:
-    the transactions of a shard come one after the other.
+    A transaction of more than ``credit`` bytes comes in several lists. The last update of the last list has
+    :attr:`~Update.ends_transaction`. ``buffer`` bounds the updates that all shards gather at a time. ``concurrency``
+    has no effect, because the transactions of a shard come one after the other.
     """
     given = {name: value for name, value in options.items() if name != "coordinator"}
     settings = read_options({"application": application, **given}, shared=True)
@@ -57,12 +57,12 @@ class _HandOver(Subscriber, Generic[_T]):
     """Hands items to one loop."""
 
     def __init__(self) -> None:
-        # Bounded by the flows: each waits until its item was taken and the next asked for.
+        # Bounded by the number of flows: each waits until the loop has taken its item and the next one.
         self._ready: asyncio.Queue[tuple[_T, asyncio.Future[None]]] = asyncio.Queue()
         self._left = False
 
     async def hand_over(self, item: _T) -> None:
-        """Returns when the item is processed; raises :class:`LoopLeft` when it will not be."""
+        """Returns when the item is processed. Raises :class:`LoopLeft` if it will not be."""
         if self._left:
             raise LoopLeft
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,19 +70,19 @@ class _HandOver(Subscriber, Generic[_T]):
         await processed
 
     async def items(self) -> AsyncGenerator[_T, None]:
-        """What was handed over; asking for the next one says that the last is processed."""
+        """The items that were handed over. A request for the next item means that the one before it is processed."""
         processed: asyncio.Future[None] | None = None
         try:
             while True:
                 item, processed = await self._ready.get()
                 if processed.done():
-                    continue  # its flow was given up, or its time was, while it waited here
+                    continue  # its flow, or its time, ended while it waited here
                 yield item
                 if not processed.done():
                     processed.set_result(None)
         finally:
             self._left = True
-            # The last one was not acknowledged, nor those in the queue: they come again.
+            # The last item and those in the queue were not acknowledged: they are delivered again.
             if processed is not None and not processed.done():
                 log.info("the loop was left: its last item is not acknowledged and will be delivered again")
             over_now = [processed] if processed is not None else []
@@ -108,8 +108,9 @@ class _Gathered:
 class WaitingTransactions(_HandOver[list[Update]]):
     """Gathers the updates of each shard's transaction, up to ``part`` bytes of one and ``total`` of all.
 
-    A callback returns as soon as its update is gathered, so that the flow's credit does not bound a transaction.
-    Nothing of it is acknowledged before it was processed, because a datamarker lies at a transaction's end.
+    A callback returns as soon as its update is gathered, so that the flow's credit does not bound a transaction. No
+    part of a transaction is acknowledged before the whole is processed, because datamarkers are at the ends of
+    transactions.
     """
 
     def __init__(self, part: int, total: int) -> None:

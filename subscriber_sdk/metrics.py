@@ -1,6 +1,6 @@
 """A subscriber's metrics, from the list that publishers share (:mod:`wormhole.metrics`).
 
-This module needs no such library; docs/metrics.md shows its use with prometheus-client. It may be called from any
+This module needs no metrics library; docs/metrics.md shows its use with prometheus-client. It may be called from any
 thread.
 """
 
@@ -26,7 +26,7 @@ _PER_SHARD: Final = (
 
 
 def samples(running: Running) -> list[Sample]:
-    """All samples of now."""
+    """All present samples."""
     labels = (running.options.application, running.id)
     streams, late = running._server.traffic
     found = [
@@ -41,7 +41,7 @@ def samples(running: Running) -> list[Sample]:
     shards: dict[str, tuple[float, ...]] = {}
     for worker in running._shards.workers():
         states[worker.epoch.state] += 1
-        # While an epoch ends the next one of its shard may be there already.
+        # While an epoch ends, the next one of its shard may exist already.
         shard = worker.epoch.shard
         before = shards.get(shard, (0.0,) * len(_PER_SHARD))
         shards[shard] = tuple(a + b for a, b in zip(before, worker.figures, strict=True))

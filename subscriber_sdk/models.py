@@ -33,7 +33,7 @@ def _names(value: Any) -> Any:
 
 
 def _in_utc(value: Any, validate: ValidatorFunctionWrapHandler) -> datetime:
-    if isinstance(value, str) and value.endswith("+00"):  # that is how some datastores write UTC
+    if isinstance(value, str) and value.endswith("+00"):  # some datastores write UTC like this
         value = f"{value}:00"
     found: datetime = validate(value)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
@@ -43,21 +43,21 @@ SetNames: Final = BeforeValidator(_names)
 """For a SET, which is text with commas: ``Annotated[frozenset[str], SetNames]``."""
 
 InUtc: Final = WrapValidator(_in_utc)
-"""For a moment whose text is UTC, and may have no time zone: ``Annotated[datetime, InUtc]``."""
+"""For a point in time whose text is UTC and may lack the time zone: ``Annotated[datetime, InUtc]``."""
 
 
 def decode(
     update: Update, model: type[_Model], *, before: bool = False, value_format: _ValueFormat | None = None
 ) -> _Model | None:
-    """``update.after`` (with ``before`` the values before the change) as a ``model``; ``None`` where the update has
-    none, as after a delete.
+    """``update.after`` (with ``before`` the values before the change) as a ``model``. ``None`` if the update has no
+    such values, as after a delete.
 
-    Columns become the fields of their names (or of their ``validation_alias``); columns without a field are left out.
-    With ``value_format`` it is the value of a store of bytes that is decoded; ``ttl:`` before it leaves the time out
-    that a TtlDB writes behind each value.
+    A column becomes the field with its name (or with that ``validation_alias``). Columns without a field are left out.
+    With ``value_format`` the value of a byte store is decoded. The prefix ``ttl:`` removes the time that a TtlDB
+    appends to each value.
 
-    Raises :class:`~wormhole.model.errors.ModelMismatch` for a row that is no such model, and
-    :class:`~wormhole.model.errors.UsageError` for a type that is no model.
+    Raises :class:`~wormhole.model.errors.ModelMismatch` for a row that does not fit the model, and
+    :class:`~wormhole.model.errors.UsageError` for a type that is not a model.
     """
     if update.too_large:
         raise _mismatch(update, model, "its values were left out because it is too large", "raise max_update_bytes")
@@ -82,7 +82,7 @@ def decode(
         what, hint = _explained(error, "field" if value_format else "column")
         if value_format is None and isinstance(row.get("value"), bytes) and len(row) == 1:
             hint = 'name the format of its values: decode(update, MODEL, value_format="json") or "msgpack"'
-        # Not `from error`: it has the row's values, which do not belong into a log.
+        # Not `from error`, because it has the row's values, which must not be logged.
         raise _mismatch(update, model, what, hint) from None
 
 
@@ -119,7 +119,7 @@ def _decoder(value_format: str) -> JsonDecoder | MsgpackDecoder:
 
 
 def _explained(error: ValidationError, word: str) -> tuple[str, str]:
-    """What does not fit, without the values themselves, and the next step."""
+    """The columns that do not fit, without their values, and the next step."""
     hint = _AGAIN
     reasons: dict[str, str] = {}
     for one in error.errors(include_url=False, include_context=False):

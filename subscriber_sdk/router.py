@@ -1,4 +1,4 @@
-"""Functions as handlers, chosen by the table of an update, for applications that want no class."""
+"""Functions as handlers, chosen by the table of an update, for applications without a class."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Router(Subscriber):
 
     def __init__(self) -> None:
         self.unhandled: Counter[str] = Counter()
-        """Updates without a handler, by table; they count as processed. Those of tables beyond the first 1000 are under
-        the empty name.
+        """The number of updates without a handler, by table. They are acknowledged. Tables beyond the first 1000 are
+        counted under the empty name.
         """
         self._handlers: dict[str, _Handler] = {}
         self._route = lru_cache(_REMEMBERED)(self._find)
@@ -49,10 +49,10 @@ class Router(Subscriber):
     def on(self, *tables: str) -> Callable[[_H], _H]:
         """Have the decorated function called for the updates of ``tables``, TRUNCATE included.
 
-        A table may be a shell pattern, as in the application's ``tables``: ``shop.*`` is every table of a database.
-        Each update goes to one function: the one with the table's exact name, else the pattern that was registered
-        first. Raises :class:`~wormhole.model.errors.UsageError` for a table that has a handler already and for a
-        function that does not take one argument.
+        A table may be a shell pattern, as in the application's ``tables``: ``shop.*`` is every table of a database. One
+        function gets an update: the function with the table's exact name, otherwise the matching pattern that was
+        registered first. Raises :class:`~wormhole.model.errors.UsageError` for a table that has a handler already and
+        for a function that does not take one argument.
         """
         if not tables or not all(isinstance(table, str) and table for table in tables):
             raise UsageError(

@@ -39,10 +39,10 @@ log = logging.getLogger("subscriber_sdk")
 async def serve(
     subscriber: Subscriber, *, application: str, **options: Unpack[SubscriberOptions]
 ) -> AsyncIterator[Running]:
-    """Receive updates while the block runs; at its end: deregister, finish what runs, acknowledge, give every shard
-    back.
+    """Receive updates while the block runs. At its end deregister, wait for running callbacks, acknowledge, and release
+    every shard.
 
-    Raises :class:`TypeError` for a subscriber without (or with both) update callbacks and
+    Raises :class:`TypeError` for a subscriber without an update callback or with several, and
     :class:`~wormhole.model.errors.UsageError` for wrong options or an unknown application.
     """
     coordinator: Coordinator | None = None
@@ -51,7 +51,7 @@ async def serve(
         coordinator = given
         del options["coordinator"]
     settings = read_options({"application": application, **options}, shared=coordinator is not None)
-    Handlers(subscriber)  # complains before anything is connected
+    Handlers(subscriber)  # raises before anything is connected
     async with contextlib.AsyncExitStack() as stack:
         if coordinator is None and settings.coordinator:
             coordinator = await _connect(settings.coordinator)
@@ -102,7 +102,7 @@ def _coordinator_at(target: str) -> Coordinator:
 
 
 def _as_listed(options: Options, coordinator: Coordinator) -> Options:
-    """Options with what a file with fixed addresses lists for this subscriber."""
+    """The options, completed by the entry for this subscriber in a file with fixed addresses."""
     from wormhole.coordination.static import StaticCoordinator
 
     if not isinstance(coordinator, StaticCoordinator):
@@ -116,8 +116,8 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
 
 
 async def _configured(coordinator: Coordinator, application: str) -> ApplicationConfig | None:
-    """The application's configuration; ``None`` without contact, or when there is none: registration is about to say
-    so.
+    """The application's configuration. ``None`` without contact, or if it is not configured, which the registration
+    will report.
     """
     try:
         return await coordinator.application(application)
@@ -126,22 +126,23 @@ async def _configured(coordinator: Coordinator, application: str) -> Application
 
 
 async def _leave(registration: Registration | None, shards: Shards, server: PushServer, timeout: float) -> None:
-    """In this order: deregister, wait for running callbacks, inform the publishers."""
+    """Leave in this order: deregister, wait for running callbacks, inform the publishers."""
     if registration is not None:
         try:
             await asyncio.wait_for(registration.close(), timeout)
         except Exception:
-            # The entry goes by itself with the session; shards are released all the same.
+            # The entry disappears with the session. Shards are released in any case.
             log.exception("this subscriber could not be deregistered")
     await shards.leave(timeout)
     await server.leave()
 
 
 def run(subscriber: Subscriber, *, application: str, **options: Unpack[SubscriberOptions]) -> None:
-    """Receive updates until SIGTERM or SIGINT; then finish what runs, acknowledge, give every shard back and return.
+    """Receive updates until SIGTERM or SIGINT. Then wait for running callbacks, acknowledge, release every shard and
+    return.
 
-    Blocks, with an event loop of its own (uvloop where it is installed). Sets up logging unless the application did.
-    Options and errors as in :func:`serve`.
+    Blocks, with an event loop of its own (uvloop if it is installed). Sets up logging unless the application did.
+    Options and errors are those of :func:`serve`.
     """
 
     async def main() -> None:
@@ -157,12 +158,12 @@ def run(subscriber: Subscriber, *, application: str, **options: Unpack[Subscribe
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(main())
     except WormholeError as error:
-        # Its message is complete; a traceback through here would only hide it and the line that called.
+        # Its message is complete. A traceback through this module would only hide it and the caller's line.
         raise error.with_traceback(None) from None
 
 
 async def _until_stopped(subscriber: Subscriber, application: str, options: SubscriberOptions) -> None:
-    """Cancelled before it serves it leaves nothing behind."""
+    """If it is cancelled before it serves, it leaves nothing registered."""
     loop = asyncio.get_running_loop()
     async with serve(subscriber, application=application, **options) as running:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""A subscriber that is up, as :func:`~subscriber_sdk.runner.serve` hands it out."""
+"""A running subscriber, as :func:`~subscriber_sdk.runner.serve` yields it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Running"]
 
 
 class Running:
-    """A subscriber that is up. ``address`` is where publishers dial it."""
+    """A running subscriber. ``address`` is where publishers dial it."""
 
     def __init__(self, options: Options, shards: Shards, server: PushServer) -> None:
         self.options = options
@@ -35,7 +35,7 @@ class Running:
         return tuple(map(repr, self._shards.workers()))
 
     def stop(self) -> None:
-        """Ask :func:`run` to leave; callable from a signal handler of the loop."""
+        """Ask :func:`run` to leave. May be called from a signal handler of the loop."""
         self._stop.set()
 
     async def stopped(self) -> None:

@@ -1,4 +1,4 @@
-"""What an application overrides, and the values that its callbacks get."""
+"""The class that an application overrides, and the values that its callbacks get."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class NoticeKind(Enum):
     """What happened to a shard."""
 
     ASSIGNED = "assigned"
-    """Its updates come to this subscriber from now on."""
+    """Its updates are delivered to this subscriber from now on."""
     REVOKED = "revoked"
     """No further update of it comes in this epoch; running callbacks have ended."""
     REPLAY_BEGIN = "replay_begin"
-    """What follows is a replay of older updates."""
+    """A replay of older updates follows."""
     REPLAY_END = "replay_end"
     """The replay is over; new updates follow."""
 
 
 @dataclass(slots=True, frozen=True)
 class ShardNotice:
-    """A change in what this subscriber has to do with a shard.
+    """A change of a shard's assignment to this subscriber, or of its replay.
 
-    ``marker``: at ASSIGNED where delivery begins, at REVOKED the last acknowledged place (``None``: none in this
-    epoch). ``cause``: why, in words; empty where there is nothing to say. ``rewound`` (at ASSIGNED): an operator or a
-    replay set the shard back to ``marker``, so what follows was delivered before; a later marker that is returned does
-    not count. It stays true until something was acknowledged since.
+    ``marker``: at ASSIGNED the place where delivery begins, at REVOKED the last acknowledged place (``None``: none in
+    this epoch). ``cause``: the reason in words; may be empty. ``rewound`` (at ASSIGNED): whether an operator or a
+    replay set the shard back to ``marker``, so that the next updates were delivered before. A later marker that the
+    callback returns is then ignored. It stays true until something was acknowledged since.
     """
 
     kind: NoticeKind
@@ -54,10 +54,10 @@ class ShardNotice:
 
 @dataclass(slots=True, frozen=True)
 class DataLoss:
-    """A range that the log does not hold any more, so that this flow cannot receive it.
+    """A range that the log no longer holds, so that this flow cannot receive it.
 
-    ``first_missing`` and ``last_missing``: logical positions of the source, inclusive, empty when unknown.
-    ``resume``: where delivery continues if the application decides to; ``None`` when the publisher knows no such place.
+    ``first_missing`` and ``last_missing``: logical positions of the source, inclusive, empty when unknown. ``resume``:
+    where delivery continues if the application decides to continue; ``None`` if the publisher does not know the place.
     """
 
     shard: str
@@ -97,13 +97,13 @@ class SchemaChange:
 
     @property
     def retyped(self) -> tuple[tuple[Column, Column], ...]:
-        """The columns whose values have another type: as they were, as they are."""
+        """The columns whose values have another type: each as it was and as it is."""
         old = {} if self.old is None else {column.name: column for column in self.old.columns}
         return tuple((old[c.name], c) for c in self.new.columns if c.name in old and old[c.name].type != c.type)
 
     @property
     def key_changed(self) -> bool:
-        """Whether other columns are the key, or in another order; false where ``old`` is ``None``."""
+        """Whether the key has other columns, or another order of columns; false if ``old`` is ``None``."""
         return self.old is not None and [c.name for c in self.old.key] != [c.name for c in self.new.key]
 
 
@@ -117,18 +117,18 @@ class LossDecision(Enum):
     """What to do about a :class:`DataLoss`."""
 
     HALT = "halt"
-    """The flow stays where it is until the application or an operator decides."""
+    """The flow does not continue until the application or an operator decides."""
     CONTINUE = "continue"
     """The application knows what it missed; continue after the gap."""
 
 
 @dataclass(slots=True, frozen=True)
 class AckLater:
-    """What ``on_datamarker`` returns so that its marker is not acknowledged yet: work is made durable in larger pieces
-    than the log's.
+    """A return value of ``on_datamarker`` by which its marker is not acknowledged yet, so that an application can make
+    larger pieces of work durable.
 
-    It is asked again with the next marker, or with the same one after ``seconds`` (a positive number) when nothing came
-    meanwhile.
+    The callback is called again with the next marker, or with the same marker after ``seconds`` (a positive number) if
+    no other arrived.
     """
 
     seconds: float
@@ -139,16 +139,16 @@ class AckLater:
 
 
 class ParkRefused(Exception):  # noqa: N818 - the publisher's answer
-    """The publisher does not store the update; the message has the reason and the next step."""
+    """The publisher does not park the update. The message has the reason and the next step."""
 
 
 @dataclass(slots=True, frozen=True)
 class FlowHalted:
     """A flow whose retries are exhausted. It is halted at this subscriber until it restarts; all other flows continue.
 
-    ``update_id``: the update whose callback failed (of several that it got, the first; empty when another
-    callback failed). ``attempts``: how often it was tried. ``marker``: the last acknowledged place, where delivery
-    begins again.
+    ``update_id``: the update whose callback failed; the first one if the callback got several, empty if another
+    callback failed. ``attempts``: the number of tries. ``marker``: the last acknowledged place, where delivery begins
+    again.
     """
 
     shard: str
@@ -160,7 +160,7 @@ class FlowHalted:
 
     @property
     def reason(self) -> str:
-        """What the publisher gets: its operators have a next step of their own."""
+        """The reason for the publisher, whose operators have other next steps."""
         at = f" at update {self.update_id}" if self.update_id else ""
         if isinstance(self.cause, ParkRefused):
             return f"shard {self.shard} is halted{at}, which cannot be parked: {self.cause}"
@@ -176,22 +176,23 @@ class FlowHalted:
 
 
 class Subscriber:
-    """Override what you need: with ``async def``, or with plain ``def`` to run in a thread.
+    """Override the callbacks that you need: with ``async def``, or with plain ``def`` to run in a thread.
 
     Exactly one of :meth:`on_update`, :meth:`on_updates` and :meth:`on_arrow` has to be overridden. Callbacks of one
-    shard never overlap (except with ``concurrency`` > 1, for updates of different keys); those of different shards do.
-    A callback that runs longer than ``handler_timeout`` counts as failed and is cancelled.
+    shard never overlap, except with ``concurrency`` > 1, for updates of different keys. Callbacks of different shards
+    overlap. A callback that runs longer than ``handler_timeout`` is cancelled, which is a failure.
     """
 
     arrow_before: bool = False
-    """Whether the batches of :meth:`on_arrow` have the row before each change, too."""
+    """Whether the batches of :meth:`on_arrow` also have the row before each change."""
 
     def on_update(self, update: Update) -> Awaitable[None] | None:
-        """One update. Returning means processed; raising means roll back and try again."""
+        """Process one update. Returning means that it is processed. Raising means rollback and retry."""
         return None
 
     def on_updates(self, batch: Sequence[Update]) -> Awaitable[None] | None:
-        """Instead of :meth:`on_update`: several updates of one shard, in order, as they came from the network.
+        """Called instead of :meth:`on_update`, with several updates of one shard, in order, as they arrived from the
+        network.
 
         A batch may hold several transactions, or a piece of one: see ``update.transaction`` and
         ``update.ends_transaction``.
@@ -199,86 +200,88 @@ class Subscriber:
         return None
 
     def on_arrow(self, batch: pyarrow.RecordBatch) -> Awaitable[None] | None:
-        """Instead of :meth:`on_update`: several updates of one shard as Arrow columns, one row for each, in order.
+        """Called instead of :meth:`on_update`, with several updates of one shard as Arrow columns, one row for each, in
+        order.
 
-        A batch is of one table. It ends where an update of another table or schema follows, or a value of another type.
-        See docs/arrow.md for the columns; ``BatchInfo.of(batch)`` has table, shard and key. It needs pyarrow, the extra
+        A batch has one table. It ends before an update of another table or schema, or with a value of another type. See
+        docs/arrow.md for the columns; ``BatchInfo.of(batch)`` has table, shard and key. It needs pyarrow, the extra
         ``arrow``.
         """
         return None
 
     def on_shard_notice(self, notice: ShardNotice) -> Awaitable[Datamarker | None] | Datamarker | None:
-        """A shard comes or goes, or its replay begins or ends.
+        """A shard is assigned or revoked, or its replay begins or ends.
 
-        At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins
-        there, unless the shard was set back (``notice.rewound``) and it is a later one. One that stores epochs too, for
-        fencing, raises :class:`EpochRefused` with ``held_epoch`` when it holds a later one than ``notice.epoch``: the
-        publisher's epochs fell behind (an older marker store was restored), and it assigns the shard again in an epoch
-        above that. The REVOKED notice comes before another subscriber may receive the shard, unless the connection was
-        lost.
+        At ASSIGNED an application that stores datamarkers with its own state returns its datamarker. Delivery begins
+        there, unless the shard was set back (``notice.rewound``) and the datamarker is a later one. An application that
+        also stores epochs, for fencing, raises :class:`EpochRefused` with ``held_epoch`` if it holds a higher epoch
+        than ``notice.epoch``. This happens if an older marker store was restored, and the publisher assigns the shard
+        again in a higher epoch. The REVOKED notice comes before another subscriber may receive the shard, unless the
+        connection was lost.
         """
         return None
 
     def on_schema(self, change: SchemaChange) -> Awaitable[None] | None:
         """The columns or the key of a table changed. Called before the first update with the new schema, and after
-        every earlier update of the shard has been processed. Raising means roll back and try again.
+        every earlier update of the shard has been processed. Raising means rollback and retry.
 
-        After each ASSIGNED the first update of each table is such a change too, with ``old`` ``None``.
+        After each ASSIGNED this is also called before the first update of each table, with ``old`` ``None``.
         """
         return None
 
     def on_datamarker(self, marker: Datamarker) -> Awaitable[AckLater | None] | AckLater | None:
-        """Everything of ``marker.shard`` before ``marker`` was processed; it is acknowledged when this returns. The
-        place to make work durable.
+        """Everything of ``marker.shard`` before ``marker`` is processed. The marker is acknowledged when this returns.
+        Make work durable here.
 
-        An :class:`AckLater` leaves it unacknowledged: after a failure or a restart the updates since the last
-        acknowledged marker come again.
+        If this returns an :class:`AckLater`, the marker is not acknowledged. After a failure or a restart the updates
+        since the last acknowledged marker are delivered again.
         """
         return None
 
     def on_rollback(self, to: Datamarker, cause: Exception) -> Awaitable[None] | None:
-        """A callback failed with ``cause``: updates after ``to`` come again. Forget what is not durable since then."""
+        """A callback failed with ``cause``: updates after ``to`` are delivered again. Discard later work that is not
+        durable."""
         return None
 
     def on_range(self, keys: KeyRange) -> Awaitable[None] | None:
-        """A backfill has delivered every existing row with one of these ``keys``: what the application holds of them
-        and did not receive in this generation does not exist any more, and may be deleted.
+        """A backfill has delivered every existing row with one of these ``keys``. Rows with these keys that the
+        application holds, and did not receive in this generation, no longer exist and may be deleted.
 
-        Called after every callback before it has returned, and before the next ``on_datamarker``. Raising means roll
-        back and try again; a range may come again. Not called for keys whose order only the database knows (text, for
+        Called when all earlier callbacks have returned, and before the next ``on_datamarker``. Raising means rollback
+        and retry, so a range may be repeated. Not called for keys whose order only the database knows (text, for
         example), nor by a backfill with a filter of its own: see :meth:`on_scan_end`.
         """
         return None
 
     def on_scan_end(self, end: ScanEnd) -> Awaitable[None] | None:
-        """A backfill has delivered every existing row of a table in one shard: rows that were stamped with an earlier
-        generation (``Update.generation``) do not exist any more, and may be deleted.
+        """A backfill has delivered every existing row of a table in one shard. Rows that were stamped with an earlier
+        generation (``Update.generation``) no longer exist and may be deleted.
 
-        For keys of every type; otherwise as :meth:`on_range`.
+        This works for keys of every type. Otherwise it is like :meth:`on_range`.
         """
         return None
 
     def on_verify(
         self, table: str, shard: str, keys: Sequence[Key]
     ) -> Awaitable[Mapping[Key, Mapping[str, Value]]] | Mapping[Key, Mapping[str, Value]]:
-        """What the application holds of ``table`` in ``shard`` with one of these ``keys``, which are as ``Update.key``:
-        for each such key the columns that it keeps, with values as in ``Update.after``. A key that it does not hold is
-        missing in the answer.
+        """Return the application's rows of ``table`` in ``shard`` with these ``keys``, which are as ``Update.key``: for
+        each key the columns that the application keeps, with values as in ``Update.after``. Leave out keys that it does
+        not hold.
 
-        Called with at most 500 keys by ``wormholectl verify``, between the updates, after every callback before it has
-        returned. Only columns in the answer are compared, and none that is ``UNAVAILABLE`` on either side. A column
-        that the table does not have, and a key that was not asked for, end the comparison of the table with an error;
-        so does an exception when its retries are exhausted. The flow continues. An application is verified only if it
-        overrides this and :meth:`on_verify_keys`.
+        Called with at most 500 keys by ``wormholectl verify``, between updates, when all earlier callbacks have
+        returned. Only returned columns are compared, and none that is ``UNAVAILABLE`` on either side. The comparison of
+        the table ends with an error if the result has a column that the table does not have, or a key that was not
+        requested. It also ends if this raises until the retries are exhausted. The flow continues. An application is
+        verified only if it overrides this and :meth:`on_verify_keys`.
         """
         return {}
 
     def on_verify_keys(self, table: str, shard: str) -> Iterable[Key] | AsyncIterable[Key] | Awaitable[Iterable[Key]]:
-        """Every key of ``table`` that the application holds in ``shard``, in any order.
+        """Return every key of ``table`` that the application holds in ``shard``, in any order.
 
-        A plain ``def`` returns an iterable, or is a generator; it is iterated in a thread. An ``async def`` may be an
-        asynchronous generator. No other callback of the shard runs until the last key was given; 1,000 keys may take as
-        long as a callback.
+        A plain ``def`` returns an iterable, or is a generator, and is iterated in a thread. An ``async def`` may be an
+        asynchronous generator. No other callback of the shard runs until the last key was returned. 1,000 keys may take
+        as long as a callback.
         """
         return ()
 
@@ -287,5 +290,5 @@ class Subscriber:
         return LossDecision.HALT
 
     def on_error(self, error: FlowHalted) -> Awaitable[None] | None:
-        """Retries are exhausted and one flow is halted. For an alarm; what this raises is only logged."""
+        """Retries are exhausted and one flow is halted. Meant for an alarm. An exception from this is only logged."""
         return None

@@ -81,7 +81,7 @@ class Tip:
         self._passing = False  # log that cannot be recorded is skipped up to the next datamarker
 
     def opened(self, end: Datamarker | None) -> None:
-        """The files were opened, and end at ``marker``."""
+        """The files were opened, and end at ``end``."""
         self.marker = end
 
     # -- readers

@@ -2,7 +2,7 @@
 
 Updates are processed one after the other (:meth:`Callbacks.sequence`, watched by one timer) or, for ``parallel``, each
 by itself (:meth:`Callbacks.one`). Exceptions of a callback are raised unchanged. A callback that was cancelled raises
-``TimeoutError`` or, when it cancelled itself, ``RuntimeError``: a bare ``CancelledError`` always means that the flow's
+``TimeoutError``, or ``RuntimeError`` if it cancelled itself. A bare ``CancelledError`` always means that the flow's
 task is being killed.
 """
 
@@ -28,15 +28,15 @@ _SLICE_UPDATES: Final = 64
 class Callbacks:
     """The callbacks of one epoch; called from the flow's task (:meth:`one`: from tasks of its own).
 
-    ``limit``: seconds that a callback may take. ``meter`` has how they do.
+    ``limit``: seconds that a callback may take. ``meter`` has their measurements.
     """
 
     def __init__(self, epoch: Epoch, handlers: Handlers, limit: float) -> None:
         self.meter = Meter()
         self.together: Sequence[Update] = ()
-        """The updates that the callback which runs, or failed, got at once; empty where each comes by itself."""
+        """The updates that the running or failed callback got together; empty if each is passed alone."""
         self.count = 0
-        """Callbacks of whole slices or batches that returned one after the other: counted where they are called."""
+        """The number of callbacks that returned, of whole slices or batches, counted where they are called."""
         self._epoch = epoch
         self._handlers = handlers
         self._take = handlers.taker()
@@ -52,11 +52,11 @@ class Callbacks:
         return self._handlers.name
 
     def running(self, now: float) -> tuple[Update | None, float]:
-        """The callback that runs now, for how long."""
+        """The callback that runs now, and for how long it has run."""
         return self.meter.running(self._watch.current, now)
 
     def look_at(self, update: Update) -> None:
-        """The flow is at ``update`` and has not called anybody: its row may turn out not to be readable."""
+        """The flow is at ``update`` and has not called a callback yet: its row may not be readable."""
         self._watch.current, self.together, self._stopped_at = update, (), None
 
     def stop_before(self, update: Update) -> None:
@@ -64,23 +64,25 @@ class Callbacks:
         self._stopped_at = update
 
     def broken(self) -> Update | None:
-        """Something raised: the update that the flow was at."""
+        """A failure occurred. Returns the update that the flow was at."""
         current = self._watch.current
         self._watch.rest()
         self.meter.end((), asyncio.get_running_loop().time())
         return current if isinstance(current, Update) else None
 
     def returned(self, updates: Sequence[Update]) -> int:
-        """How many of ``updates``, which were not all processed, were done with before the one that the flow is at."""
+        """The number of ``updates``, which were not all processed, that were finished before the one that the flow is
+        at."""
         current = self._stopped_at or self._watch.current
         return next((i for i, update in enumerate(updates) if update is current), 0)
 
     def close(self) -> None:
-        """Nothing about updates is called any more."""
+        """No callback for updates is called from now on."""
         self._watch.close()
 
     async def sequence(self, updates: list[Update]) -> bool:
-        """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
+        """Call for one update after the other. Returns whether all were processed; false if the epoch ended
+        meanwhile."""
         watch, task = self._watch, asyncio.current_task()
         assert task is not None
         watch.current = self._stopped_at = None
@@ -111,7 +113,7 @@ class Callbacks:
         return done
 
     async def one(self, update: Update) -> None:
-        """One of several at a time."""
+        """Call for one of several updates at a time."""
         time = asyncio.get_running_loop().time
         self.meter.enter(update, time())
         on_update = self._handlers.on_update
@@ -125,11 +127,11 @@ class Callbacks:
             self.meter.leave(update, time())
 
     async def call(self, name: str, argument: Any, *rest: Any) -> Any:
-        """A callback that is not about updates."""
+        """Call a callback that is not for updates."""
         return await self.wait_for(name, self._handlers.call(name, argument, *rest))
 
     async def wait_for(self, name: str, call: Awaitable[Any]) -> Any:
-        """A part of the callback ``name``, which may take as long as a whole one."""
+        """Await a part of the callback ``name``, which may take as long as a whole callback."""
         try:
             return await self._within_limit(name, call)
         except asyncio.CancelledError as error:
@@ -152,7 +154,7 @@ class Callbacks:
         return error.with_traceback(cancelled.__traceback__)
 
     def breathe(self) -> Awaitable[None]:
-        """Let heartbeats and other flows have the loop, when callbacks have kept it for long."""
+        """Yield the loop to heartbeats and other flows if callbacks have occupied it for long."""
         now = asyncio.get_running_loop().time()
         if now - self._breathed > _SLICE_S:
             self._breathed = now
@@ -246,7 +248,8 @@ class Callbacks:
         return done
 
     async def _wait_for_stray(self) -> None:
-        """A thread cannot be cancelled: nothing of the flow runs beside one that was given up."""
+        """Wait for a thread that exceeded its time. It cannot be cancelled, and no other callback of the flow may run
+        meanwhile."""
         stray, self._stray = self._stray, None
         if stray is None:
             return
@@ -259,8 +262,8 @@ class Callbacks:
     def _explain_cancellation(
         self, error: asyncio.CancelledError, task: asyncio.Task[Any], *, expired: bool
     ) -> NoReturn:
-        """Raise what a cancellation that came out of a callback means: time is up, we are killed, or the callback's
-        own.
+        """Raise the meaning of a cancellation from a callback: its time is over, the task is killed, or the callback
+        cancelled itself.
         """
         if expired:
             task.uncancel()
@@ -271,7 +274,7 @@ class Callbacks:
 
 
 class _Nothing:
-    """Awaiting it costs nothing: ``breathe`` is on the way of every batch."""
+    """An awaitable that costs nothing, because ``breathe`` is called for every batch."""
 
     def __await__(self) -> Any:
         return iter(())

@@ -1,4 +1,4 @@
-"""The state of one epoch of a flow, and whether it continues: what the parts that work on it share."""
+"""The state of one epoch of a flow, and whether it continues. The parts that work on the epoch share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Ending", "Epoch", "LoopLeft"]
 
 
 class Ending(Enum):
-    """Why a flow's epoch ends here."""
+    """Why an epoch of a flow ends at this subscriber."""
 
     REVOKED = "revoked"
     LEAVING = "this subscriber leaves"
@@ -22,7 +22,7 @@ class Ending(Enum):
 
 
 class LoopLeft(Exception):  # noqa: N818 - no failure
-    """Nobody asks for another update, so this one is not processed."""
+    """The loop that takes updates was left, so this update is not processed."""
 
 
 class Epoch:
@@ -46,15 +46,15 @@ class Epoch:
         self.shard = shard
         self.number = number
         self.marker = marker
-        """Where a rollback leads to."""
+        """The place to which a rollback leads."""
         self.acked: Datamarker | None = None
         """The last marker acknowledged in this epoch."""
         self.ending: Ending | None = None
-        """Why nothing new is begun; ``None`` while the epoch continues."""
+        """Why no new work is begun; ``None`` while the epoch continues."""
         self.cause = ""
         """The same in words; empty while the epoch continues."""
         self.stopped = False
-        """Whether it was given up here: it only waits for its end."""
+        """Whether this subscriber gave it up, so that it only waits for its end."""
         self.halted: FlowHalted | None = None
         """Why it is halted, when its retries are exhausted."""
         self.resting = False
@@ -64,7 +64,7 @@ class Epoch:
 
     @property
     def state(self) -> str:
-        """Its state as ``wormhole_subscriber_flows`` counts it."""
+        """Its state, as in the metric ``wormhole_subscriber_flows``."""
         if self.ending is not None:
             return "ending"
         if self.halted is not None:
@@ -72,7 +72,8 @@ class Epoch:
         return "stopped" if self.stopped else "resting" if self.resting else "working"
 
     def end(self, ending: Ending, cause: str = "") -> bool:
-        """No new work is begun; what runs may finish. The first reason stays: whether this was it."""
+        """Begin no new work. Running callbacks may finish. Returns whether this is the first end, whose reason
+        stays."""
         if self.ending is not None:
             return False
         self.ending = ending

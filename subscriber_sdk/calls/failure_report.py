@@ -1,4 +1,4 @@
-"""What the log shows of a callback that failed: the application's own line first, and no frame of the SDK before it."""
+"""The log's report of a failed callback: the application's own line first, and no frame of the SDK before it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STANDARD: Final = (_folder(sysconfig.get_path("stdlib")), "<frozen ")
 def logged_error(error: BaseException) -> LoggedError:
     """The exception for ``exc_info``, with its traceback from the application's first frame on.
 
-    Without such a frame the whole traceback is kept, unless the message says everything: it is a fault of the SDK.
+    Without such a frame it is a fault of the SDK, and the whole traceback is kept, unless the message is complete.
     """
     own = _own_frames(error)
     if own is None and not isinstance(error, (WormholeError, TimeoutError)):
@@ -47,7 +47,7 @@ def logged_error(error: BaseException) -> LoggedError:
 def headline(error: BaseException) -> str:
     """``/srv/shop.py:12 in on_update: KeyError: 'email'``: the last frame that is the application's, and the exception.
 
-    Without such a frame, as where a row could not be read before the callback, the exception alone.
+    Without such a frame, for example if a row could not be read before the callback, only the exception.
     """
     text = " ".join("".join(traceback.format_exception_only(error)).split())
     frames = traceback.extract_tb(_own_frames(error))
@@ -59,7 +59,8 @@ def headline(error: BaseException) -> str:
 
 
 def change_of(update: Update) -> str:
-    """What an update did, as operators write it (``insert of shop.users:17``): names and key, none of its values."""
+    """The change of an update, as operators write it (``insert of shop.users:17``), with names and key, but without
+    other values."""
     try:
         return f"{update.op.value} of {shortened(row_text(update.rows()[0]), _LONGEST_ROW)}"
     except DecodeError:
@@ -67,7 +68,7 @@ def change_of(update: Update) -> str:
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:
-    """The traceback behind the frames that lead to the callback; ``None``: nothing of the application is in it."""
+    """The traceback after the frames that lead to the callback; ``None``: it has no frame of the application."""
     frame = error.__traceback__
     while frame is not None and _leads_to_callback(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next

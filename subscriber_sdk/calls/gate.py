@@ -57,17 +57,17 @@ class Gate:
         return Verdict.CALL
 
     def held_keys(self, table: str) -> frozenset[tuple[Value, ...]] | None:
-        """Keys of the table whose updates are parked; ``None`` when those of the whole table are."""
+        """The keys of the table whose updates are parked; ``None`` if those of the whole table are."""
         if table not in self._parked.tables:
             return frozenset()
         rows = self._parked.keys_of(table)
         return None if any(not row.values for row in rows) else frozenset(values_of(row.values) for row in rows)
 
     def stored(self, update: Update) -> bool:
-        """Whether the update was parked in this epoch already; it comes by again after a rollback."""
+        """Whether the update was parked in this epoch already: after a rollback it is delivered again."""
         return update.id in self._stored
 
     def parked(self, update: Update) -> None:
-        """The update is durable at the publisher: what follows of its rows has to be parked."""
+        """The update is durable at the publisher: later updates of its rows have to be parked."""
         self._stored.add(update.id)
         self._parked.add(update.rows(), place_of(update))

@@ -38,7 +38,7 @@ NAMES: Final = (
 )
 _OF_UPDATES: Final = NAMES[:3]
 _THREADS: Final = 32
-"""Plain ``def`` callbacks that run at one time; further flows wait their turn."""
+"""The number of plain ``def`` callbacks that run at the same time. Further flows wait."""
 
 
 class Handlers:
@@ -81,7 +81,7 @@ class Handlers:
 
     @property
     def verifies(self) -> bool:
-        """Whether the application can say which rows it holds, and what is in them."""
+        """Whether the application can return the keys and the content of its rows."""
         return {"on_verify", "on_verify_keys"} <= self.overridden
 
     def in_thread(self, update: Update) -> bool:
@@ -89,13 +89,15 @@ class Handlers:
         return self.threaded if self._router is None else self._router.blocks(update)
 
     def parts(self, updates: list[Update]) -> Iterable[tuple[bool, list[Update]]]:
-        """``updates`` in order, cut where :meth:`in_thread` changes, which each part has before it."""
+        """``updates`` in order, divided where :meth:`in_thread` changes. Each part comes with its value of
+        :meth:`in_thread`."""
         if self._router is None:
             return ((self.threaded, updates),)
         return ((threaded, list(part)) for threaded, part in groupby(updates, self._router.blocks))
 
     def taker(self) -> Taker:
-        """For one flow: how many of some updates, from an ordinal on, the batch callback gets at once, and as what."""
+        """A function for one flow: given updates and an ordinal, it returns how many of them the batch callback gets
+        together, and in what form."""
         if self._arrow is None:
             return _rest
         take: Taker = self._arrow.RecordBatches(self._subscriber.arrow_before).take
@@ -113,13 +115,13 @@ class Handlers:
         return self.pool.submit(copy_context().run, callback, *arguments)
 
     def close(self) -> None:
-        """Let the threads go; one that is still inside a callback ends with it."""
+        """Release the threads. A thread inside a callback ends with the callback."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
     def call(self, name: str, argument: Any, *rest: Any) -> Awaitable[Any]:
-        """Await one of the callbacks that are not about updates. One that is not overridden returns at once."""
+        """Await one of the callbacks that are not for updates. A callback that is not overridden returns at once."""
         callback = getattr(self._subscriber, name)
         if name not in self.overridden:
             return _done(callback(argument, *rest))
@@ -165,7 +167,7 @@ def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:
 def each_in_thread(callback: Callable[[Any], Any], arguments: Iterable[Any], begin: Callable[[Any], bool]) -> bool:
     """Call ``callback`` with one argument after the other, in one hop to a thread.
 
-    ``begin`` gets each argument before its call and returns whether to continue. Whether all were called.
+    ``begin`` gets each argument before its call and returns whether to continue. Returns whether all calls were made.
     """
     for argument in arguments:
         if not begin(argument):

@@ -1,9 +1,9 @@
 """Measures the callbacks of one flow, at no cost per update while they are fast. Takes the time as an argument.
 
-Callbacks run in pieces: a slice of a batch, or a whole one. A piece costs one look at the clock. Only when the one
-before was so slow that looking costs nothing beside it is each callback timed by itself. So the slowest callback is
-known exactly where it matters; of a slow one amid fast ones only that its piece was slow, and the table if the piece
-had one only.
+Callbacks run in pieces: a slice of a batch, or a whole batch. A piece costs one reading of the clock. Each callback is
+timed by itself only if the piece before was so slow that the readings are negligible. So the slowest callback is known
+exactly where it matters. Of one slow callback among fast ones it is known only that its piece was slow, and its table
+if the piece had only one table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _SLOW_S: Final = 0.01  # a piece whose callbacks were not timed is reported from
 
 
 class Meter:
-    """Times are seconds of one clock. ``busy``: spent in callbacks; ``failures``: attempts that failed."""
+    """Times are seconds of one clock. ``busy``: the time spent in callbacks; ``failures``: the number of failed
+    attempts."""
 
     __slots__ = ("_at", "_began", "_lap", "_side", "_slowest", "_table", "busy", "failures", "timing")
 
@@ -67,13 +68,14 @@ class Meter:
         self._side[update] = now
 
     def leave(self, update: Update, now: float) -> None:
-        """It has ended, whatever it came to."""
+        """It has ended, with or without success."""
         took = now - self._side.pop(update)
         self.busy += took
         self._ended(update, took)
 
     def running(self, current: object, now: float) -> tuple[Update | None, float]:
-        """The callback that runs now, for how long; ``current`` is what the flow is at. Side by side: the oldest."""
+        """The callback that runs now, and for how long; ``current`` is the flow's present item. If several run side by
+        side, the oldest."""
         for update, began in self._side.items():
             return update, now - began
         if self._began is None or not isinstance(current, Update):
@@ -81,7 +83,7 @@ class Meter:
         return current, now - (self._began if self._at is None else self._lap)
 
     def spent(self, now: float) -> float:
-        """Seconds in callbacks, with those that run now."""
+        """Seconds in callbacks, including those that run now."""
         pending = sum(now - began for began in self._side.values())
         return self.busy + pending + (0.0 if self._began is None else now - self._began)
 

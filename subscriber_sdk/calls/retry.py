@@ -28,9 +28,9 @@ class Retry:
         self._furthest: Place | None = None
         self.failures = 0
         self.singly_until: UpdatePlace | None = None
-        """Up to here ``on_updates`` gets one update at a time, for somewhere among them is one that fails.
+        """Up to this place ``on_updates`` gets one update at a time, because one of the updates before it fails.
 
-        Outlives an epoch too.
+        It outlives an epoch too.
         """
 
     @property
@@ -39,13 +39,14 @@ class Retry:
         return self._policy.attempts
 
     def fresh(self) -> Retry:
-        """A count of its own by the same policy, for what has to do with no update."""
+        """A separate count with the same policy, for failures without an update."""
         return Retry(self._policy, self._chance)
 
     def failed(self, place: Place | None) -> bool:
-        """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.
+        """Count a failure at ``place`` (``None``: not at an update). Returns whether another try follows.
 
-        A failure beyond every earlier one begins a new count: what failed before has succeeded since.
+        A failure after the places of all earlier failures begins a new count, because what failed before has succeeded
+        since.
         """
         if place is not None and (self._furthest is None or place > self._furthest):
             if self._furthest is not None:

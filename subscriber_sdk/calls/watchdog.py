@@ -1,7 +1,8 @@
-"""Notices a callback that runs too long, at next to no cost per call.
+"""Notices a callback that runs too long, at almost no cost per call.
 
-A timer per call would cost more than a small callback. So the flow only notes what it is at, and one timer looks every
-eighth of the limit whether that changed: a callback is cancelled after at least the limit and at most an eighth more.
+A timer per call would cost more than a small callback. So the flow only notes its present item, and one timer checks
+every eighth of the limit whether the item changed. A callback is cancelled after at least the limit and at most an
+eighth more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LOOKS: Final = 8
 class Watchdog:
     """Watches the callbacks of one flow, one at a time. ``current`` is what runs; set it to ``None`` when nothing does.
 
-    When the limit (seconds) has passed over one ``current``, ``task`` is cancelled and ``expired`` is true.
+    If one ``current`` stays for the limit (seconds), ``task`` is cancelled and ``expired`` is true.
     """
 
     __slots__ = ("_limit", "_seen", "_since", "_task", "_timer", "current", "expired")

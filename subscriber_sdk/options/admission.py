@@ -3,8 +3,8 @@
 With TLS the subscriber names its publishers (option ``publishers``). An entry is a name of a certificate, which may
 push the dataset of the subscriber's application, or ``DATASET=NAME``, which may push that dataset only: so one list
 serves the subscribers of several datasets. A certificate's names are its common name and its subject alternative names.
-The configuration names the application's dataset; without a coordinator it is not known, and the publisher's own
-statement counts.
+The configuration names the application's dataset. Without a coordinator it is not known, and the publisher's own
+statement is accepted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Admission:
     dataset: str = ""
 
     def refuses_hello(self, hello: push_pb2.Hello, versions: tuple[int, int]) -> Refusal | None:
-        """Why a publisher that sends ``hello`` is not accepted; ``None``: it is, unless its dataset is refused.
+        """Why a publisher that sends ``hello`` is not accepted; ``None`` if it is accepted, unless its dataset is
+        refused.
 
         ``versions``: the first and the last protocol version of this side.
         """
@@ -60,15 +61,16 @@ class Admission:
         return None
 
     def refuses_certificate(self, names: Collection[str]) -> Refusal | None:
-        """Why a peer with these names in its certificate may push nothing here; ``None``: it may push something."""
+        """Why a peer with these names in its certificate may not push any dataset here; ``None`` if it may push one."""
         if not self.publishers or any(_name(entry) in names for entry in self.publishers):
             return None
         return self._refusal(names, "")
 
     def refuses_dataset(self, names: Collection[str], dataset: str) -> Refusal | None:
-        """Why that peer may not push ``dataset`` (``Hello.dataset``); ``None``: it may."""
+        """Why that peer may not push ``dataset`` (``Hello.dataset``); ``None`` if it may."""
         if self.dataset and dataset != self.dataset and (dataset or self.publishers):
-            # An installation with an application of the same name: its updates would be handled here and lost there.
+            # Another installation may have an application of the same name: its updates would be handled here and lost
+            # there.
             message = (
                 f"dataset {dataset or '(none)'} was offered, "
                 f"{self._here} that listens here is for dataset {self.dataset}"

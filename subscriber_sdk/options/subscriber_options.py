@@ -1,5 +1,5 @@
-"""Settings of a subscriber: keyword arguments, else ``WORMHOLE_<NAME>`` of the environment, else a default with a
-reason.
+"""The settings of a subscriber: keyword arguments, otherwise ``WORMHOLE_<NAME>`` in the environment, otherwise a
+default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ANY_PORT", "SHARED", "Options", "RetryPolicy", "SubscriberOptions", 
 
 @dataclass(slots=True, frozen=True)
 class RetryPolicy:
-    """How often and how patiently. ``attempts`` counts the first try; waits are seconds.
+    """The number of tries and the waits between them. ``attempts`` includes the first try; waits are seconds.
 
     Defaults: eight attempts with doubling waits from 0.1 s take about 13 s, long enough for a restart of what the
     handler depends on; ``longest_wait`` bounds the wait when more attempts are configured.
@@ -109,7 +109,7 @@ class SubscriberOptions(TypedDict, total=False):
 
 @dataclass(slots=True, frozen=True)
 class Options:
-    """Everything that can be set, as it was read from :class:`SubscriberOptions` and the environment.
+    """All settings, as read from :class:`SubscriberOptions` and the environment.
 
     A problem raises :class:`~wormhole.model.errors.ConfigError` that names the option.
     """
@@ -121,14 +121,14 @@ class Options:
     registered, and the publisher has this subscriber's address in its own configuration.
     """
     listen: str = ANY_PORT
-    """Where the publisher's connections are taken. Port 0 is any free one; the default with a configuration file that
-    lists this subscriber's address is that address.
+    """The address at which the publishers' connections are accepted. Port 0 is any free port. With a configuration file
+    that lists this subscriber's address, the default is that address.
     """
     advertise: str = ""
     """The address that publishers dial; needed where ``listen`` is a wildcard. Empty: the address of ``listen``."""
     id: str = ""
-    """Name of this instance within the application. Empty: the only one that a configuration file lists, else
-    ``<host name>-<process id>``."""
+    """The name of this instance within the application. Empty: the only instance that a configuration file lists,
+    otherwise ``<host name>-<process id>``."""
     weight: float = 1.0
     """Share of the shards, relative to the other instances."""
     tls: TlsFiles | None = None
@@ -150,24 +150,24 @@ class Options:
     Also the longest wait for a handler when a shard moves.
     """
     stop_timeout: float = 25.0
-    """How long a graceful stop may take: below the 30 s after which most supervisors kill."""
+    """How long a graceful stop may take: less than the 30 s after which most supervisors kill a process."""
     retry: RetryPolicy | None = None
-    """What happens after a callback failed. A number means that many attempts. ``None``: what the application's
-    configuration says, else the defaults of :class:`~subscriber_sdk.calls.retry.RetryPolicy`.
+    """The retries after a callback failed. A number means that many attempts. ``None``: the application's
+    configuration, otherwise the defaults of :class:`~subscriber_sdk.calls.retry.RetryPolicy`.
     """
     credit: int = 4 * MIB
-    """Bytes of updates of one flow that may be here unprocessed: at 200 MB/s a stock for 20 ms."""
+    """Bytes of updates of one flow that may be unprocessed in this process: at 200 MB/s enough for 20 ms."""
     buffer: int = 64 * MIB
-    """Bytes of updates of all flows that may be here unprocessed; finished ones are kept for a rollback, up to twice as
-    much."""
+    """Bytes of updates of all flows that may be unprocessed in this process. Finished updates are kept for a rollback,
+    up to twice as many bytes."""
     max_frame: int = 4 * MIB
-    """The largest gRPC message that is taken."""
+    """The largest gRPC message that is accepted."""
     max_update: int = 64 * MIB
     """The largest single update; larger ones come without values, marked ``too_large``."""
 
     max_state: int = 64 * MIB
-    """Bytes that publishers may make this process keep beside updates: flows (12 KiB each), schemas, datamarkers,
-    lists. Who takes most when it is used up loses its stream.
+    """Bytes of other data than updates that publishers may make this process keep: flows (12 KiB each), schemas,
+    datamarkers, lists. When they are used up, the publisher that uses the most loses its stream.
     """
 
     def __post_init__(self) -> None:
@@ -216,12 +216,13 @@ class Options:
 
     @property
     def lasting(self) -> bool:
-        """Whether this process is known by the same name after a restart: what it parked is delivered to it again."""
+        """Whether this process has the same name after a restart, so that the updates that it parked are delivered to
+        it again."""
         return bool(self.id) or self.tls is not None
 
     @property
     def max_body(self) -> int:
-        """The largest batch body: one update of the largest size, and as much again for what comes with it."""
+        """The largest batch body: twice the largest update, because one comes with other data."""
         return 2 * self.max_update
 
 
@@ -230,7 +231,7 @@ def read_options(
 ) -> Options:
     """Options from keyword arguments and the environment (``None``: this process's).
 
-    ``shared``: the caller hands over a coordinator object of its own, so that none is named here.
+    ``shared``: whether the caller passes a coordinator object of its own, so that no option names one.
 
     Raises :class:`~wormhole.model.errors.ConfigError` for a wrong value and :class:`~wormhole.model.errors.UsageError`
     for an unknown name.

@@ -1,1 +1,1 @@
-"""One flow at work: what arrived runs through the application's callbacks, and finished work is acknowledged."""
+"""One flow at work: the application's callbacks process what arrived, and finished work is acknowledged."""

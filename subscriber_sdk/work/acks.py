@@ -5,9 +5,9 @@ A flow's log holds what arrived, in order, from the last acknowledged datamarker
     acknowledged | held: taken, finished or running | waiting
                  ^ a rollback comes back to here    ^ next to take
 
-Finished batches give their credit back (``progress``) but stay held until a datamarker behind them is acknowledged, so
-that a rollback needs nothing from the publisher. What is held is bounded; past the bound the oldest goes, and a
-rollback then needs a resend.
+Finished batches return their credit (``progress``), but stay held until a later datamarker is acknowledged, so that a
+rollback needs no data from the publisher. The held bytes are bounded. Beyond the bound the oldest batch is dropped, and
+a rollback then needs a resend.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from wormhole.model.schema import Schema
 __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem", "RangeItem", "ScanEndItem"]
 
 _ITEM_BYTES: Final = 64
-"""A held batch takes this besides its body, so many tiny batches count as well."""
+"""The memory of a held batch in addition to its body, so that many tiny batches are bounded too."""
 _NO_WINDOWS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
 class BatchItem:
-    """A batch body, still encoded: parsed form takes several times the memory, so it lives only while handlers run.
+    """A batch body, still encoded. The parsed form takes several times the memory, so it exists only while handlers
+    run.
 
-    ``unfinished``: its last transaction continues in the next one.
+    ``unfinished``: whether its last transaction continues in the next batch.
     """
 
     number: int
@@ -69,8 +70,8 @@ class LossItem:
 
 @dataclass(slots=True, eq=False)
 class RangeItem:
-    """Every row of a range of keys came before it. ``frame``: a serialized ``ChunkEnd``; its keys as objects take many
-    times the memory. ``schema``: that of its keys.
+    """Every row of a range of keys came before it. ``frame``: a serialized ``ChunkEnd``, because its keys as objects
+    take many times the memory. ``schema``: that of its keys.
     """
 
     frame: bytes
@@ -89,9 +90,9 @@ Item = BatchItem | MarkerItem | NoticeItem | LossItem | RangeItem | ScanEndItem
 
 
 class FlowLog:
-    """What a flow received and has not acknowledged.
+    """The items that a flow received and has not acknowledged.
 
-    ``hold_bytes``: how many bytes of finished bodies are kept for a rollback.
+    ``hold_bytes``: the most bytes of finished bodies that are kept for a rollback.
     """
 
     __slots__ = (
@@ -111,7 +112,7 @@ class FlowLog:
         self._waiting: deque[Item] = deque()
         self._held: deque[Item] = deque()
         self._running: deque[BatchItem] = deque()  # taken, in order, from the first that has not finished
-        self._single: Item | None = None  # taken, has a callback of its own, and that has not returned
+        self._single: Item | None = None  # taken; it has a callback of its own that has not returned
         self.held_bytes = 0
         """Bytes of finished bodies that are kept for a rollback."""
         self.waiting_bytes = 0
@@ -126,11 +127,11 @@ class FlowLog:
 
     @property
     def unfinished(self) -> bool:
-        """Whether callbacks of what was taken have not all returned: no datamarker behind it may be acknowledged."""
+        """Whether a callback of a taken item has not returned. Then no later datamarker may be acknowledged."""
         return bool(self._running) or self._single is not None
 
     def append(self, item: Item) -> None:
-        """Something arrived. Of datamarkers with nothing between them only the newest stays."""
+        """An item arrived. Of consecutive datamarkers only the newest stays."""
         waiting = self._waiting
         if waiting and isinstance(item, MarkerItem) and isinstance(waiting[-1], MarkerItem):
             waiting[-1] = item
@@ -140,7 +141,7 @@ class FlowLog:
                 self.waiting_bytes += len(item.body)
 
     def peek(self) -> Item | None:
-        """What :meth:`take` would give."""
+        """The item that :meth:`take` would return."""
         return self._waiting[0] if self._waiting else None
 
     def take(self) -> Item | None:
@@ -149,7 +150,7 @@ class FlowLog:
             return None
         item = self._waiting.popleft()
         if isinstance(item, MarkerItem) and self._held and isinstance(self._held[-1], MarkerItem):
-            self._held[-1] = item  # the one before was left unacknowledged, and nothing came since
+            self._held[-1] = item  # the one before was left unacknowledged, and nothing arrived since
         else:
             self._held.append(item)
         if isinstance(item, BatchItem):
@@ -164,9 +165,10 @@ class FlowLog:
         self._single = None
 
     def finish(self, item: BatchItem) -> int | None:
-        """Every callback of ``item`` returned. The number to report as progress, ``None`` if it did not rise.
+        """Every callback of ``item`` returned. Returns the batch number to report as progress; ``None`` if it did not
+        rise.
 
-        It rises only over batches that finished without a gap before them.
+        It rises only up to the first batch that has not finished.
         """
         item.finished = True
         running = self._running
@@ -182,7 +184,7 @@ class FlowLog:
         return number
 
     def acknowledge(self, item: MarkerItem) -> None:
-        """The marker was acknowledged: nothing up to it is needed any more."""
+        """The marker was acknowledged: items up to it are no longer needed."""
         held = self._held
         while held:
             first = held.popleft()
@@ -193,7 +195,8 @@ class FlowLog:
         self.whole = True
 
     def rollback(self) -> bool:
-        """Everything held waits again. False, and nothing changes, when part of it is gone: it has to be sent again."""
+        """Let all held items wait again. Returns false, without a change, if a part of them was dropped and has to be
+        sent again."""
         if not self.whole:
             return False
         for item in self._held:
@@ -208,7 +211,7 @@ class FlowLog:
         return True
 
     def drop_waiting(self) -> int:
-        """Forget everything (the flow ends). How many items had not been taken."""
+        """Drop everything, because the flow ends. Returns the number of items that had not been taken."""
         waiting = len(self._waiting)
         self._waiting.clear()
         self._held.clear()

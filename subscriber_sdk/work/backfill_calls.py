@@ -29,7 +29,7 @@ class BackfillCalls:
         self._generation = generation
 
     async def range_end(self, frame: bytes, schema: Schema) -> None:
-        """Every row of a range came, and every callback before it has returned."""
+        """Every row of a range arrived, and every earlier callback has returned."""
         if "on_range" not in self._overridden:
             return
         if (parked := self._parked("on_range", schema.table)) is None:
@@ -42,7 +42,7 @@ class BackfillCalls:
             await self._callbacks.call("on_range", ended)
 
     async def scan_end(self, table: str, rows: int) -> None:
-        """As :meth:`range_end`, of a table."""
+        """As :meth:`range_end`, for a table."""
         if "on_scan_end" not in self._overridden or (parked := self._parked("on_scan_end", table)) is None:
             return
         epoch = self._epoch
@@ -50,7 +50,7 @@ class BackfillCalls:
         await self._callbacks.call("on_scan_end", end)
 
     def _parked(self, callback: str, table: str) -> frozenset[Key] | None:
-        """Keys of the table whose rows were parked and not delivered; ``None``: those of the whole table were."""
+        """The keys of the table whose rows were parked and not delivered; ``None``: those of the whole table were."""
         parked = self._gate.held_keys(table)
         if parked is None:
             log.warning(

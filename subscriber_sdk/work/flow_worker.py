@@ -9,9 +9,9 @@ The order of one epoch of a flow, as the application sees it::
 ``callbacks`` runs them, ``recovery`` decides what follows when one fails, ``parking`` replaces one; they share
 the ``epoch``.
 
-If the process dies at any point, nothing was acknowledged whose callbacks had not returned: ``ack`` is called after
-``on_datamarker``, and that only after every callback before it, or once the publisher has stored the update in place of
-its callback.
+If the process dies at any point, no update was acknowledged whose callback had not returned. ``ack`` is called after
+``on_datamarker``, and ``on_datamarker`` only after every earlier callback returned, or after the publisher stored the
+update in place of its callback.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FlowWorker:
     """The callbacks of one epoch of one flow. :meth:`feed` and :meth:`end` are called from the loop that :meth:`start`
     was called on.
 
-    ``kept``: the shard's, over all its epochs.
+    ``kept``: the shard's state, common to all its epochs.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class FlowWorker:
             self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation
         )
         self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
-        self._held: list[Callable[[], None]] = []  # give back what is counted for the tables in it
+        self._held: list[Callable[[], None]] = []  # return the memory that is counted for its tables
         self._endings = Endings()
         self._application = options.application
         self._tracing = tracing(options.application, assigned.shard, assigned.epoch)
-        self._batch_number = 0  # the number of the batch that came last
+        self._batch_number = 0  # the number of the batch that arrived last
         self._wake = asyncio.Event()
         self._notified = False  # ASSIGNED was delivered, so REVOKED has to follow
-        self._later: tuple[MarkerItem, float] | None = None  # left unacknowledged, and when to ask again
+        self._later: tuple[MarkerItem, float] | None = None  # left unacknowledged, and when to call again
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -117,8 +117,8 @@ class FlowWorker:
 
     @property
     def figures(self) -> tuple[int, float, int, int, int]:
-        """Updates, seconds in callbacks that returned, failures, bytes queued and bytes kept for a rollback; of this
-        epoch.
+        """The figures of this epoch: updates, seconds in callbacks that returned, failures, bytes queued, and bytes
+        kept for a rollback.
         """
         meter, log = self._callbacks.meter, self._log
         return self.updates, meter.busy, meter.failures, log.waiting_bytes, log.held_bytes
@@ -134,12 +134,12 @@ class FlowWorker:
         return self._task
 
     def when_ended(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once nothing of this epoch runs any more."""
+        """Call ``callback`` once no callback of this epoch runs any more."""
         if self._task is not None:
             self._task.add_done_callback(lambda _: callback())
 
     def feed(self, item: Item) -> None:
-        """Something arrived for the flow."""
+        """An item arrived for the flow."""
         if self.epoch.ending is None:
             self._keep(item)
             self._stir()
@@ -150,13 +150,13 @@ class FlowWorker:
             try:
                 item.body = self._endings.pass_on(item.body, unfinished=item.unfinished)
             except ProtocolError:
-                pass  # refused in its turn, when it is parsed to be delivered
+                pass  # it is refused later, when it is parsed for delivery
         elif (body := self._endings.release()) is not None:
             self._log.append(BatchItem(self._batch_number, replayed=False, body=body))
         self._log.append(item)
 
     def end(self, ending: Ending, cause: str = "") -> None:
-        """No new work is begun; what runs may finish. The first reason stays."""
+        """Begin no new work. Running callbacks may finish. The first reason stays."""
         if self.epoch.end(ending, cause):
             self._parking.end()
             self._stir()
@@ -184,7 +184,7 @@ class FlowWorker:
         )
 
     def kill(self) -> None:
-        """Cancel also what runs."""
+        """Also cancel running callbacks."""
         if self._task is not None:
             self._task.cancel()
 
@@ -218,7 +218,7 @@ class FlowWorker:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            # Our fault, not the application's: report it, so that the publisher holds the flow.
+            # A fault of the SDK, not of the application: report it, so that the publisher holds the flow.
             log.exception("flow %s epoch %d broke inside the SDK at %s", epoch.shard, epoch.number, epoch.marker)
             self._port.fail(push_pb2.Failed.HANDLER, "", f"internal error of the subscriber: {error!r}")
         finally:
@@ -240,7 +240,8 @@ class FlowWorker:
         self._callbacks.breathed()
 
     async def _wait_to_ask(self, item: MarkerItem, at: float) -> None:
-        """Until something comes, or it is time to ask again whether the marker may be acknowledged."""
+        """Wait until an item arrives, or until ``on_datamarker`` has to be called again for the unacknowledged
+        marker."""
         try:
             async with asyncio.timeout_at(at):
                 await self._wake.wait()
@@ -285,7 +286,8 @@ class FlowWorker:
             return
 
     def _refuse(self, refused: EpochRefused) -> None:
-        """The application has stored a later epoch than this one: the publisher assigns the shard in one above that."""
+        """The application has stored a higher epoch than this one: the publisher assigns the shard in an epoch above
+        that."""
         epoch, held = self.epoch, Held(refused.held_epoch)
         message = (
             f"epoch {epoch.number} of shard {epoch.shard} is refused: the application holds it in epoch {held.epoch}"
@@ -295,7 +297,8 @@ class FlowWorker:
         self._port.fail(push_pb2.Failed.STALE_EPOCH, "", message, held)
 
     async def _undo(self, transaction: str) -> bool:
-        """Have the application undo what an earlier epoch delivered of a transaction. Whether the flow continues."""
+        """Have the application undo the part of a transaction that an earlier epoch delivered. Returns whether the flow
+        continues."""
         epoch = self.epoch
         cause = TransactionRolledBack(
             f"the database rolled back transaction {transaction}, of which a part was delivered",
@@ -306,8 +309,8 @@ class FlowWorker:
         return await self._recovery.undo(cause)
 
     async def _settle(self) -> None:
-        """Acknowledge what was processed although the flow ends: a datamarker with no unfinished work before it still
-        counts, so that the shard's next subscriber repeats nothing of it.
+        """Acknowledge processed work although the flow ends. A datamarker without unfinished work before it is still
+        acknowledged, so that the shard's next subscriber repeats nothing.
         """
         epoch, item = self.epoch, self._log.peek()
         if epoch.stopped or self._log.unfinished or not isinstance(item, MarkerItem):
@@ -316,7 +319,7 @@ class FlowWorker:
         try:
             acknowledge = await self._on_datamarker(item)
         except LoopLeft:
-            pass  # no failure; what was gathered before the marker comes again
+            pass  # no failure; what was gathered before the marker is delivered again
         except Exception as error:
             log.error(
                 "%s; on_datamarker of shard %s failed as the shard goes; its last updates come again",
@@ -386,7 +389,7 @@ class FlowWorker:
         await self._recovery.failed(error, update)
 
     async def _on_datamarker(self, item: MarkerItem) -> bool:
-        """Whether the application is through with what is before the marker."""
+        """Returns whether the application has finished everything before the marker."""
         if "on_datamarker" not in self._handlers.overridden:
             return True
         answer = await self._callbacks.call("on_datamarker", replace(item.marker, shard=self.epoch.shard))
@@ -460,13 +463,13 @@ class FlowWorker:
         if missed and item.windows:
             self._counts.processed(
                 {min(item.windows): -missed}
-            )  # they were not called: the publisher sees that they are missing
+            )  # they got no callback: the publisher sees that they are missing
         self._finished(item, len(updates))
         await calls.breathe()
 
     @property
     def _done(self) -> int:
-        """Updates that were processed one after the other, repeats included."""
+        """The number of updates that were processed one after the other, repeats included."""
         compared = 0 if self._verifying is None else self._verifying.passed
         return self._callbacks.count + self._parking.diverted + compared
 
@@ -491,7 +494,8 @@ class FlowWorker:
         )
 
     async def _sequence(self, updates: list[Update], changes: list[tuple[int, SchemaChange]]) -> bool:
-        """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
+        """Process one update after the other. Returns whether all were processed; false if the epoch ended
+        meanwhile."""
         calls = self._callbacks
         singly = self._handlers.batched and self._recovery.singly(updates[0])
         begin = 0
@@ -509,7 +513,7 @@ class FlowWorker:
         return await self._each(rest, singly=singly)
 
     async def _each(self, updates: list[Update], *, singly: bool) -> bool:
-        """One after the other, with one schema for each table."""
+        """Process one update after the other, with one schema for each table."""
         plain = self._parking.gate.idle and not singly
         deliver = self._callbacks.sequence if plain else partial(self._parking.sequence, singly=singly)
         return await (deliver(updates) if self._verifying is None else self._verifying.sequence(updates, deliver))
@@ -532,8 +536,8 @@ class FlowWorker:
         self._held.append(self._port.hold(TABLE_BYTES, f"a table of shard {self.epoch.shard}"))
 
     def _parse(self, item: BatchItem) -> tuple[list[Update], list[tuple[int, SchemaChange]]] | None:
-        """The batch's updates, and where the schema of a table changes; ``None`` after a breach of the protocol, which
-        ends the stream.
+        """The batch's updates, and the places where the schema of a table changes; ``None`` after a breach of the
+        protocol, which ends the stream.
         """
         try:
             body = parse_body(item.body)
@@ -565,7 +569,7 @@ class FlowWorker:
         self._port.progress(self._log.finish(item))
 
     def _partially(self, item: BatchItem, updates: int) -> None:
-        """The batch comes again, but callbacks of its first ``updates`` have returned: they count as any."""
+        """The batch is delivered again, but callbacks of its first ``updates`` have returned: count them."""
         if updates:
             self._counts.processed(windows_in(parse_body(item.body), updates))
 

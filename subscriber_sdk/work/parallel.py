@@ -1,6 +1,6 @@
 """Several callbacks of one flow at a time, each key in order (``keyorder`` has the rules).
 
-The callback for a changed schema waits for everything before it, and everything after it waits for that.
+The callback for a changed schema waits for all earlier callbacks, and all later ones wait for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ __all__ = ["ParallelFailure", "run_parallel"]
 
 
 class ParallelFailure(Exception):  # noqa: N818 - a wrapper that says which of several updates failed
-    """The first update, in log order, whose callback raised ``error``; ``None``: the callback of a schema's change."""
+    """``error`` and the first update, in log order, whose callback raised it; ``None``: the callback for a changed
+    schema raised it."""
 
     def __init__(self, error: Exception, update: Update | None) -> None:
         super().__init__(str(error))
@@ -51,9 +52,9 @@ async def run_parallel(
     """Work on ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits;
     without ``ahead`` on ``item`` alone.
 
-    A datamarker waits for everything before it, so batches behind one are not begun. ``wake`` is set when something
+    A datamarker waits for everything before it, so batches after one are not begun. ``wake`` is set when an item
     arrived. ``unfinished``: called for a batch that is not finished, with the number of callbacks that returned. When
-    ``going`` is false nothing new begins. Returns when no callback runs any more; raises :class:`ParallelFailure`.
+    ``going`` is false, no new callback begins. Returns when no callback runs any more. Raises :class:`ParallelFailure`.
     """
     # One long body: it runs for every update, and all its steps change the same few collections.
     order = KeyOrder()
@@ -62,7 +63,7 @@ async def run_parallel(
     ended: deque[tuple[int, asyncio.Task[None]]] = deque()
     running: set[asyncio.Task[None]] = set()
     failures: dict[int, Exception] = {}
-    window = max(64, 8 * concurrency)  # looked ahead for keys that are free
+    window = max(64, 8 * concurrency)  # how many updates are searched for free keys
     broken = False
     following: BatchItem | None = item
     count = 0
@@ -127,7 +128,7 @@ async def run_parallel(
     finally:
         for started in dict.fromkeys(batch for _, batch in (*jobs.values(), *coming)):
             unfinished(started.item, started.returned)
-        # Only when this task itself is cancelled does anything run here.
+        # Callbacks run here only if this task itself was cancelled.
         for task in running:
             task.cancel()
         if running:

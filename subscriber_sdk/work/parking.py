@@ -1,7 +1,7 @@
-"""What happens in place of an update's callback: it is skipped, or the publisher stores it.
+"""Handles updates without a callback: they are skipped, or the publisher stores them.
 
-An update is parked once the publisher has answered that it is durable, and not before: only then may the gate park the
-later updates of its row, and only then may a datamarker behind it be acknowledged.
+An update is parked once the publisher has answered that it is durable, and not before. Only then may the gate park
+later updates of its row, and only then may a later datamarker be acknowledged.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class EpochOver(Exception):  # noqa: N818 - no failure
 
 
 class Parking:
-    """One epoch's. ``gate``: what is skipped or parked; ``counted``: called with the window of commit time and the hash
-    of each such update. ``lasting``: the subscriber is the same one for publishers after a restart.
+    """The parking of one epoch. ``gate``: decides what is skipped or parked; ``counted``: called with the window of
+    commit time and the hash of each such update. ``lasting``: whether publishers recognise the subscriber after a
+    restart.
     """
 
     def __init__(
@@ -80,8 +81,8 @@ class Parking:
                 answer.set_result(None)
 
     async def sequence(self, updates: list[Update], *, singly: bool) -> bool:
-        """As :meth:`Callbacks.sequence`, but some updates are skipped or parked. The gate is asked when everything
-        before is done: that may change its answer.
+        """As :meth:`Callbacks.sequence`, but some updates are skipped or parked. The gate decides when all earlier
+        updates are finished, because they may change its decision.
 
         ``singly``: ``on_updates`` gets one update at a time.
         """
@@ -101,9 +102,9 @@ class Parking:
         return not together or await self._callbacks.sequence(together)
 
     async def one(self, update: Update) -> None:
-        """As :meth:`Callbacks.one`, but it may be skipped or parked.
+        """As :meth:`Callbacks.one`, but the update may be skipped or parked.
 
-        Raises :class:`EpochOver` where that was not done.
+        Raises :class:`EpochOver` if the epoch ended before that was done.
         """
         verdict = self.gate.verdict(update)
         if verdict is Verdict.CALL:
@@ -112,7 +113,7 @@ class Parking:
             raise EpochOver
 
     async def park(self, update: Update, error: Exception | None) -> bool:
-        """Have the update stored. Whether it is durable (not when the epoch ended meanwhile).
+        """Have the update stored. Returns whether it is durable; false if the epoch ended meanwhile.
 
         Raises :class:`ParkRefused`, and :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read:
         later updates of the row could not be recognised.
@@ -138,13 +139,14 @@ class Parking:
         self.gate.parked(update)
         self.parked += 1
         why = f"its handler gave up: {reason}" if reason else "an earlier update of its row is parked"
-        level = logging.WARNING if reason else logging.DEBUG  # what follows of a row may be hundreds
+        level = logging.WARNING if reason else logging.DEBUG  # later updates of a row may be hundreds
         only = "" if self._lasting else "; only this process gets it again: give it an `id`, which a restart keeps"
         log.log(level, "flow %s: update %s is parked: %s%s", self._epoch.shard, id_, why, only)
         return True
 
     async def _divert(self, update: Update, verdict: Verdict) -> bool:
-        """What happens in place of the callback. Whether it was done (not when the epoch ended meanwhile)."""
+        """Skip or park the update in place of its callback. Returns whether that was done; false if the epoch ended
+        meanwhile."""
         if verdict is Verdict.SKIP:
             self.skipped += 1
             log.warning("flow %s: update %s is skipped, as an operator asked", self._epoch.shard, update.id)
@@ -160,6 +162,6 @@ class Parking:
 
 
 def _one_line(error: Exception) -> str:
-    """For operators; what a handler raises may be as long as it likes."""
+    """One line for operators, shortened, because the text of an exception has no limit."""
     text = " ".join(repr(error).split())
     return text if len(text) <= _LONGEST_ERROR else text[:_LONGEST_ERROR] + "..."

@@ -1,6 +1,6 @@
-"""What follows when a callback of a flow fails: another try, a rollback, parking, or a halt.
+"""Handles a failed callback of a flow: another try, a rollback, parking, or a halt.
 
-After a failure the flow goes back to the last acknowledged datamarker (``on_rollback``), waits, and delivers the held
+After a failure the flow returns to the last acknowledged datamarker (``on_rollback``), waits, and delivers the held
 updates again. When the retries are exhausted the flow halts until it is revoked. If the application parks, the
 publisher stores the update first; then comes the rollback, and the update is skipped when it is delivered again, with
 all later updates of its row.
@@ -33,10 +33,10 @@ log = logging.getLogger("subscriber_sdk")
 
 @dataclass(frozen=True, slots=True)
 class KeptOverEpochs:
-    """What the epochs of one shard share.
+    """State that the epochs of one shard share.
 
-    ``retry``: how often it failed. ``rested``: called when a flow comes to rest. ``failing``: called before a first
-    failure is logged.
+    ``retry``: its count of failures. ``rested``: called when a flow has nothing left to do. ``failing``: called before
+    a first failure is logged.
     """
 
     retry: Retry
@@ -67,8 +67,8 @@ class Recovery:
         self._failing = kept.failing
 
     def singly(self, first: Update) -> bool:
-        """Whether the updates from ``first`` on are delivered one by one, also where several are taken at once:
-        somewhere among them is one that fails.
+        """Whether the updates from ``first`` on are delivered one by one, even if the callback takes several at once,
+        because one of them fails.
         """
         until = self._retry.singly_until
         if until is None or not until.before(place_of(first)):
@@ -77,9 +77,9 @@ class Recovery:
         return False
 
     async def retry(self, error: Exception) -> bool:
-        """A callback that is not about updates failed.
+        """A callback that is not for updates failed.
 
-        Whether to call it again, after the wait this takes; otherwise the flow halts.
+        Returns, after the wait, whether to call it again. Otherwise the flow halts.
         """
         wait = self._count(error, None)
         if wait is None:
@@ -89,7 +89,7 @@ class Recovery:
         return True
 
     async def failed(self, error: Exception, update: Update | None) -> None:
-        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or halts.
+        """A callback failed at ``update`` (``None``: at no update). The flow is rolled back, or halts.
 
         A loop that was left is no failure: it is not counted, so that it neither halts the flow nor parks an update.
         The flow is rolled back, and delivers nothing more before its end.
@@ -128,9 +128,9 @@ class Recovery:
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)
 
     async def undo(self, cause: Exception, update_id: str = "") -> bool:
-        """Have the application go back to the datamarker.
+        """Have the application return to the datamarker.
 
-        Whether the flow continues: not when it halts, or the epoch ends.
+        Returns whether the flow continues; false if it halts or the epoch ends.
         """
         epoch = self._epoch
         while epoch.ending is None:
@@ -146,9 +146,9 @@ class Recovery:
         return False
 
     async def _put_aside(self, update: Update, error: Exception) -> bool:
-        """Retries are exhausted: park the update, or, when several failed together, look for the one.
+        """Retries are exhausted: park the update. If several failed together, search for the failing one.
 
-        Whether the flow continues.
+        Returns whether the flow continues.
         """
         together = self._callbacks.together
         if len(together) > 1:
@@ -170,8 +170,8 @@ class Recovery:
         return True
 
     def _count(self, error: Exception, update: Update | None) -> float | None:
-        """Count a failure (``update``: at which, ``None``: at none). Seconds to wait before another try; ``None``: none
-        is due.
+        """Count a failure at ``update`` (``None``: at no update). Returns the seconds to wait before another try;
+        ``None`` if none follows.
         """
         epoch, retry = self._epoch, self._retry
         self._callbacks.meter.failures += 1

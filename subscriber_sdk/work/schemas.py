@@ -1,4 +1,4 @@
-"""The schema that the updates of one flow had last, table by table, and where it changes. Pure."""
+"""The last schema of each table in the updates of one flow, and where it changes. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from wormhole.wire.update import Batch, Update
 __all__ = ["TABLE_BYTES", "FlowSchemas"]
 
 TABLE_BYTES: Final = 256
-"""What one table of a flow takes here, besides its schema, which the stream keeps."""
+"""The memory for one table of a flow, without its schema, which the stream keeps."""
 
 
 class FlowSchemas:
-    """The schemas in one epoch of a flow. ``hold``: called for each table that was not there before."""
+    """The schemas in one epoch of a flow. ``hold``: called for each new table."""
 
     __slots__ = ("_before", "_current", "_held", "_hold", "_ids")
 
@@ -28,8 +28,8 @@ class FlowSchemas:
         self._before: dict[str, Schema | None] = {}  # at the last acknowledged datamarker, of tables that changed since
 
     def changes_in(self, batch: Batch, updates: Sequence[Update]) -> list[tuple[int, SchemaChange]]:
-        """What changes with the updates of ``batch``, which come next: each with the index of the first update that has
-        the new schema.
+        """The schema changes in ``batch``, which comes next: each with the index of the first update that has the new
+        schema.
 
         A schema without columns describes no table: an operation on a whole table has one.
         """
@@ -52,7 +52,7 @@ class FlowSchemas:
         return found
 
     def acknowledged(self) -> None:
-        """A rollback leads to here."""
+        """A datamarker was acknowledged: a rollback leads to this place."""
         self._before.clear()
 
     def rolled_back(self) -> None:

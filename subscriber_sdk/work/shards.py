@@ -30,7 +30,7 @@ log = logging.getLogger("subscriber_sdk")
 
 _LEAST_CREDIT: Final = 64 << 10  # less would cost a round trip every few updates
 
-_KEPT_IDLE: Final = 4096  # shards that are not here, whose epochs are remembered
+_KEPT_IDLE: Final = 4096  # shards that this process does not have, whose epochs it remembers
 _SHOWN: Final = 100
 
 
@@ -45,8 +45,9 @@ class _Shard:
     def refusal(self, peer: PushingPeer, assigned: Assigned) -> Held | None:
         """Why ``peer`` may not have the shard; ``None``: it may.
 
-        The higher epoch wins. Of two publishers in the same epoch the first one keeps the shard, and so it does against
-        one that yields: two publishers that do not know of each other would otherwise take it from each other for ever.
+        The higher epoch wins. In the same epoch the first of two publishers keeps the shard. It also keeps the shard
+        against a publisher that yields, because two publishers that do not know of each other would otherwise take it
+        from each other without end.
         """
         other = self.holder is not None and peer.differs(self.holder)
         contested = other and self.holder is not None and self.holder.connected
@@ -74,7 +75,7 @@ class Shards:
         self._chance = chance or Random().random
         self._shards: dict[str, _Shard] = {}
         self.state = state_budget(options.max_state)
-        """What publishers make this process keep for as long as a flow or a stream lives."""
+        """The budget for data of publishers that stays as long as a flow or a stream."""
         self.large = large_budget(options.max_body)
         """Batches over their flow's credit."""
         self._tasks: dict[asyncio.Task[None], FlowWorker] = {}
@@ -89,7 +90,7 @@ class Shards:
         return Abilities(self._handlers.verifies, "on_range" in self._handlers.overridden)
 
     def accounts(self, owner: str, end: Callable[[ProtocolError], None] = lambda error: None) -> Accounts:
-        """What a stream of ``owner`` makes this process keep (:meth:`~subscriber_sdk.stream.budget.Budget.open`)."""
+        """The accounts of a stream of ``owner`` in the budgets (:meth:`~subscriber_sdk.stream.budget.Budget.open`)."""
         return Accounts(self.state.open(owner, end), self.large.open(owner, end))
 
     def workers(self) -> tuple[FlowWorker, ...]:
@@ -97,12 +98,12 @@ class Shards:
         return tuple(self._tasks.values())
 
     def assign(self, port: FlowPort, assigned: Assigned) -> FlowWorker | None:
-        """Take a flow; ``None`` when it was refused (by the port's answer)."""
+        """Take a flow; ``None`` if it was refused (by an answer through the port)."""
         options = self._options
         shard = self._shards.get(assigned.shard)
         if shard is None:
             retry = Retry(options.retry or RetryPolicy(), self._chance)
-            # Who serves a shard is logged before what fails there.
+            # The publisher of a shard is logged before failures of the shard.
             shard = _Shard(KeptOverEpochs(retry, rested=self._rested, failing=self._said.flush))
         else:
             del self._shards[assigned.shard]
@@ -128,7 +129,7 @@ class Shards:
         if before is not None:
             before.end(Ending.CUT, f"epoch {assigned.epoch} was assigned")
             if former is not None and held_by is not None and peer.differs(former):
-                # It would send into the dark otherwise: nothing of what it sends is looked at any more.
+                # Otherwise it would continue to send updates that this process ignores.
                 message = f"shard {assigned.shard} was taken by publisher {peer.name} in epoch {assigned.epoch}"
                 log.error("publisher %s loses its flow: %s", former.name, message)
                 held_by.fail(push_pb2.Failed.STALE_EPOCH, "", message, Held(assigned.epoch, peer.name, True))
@@ -146,7 +147,8 @@ class Shards:
         return worker
 
     def give_back(self, port: FlowPort, shard: str) -> None:
-        """Release a flow that was not taken; its shard has to stay here while callbacks of an earlier epoch run."""
+        """Release a flow that was not taken: at once, or when the callbacks of an earlier epoch of its shard have
+        ended."""
         known = self._shards.get(shard)
         if known is None or known.worker is None:
             port.release(None)
@@ -160,9 +162,10 @@ class Shards:
             await self._changed
 
     async def leave(self, timeout: float) -> bool:
-        """Begin nothing new, finish what runs, give every flow back. Whether that was done within ``timeout`` seconds.
+        """Begin no new callback, wait for running ones, and release every flow. Returns whether that was done within
+        ``timeout`` seconds.
 
-        Callbacks that still run then are cancelled; what they did was not acknowledged and comes again.
+        Callbacks that still run then are cancelled. Their updates were not acknowledged and are delivered again.
         """
         self._leaving = True
         for worker in self._tasks.values():
@@ -190,7 +193,7 @@ class Shards:
         return not late
 
     def _credit(self) -> int:
-        """Half of what is left, so that a later flow always gets some."""
+        """Half of the remaining credit, so that a later flow always gets some."""
         left = self._options.buffer - self._granted
         return min(self._options.credit, max(_LEAST_CREDIT, left // 2))
 
@@ -206,7 +209,8 @@ class Shards:
         self._rested()
 
     def _forget_idle(self) -> None:
-        """Bounds what is remembered of shards without a flow here: those assigned longest ago go first."""
+        """Bound the memory for shards without a flow in this process: those assigned longest ago are forgotten
+        first."""
         if len(self._shards) - len(self._tasks) <= _KEPT_IDLE:
             return
         idle = [name for name, shard in self._shards.items() if shard.worker is None]

@@ -1,7 +1,7 @@
 """Spans through OpenTelemetry's API package, where it is installed (extra ``otel``).
 
-A span covers the callbacks of one batch, or with ``concurrency`` of the batches up to the next datamarker; every
-attempt has its own. What a handler traces itself lies within it. Nothing is done per update.
+A span covers the callbacks of one batch, or with ``concurrency`` of the batches up to the next datamarker. Every
+attempt has a span of its own. Spans of a handler are within it. Nothing is done per update.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_SPAN: Final = contextlib.nullcontext()
 
 
 def tracing(application: str, shard: str, epoch: int) -> Tracing | None:
-    """How one epoch of a flow is traced; ``None`` where the package is not installed."""
+    """The tracing of one epoch of a flow; ``None`` if the package is not installed."""
     try:
         from opentelemetry import trace
     except ImportError:
@@ -37,8 +37,8 @@ def tracing(application: str, shard: str, epoch: int) -> Tracing | None:
 
 
 class Tracing:
-    """The spans of one epoch of a flow, one at a time. ``silent``: whether the application has set up no tracing (yet):
-    a span that nobody sees costs more than a small batch.
+    """The spans of one epoch of a flow, one at a time. ``silent``: whether the application has not set up tracing
+    (yet). A span that is not exported would cost more than a small batch.
     """
 
     def __init__(self, tracer: Tracer, silent: Callable[[], bool], application: str, shard: str, epoch: int) -> None:
