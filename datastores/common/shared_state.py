@@ -60,6 +60,4 @@ def _take_over(shared: SourceState, folder: Path, path: Path, names: tuple[str, 
     HighWater(path).copy_to(shared)
     for name in names:
         keep(shared, name, load(own, name))
-    keep(
-        shared, HISTORIES, histories
-    )  # written last: if the publisher ends before, the next start copies everything again
+    keep(shared, HISTORIES, histories)  # written last: after a crash before it, the next start copies all again

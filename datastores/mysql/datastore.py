@@ -94,11 +94,12 @@ class MySqlDatastore(Datastore):
         return bool(_PLACE.fullmatch(text))
 
     def native_place(self, place: LogPosition, base: str) -> str:
-        """File and offset as ``SHOW BINLOG EVENTS`` and ``mysqlbinlog`` take them: ``binlog.000003:1892``."""
+        """File and offset in the form of ``SHOW BINLOG EVENTS`` and ``mysqlbinlog``: ``binlog.000003:1892``."""
         return f"{file_name(base, place.file)}:{place.offset}" if base else ""
 
     def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
-        """The source is a server's uuid (with a tag, or with the number of a binlog file), or domain-server."""
+        """See the port. The source is a server's uuid (with a tag, or with the number of a binlog file), or
+        domain-server."""
         from datastores.mysql.decode.gtid import GtidSet, MariaPosition
 
         if "/" in source:  # a transaction without GTID: named after its file and where it begins there
@@ -122,7 +123,8 @@ class MySqlDatastore(Datastore):
         return url, ""
 
     def configured_url(self, url: str, login: Login) -> str:
-        """Everything that leads to the server but the password: the publisher does not read ``~/.my.cnf``."""
+        """The URL with everything that is needed to reach the server, except the password. The publisher does not read
+        ``~/.my.cnf``."""
         address = _address(url, login)
         host = f"[{address.host}]" if ":" in address.host else address.host
         where = host if address.socket else f"{host}:{address.port}"
@@ -137,7 +139,7 @@ class MySqlDatastore(Datastore):
         return f"{address.kind}://{quote(address.user, safe='')}@{where}{f'/?{query}' if query else ''}"
 
     def url_comments(self, url: str) -> Sequence[str]:
-        """How the account's password goes to the database only; nothing where the URL says so already, or need not."""
+        """How to have the password sent only to the database; empty: the URL ensures it already, or need not."""
         parts = urlsplit(url)
         options = parse_qs(parts.query)
         verified = (

@@ -1,4 +1,4 @@
-"""Whether a log can be served from a server now: its settings, and what it executed of what was delivered."""
+"""Whether a log can be served from a server now: its settings, and whether it executed the delivered transactions."""
 
 from __future__ import annotations
 

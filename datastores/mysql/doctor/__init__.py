@@ -1,1 +1,1 @@
-"""What `wormholectl doctor` finds: settings, tables, a folder of binlog files, growth. It only reads."""
+"""The findings of `wormholectl doctor`: settings, tables, a folder of binlog files, growth. It only reads."""

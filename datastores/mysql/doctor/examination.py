@@ -53,13 +53,14 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
 
 
 def check_existing_rows(address: Address, tables: Sequence[str]) -> list[Finding]:
-    """Whether this account may read the existing rows of ``tables``, which may be patterns. Raises as :func:`check`."""
+    """Findings on whether this account may read the existing rows of ``tables``, which may be patterns. Raises as
+    :func:`check`."""
     with closing(connect(address, timeout_s=_TIMEOUT_S)) as connection:
         return list(existing_rows_findings(read_settings(connection), tables))
 
 
 def check_binlog_folder(address: Address, folder: Path) -> list[Finding]:
-    """What a folder of binlog files holds. Raises as :func:`check`."""
+    """Findings on a folder of binlog files. Raises as :func:`check`."""
     with closing(connect(address, timeout_s=_TIMEOUT_S)) as connection:
         return [folder_finding(connection, queries_of(read_settings(connection)), folder)]
 
@@ -79,7 +80,9 @@ def _facts(settings: Settings, address: Address) -> dict[str, str]:
 
 
 def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Finding]:
-    """Who may get the account's password. ``risk``: as :meth:`datastores.mysql.server.login.Login.risk` says."""
+    """Findings on how the account's password may leak. ``risk``: of
+    :meth:`datastores.mysql.server.login.Login.risk`.
+    """
     for remark in address.remarks:
         yield Finding(
             "password", Severity.WARN, remark, "somebody who reads it may read the whole log", "see docs/mysql.md"

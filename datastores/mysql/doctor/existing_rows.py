@@ -14,9 +14,9 @@ __all__ = ["findings"]
 
 
 def findings(settings: Settings, existing: Sequence[str]) -> Iterator[Finding]:
-    """Whether the account may read the tables of these patterns, of which existing rows are wanted.
+    """Findings on whether the account may read the tables of these patterns, whose existing rows are wanted.
 
-    The server hides tables without a privilege, so that a backfill of a pattern passes them over unseen.
+    The server hides tables without a privilege, so a backfill of a pattern skips them unnoticed.
     """
     if settings.anonymous:
         return

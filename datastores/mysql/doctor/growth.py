@@ -22,19 +22,19 @@ __all__ = ["begun_s", "growth_of", "measure_growth"]
 _DAY_S: Final = 86_400.0
 _LEAST_S: Final = 600.0
 _WAIT_S: Final = 10.0
-_PACKET: Final = struct.Struct("<I")  # three bytes of length, one of number
+_PACKET: Final = struct.Struct("<I")  # three bytes of length, one byte of number
 _EVENT: Final = struct.Struct("<BIB")  # the begin of a packet with an event: zero, when, which kind
 _DESCRIPTION: Final = 15  # the first event of each file
 _FOLLOWS: Final = 4  # the magic of a file
 
 
 def measure_growth(address: Address, settings: Settings, *, timeout_s: float) -> LogGrowth:
-    """Over about the last day. The beginning of a few files is read for that."""
+    """The growth over about the last day. Reads the beginning of a few files."""
     if not settings.flag("log_bin"):
         return LogGrowth(unknown="the server writes no binary log (log_bin=OFF)")
 
     def begun(file: BinaryLog) -> float:
-        # Its number is of this one dump: a server ends the dump of another reader with the same number.
+        # This dump has its own server id, because a server ends another reader's dump with the same id.
         number = random.randrange(1 << 31, 1 << 32)
         connection = connect(address, timeout_s=min(timeout_s, _WAIT_S))
         with closing(
@@ -49,7 +49,7 @@ def measure_growth(address: Address, settings: Settings, *, timeout_s: float) ->
 
 
 def growth_of(files: Sequence[BinaryLog], begun: Callable[[BinaryLog], float], now_s: float) -> LogGrowth:
-    """From the last of ``files`` that was begun a day ago or earlier, else from the first of them, until now.
+    """The growth since the last of ``files`` that was begun a day ago or earlier, else since the first file.
 
     ``begun``: seconds since 1970; asked for few files.
     """
@@ -66,9 +66,9 @@ def growth_of(files: Sequence[BinaryLog], begun: Callable[[BinaryLog], float], n
 
 
 def begun_s(dump: Dump) -> float:
-    """When the file was begun that the dump reads from its beginning: the time of the event that describes it.
+    """When the dump's file was begun, by the time of its format description. The dump must begin with the file.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when that does not come.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if no format description arrives.
     """
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:

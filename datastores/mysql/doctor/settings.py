@@ -20,7 +20,7 @@ _LAG_S: Final = 60
 _MAX_UPDATE: Final = 64 << 20  # the default of publisher.max_update_bytes
 _MYSQL: Final = ((8, 0), (8, 4))
 _MARIADB: Final = ((10, 6), (10, 11))
-# What lets an account change data or the server: a publisher needs none of it.
+# The privileges to change data or the server. A publisher needs none of them.
 _WRITING: Final = frozenset(
     {"ALL PRIVILEGES", "ALL", "INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "CREATE", "SUPER", "FILE", "SHUTDOWN"}
 )
@@ -284,7 +284,7 @@ def _time_zone(settings: Settings) -> Iterator[Finding]:
 
 def _replication(settings: Settings) -> Iterator[Finding]:
     if settings.replicas is None and settings.anonymous:
-        return  # what that account lacks is not to be granted
+        return  # no GRANT is suggested for that account
     if settings.replicas is None:
         yield Finding(
             "replica",

@@ -26,7 +26,7 @@ PROBLEM: Final = Severity.PROBLEM
 _SHOWN: Final = 5
 _SYSTEM: Final = ("mysql", "sys", "information_schema", "performance_schema")
 _TRANSACTIONAL: Final = frozenset({"INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"})
-# Character sets without a codec in Python: their columns come as bytes.
+# Character sets without a codec in Python. Their columns are delivered as bytes.
 _UNREADABLE: Final = ("armscii8", "dec8", "eucjpms", "geostd8", "keybcs2", "swe7")
 _CASCADED_ROWS_LOGGED: Final = (9, 6, 0)
 _CHANGING: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
@@ -72,12 +72,12 @@ class TableFacts:
 
     @property
     def sql(self) -> str:
-        """The name as SQL has it."""
+        """The name in SQL."""
         return ".".join(quoted(part) for part in (self.database, self.table))
 
 
 def findings(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]:
-    """What there is to know about the tables that the account may see."""
+    """Findings on the tables that the account may see."""
     yield from _keys(settings, tables)
     yield from _cascades(settings, tables)
     yield from _engines(tables)

@@ -1,4 +1,4 @@
-"""What a table is as a backfill reads it: its columns, its key, and why its rows cannot be read in chunks."""
+"""A table's definition for a backfill: its columns, its key, and why its rows cannot be read in chunks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 _ENGINE: Final = "innodb"
 _VERSIONED: Final = "SYSTEM VERSIONED"
 _ROW_ENDS: Final = ("row_start", "row_end")
-"""The columns that MariaDB makes where a system-versioned table declares none; only the log lists them."""
+"""The columns that MariaDB makes if a system-versioned table declares none. Only the log has them."""
 _ORDERED_INDEXES: Final = ("BTREE", "")
 _LONG: Final = frozenset({"mediumblob", "longblob", "mediumtext", "longtext", "json"})
 _GEOMETRIES: Final = frozenset(
@@ -50,7 +50,7 @@ _SCHEMA_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A table as the server lists it. ``rows``: its estimate; ``row_bytes``: of a row, on average."""
+    """A table in the server's list. ``rows``: the server's estimate. ``row_bytes``: average size of a row."""
 
     database: str
     table: str
@@ -67,10 +67,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table's columns and key. ``created``: `creation` of the moment; ``index``: the key's name; ``entries`` and
-    ``asked``: of each column how it is encoded and what it is selected as; ``coded_key``: the key's columns whose text
-    may be that of other bytes too; ``long``: columns whose values may be larger than an update; ``refused``:
-    why the rows cannot be read, and then nothing else may be used.
+    """A table's columns and key. ``created``: `creation` at this time. ``index``: the name of the key's index.
+    ``entries`` and ``asked``: for each column its encoding and its expression in a SELECT. ``coded_key``: for each
+    column of the key whether other bytes may have the same text. ``long``: columns whose values may be larger than an
+    update. ``refused``: why the rows cannot be read; nothing else may be used then.
     """
 
     listed: Listed
@@ -98,7 +98,7 @@ class Definition:
 
 
 def creation(connection: Connection[Any], database: str, table: str) -> str:
-    """The statement that makes the table as it is now: two equal ones mean that nothing was altered between them.
+    """The statement that creates the present table. Two equal statements mean that nothing was altered in between.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -107,7 +107,7 @@ def creation(connection: Connection[Any], database: str, table: str) -> str:
 
 
 def read_definition(connection: Connection[Any], listed: Listed, account: str) -> Definition:
-    """Ask the server. ``account``: ours, for the GRANT that may be missing.
+    """Read the definition from the server. ``account``: the publisher's, for a missing GRANT.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -120,7 +120,7 @@ def read_definition(connection: Connection[Any], listed: Listed, account: str) -
 def definition_of(
     listed: Listed, created: str, rows: Sequence[Mapping[str, Any]], indexes: Sequence[Mapping[str, Any]], account: str
 ) -> Definition:
-    """The definition that the server's answers make."""
+    """The definition made from the server's answers."""
     if any("select" not in str(row["allowed"]).lower().split(",") for row in rows) or not rows:
         return Definition(listed, refused=no_privilege(listed.database, listed.table, account))
     names = [str(row["name"]) for row in rows]
@@ -163,7 +163,7 @@ def definition_of(
 
 
 def no_privilege(database: str, table: str, account: str) -> Problem:
-    """The account may not read the table."""
+    """The problem if the account may not read the table."""
     user, _, host = account.rpartition("@")
     return Problem(
         f"{database}.{table}: the account {account} may not read its rows",
@@ -207,13 +207,13 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
 
 
 def _unordered_members(column: KeyColumn) -> bool:
-    """Whether a name does not say which number the server orders it by: the empty one is that of the error value, and
-    the server lists names with ``?`` for characters beyond the basic plane."""
+    """Whether a member's name does not determine its number, by which the server orders. The empty name is also that of
+    the error value, and the server lists names with ``?`` for characters beyond the basic plane."""
     return any(not name or "?" in name for name in column.members)
 
 
 def _index(indexes: Sequence[Mapping[str, Any]], marked: set[str], row_end: str) -> tuple[str, list[Mapping[str, Any]]]:
-    """The index whose columns the log has as the key, and its parts without ROW END: the server marks its columns."""
+    """The index of the log's key, whose columns the server marks, and its parts without ROW END."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in indexes:
         if str(row["Column_name"]) not in (row_end, *_ROW_ENDS) or str(row["Column_name"]) in marked - {row_end}:
@@ -253,7 +253,7 @@ def _codec(row: Mapping[str, Any]) -> str:
 
 
 def _asked(name: str, kind: str) -> str:
-    """The text of a FLOAT has six digits; as a DOUBLE it has all."""
+    """The expression of a column in a SELECT. The text of a FLOAT has only six digits; as a DOUBLE it has all."""
     return f"CAST({quoted(name)} AS DOUBLE)" if kind == "float" else quoted(name)
 
 

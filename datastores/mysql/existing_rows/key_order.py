@@ -1,7 +1,7 @@
 """Conditions over a table's key, as SQL. Pure: the server compares and orders the keys, by its own collations.
 
-A condition over several columns is written out (``a > 1 OR (a = 1 AND b > 2)``): the server has no range for a
-comparison of rows. Literals have the type and the collation of their column, so that the index is used.
+A condition over several columns is written out (``a > 1 OR (a = 1 AND b > 2)``), because the server uses no index range
+for a comparison of rows. Literals have the type and the collation of their column, so that the index is used.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _MOMENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. ``kind``: its ``DATA_TYPE``, lower case; ``charset`` and ``collation``: of text, else empty;
-    ``members``: of an ENUM; ``descending``: in the index."""
+    """A column of a key. ``kind``: its ``DATA_TYPE`` in lower case. ``charset`` and ``collation``: of text, else empty.
+    ``members``: of an ENUM. ``descending``: whether the index is."""
 
     name: str
     kind: str
@@ -81,7 +81,7 @@ def _double(column: KeyColumn, value: update_pb2.Value) -> str:
 
 
 def _single(column: KeyColumn, value: update_pb2.Value) -> str:
-    """The single itself: the wire has the shortest number that means it."""
+    """The exact single-precision number. The wire has the shortest text that denotes it."""
     return f"{struct.unpack('<f', struct.pack('<f', _finite(value)))[0]:.17e}"
 
 
@@ -112,7 +112,7 @@ def _address(column: KeyColumn, value: update_pb2.Value) -> str:
 
 
 def _enum(column: KeyColumn, value: update_pb2.Value) -> str:
-    """Its number, by which the server orders."""
+    """The member's number, by which the server orders."""
     return str(column.members.index(value.text) + 1 if value.text else 0)
 
 
@@ -129,11 +129,11 @@ ORDERED: Final[dict[str, tuple[str, Callable[[KeyColumn, update_pb2.Value], str]
     **dict.fromkeys(("inet4", "inet6"), ("bytes", _address)),
     "enum": ("text", _enum),
 }
-"""By type of a key's column: the kind of its values on the wire, and how one is written in SQL."""
+"""By type of a key's column: the kind of its values on the wire, and the function that writes a value in SQL."""
 
 
 def literal(column: KeyColumn, value: update_pb2.Value) -> str:
-    """``value`` as SQL. Raises ``ValueError`` where it is no value of the column, or SQL cannot have it."""
+    """``value`` as SQL. Raises ``ValueError`` if it is no value of the column, or cannot be written in SQL."""
     kind, write = ORDERED[column.kind]
     given = value.WhichOneof("kind")
     if given != kind and (given, kind) != ("uint", "int"):
@@ -142,12 +142,13 @@ def literal(column: KeyColumn, value: update_pb2.Value) -> str:
 
 
 def literals_of(columns: Sequence[KeyColumn], key: bytes) -> list[str]:
-    """A key's values as SQL. Raises ``ValueError`` where it is no key of the columns, or SQL cannot have it."""
+    """A key's values as SQL. Raises ``ValueError`` if it is no key of the columns, or cannot be written in SQL."""
     return [literal(column, value) for column, value in zip(columns, key_values(key, len(columns)), strict=True)]
 
 
 def is_moment(column: KeyColumn, value: update_pb2.Value) -> bool:
-    """Whether the value is a date or a time, if the column has such: servers refuse to compare with 13 months."""
+    """Whether the value is valid for a column of dates or times; true for other columns. Servers refuse to compare with
+    an invalid one, such as a 13th month."""
     if column.kind not in _MOMENTS:
         return True
     found = _MOMENTS[column.kind].fullmatch(value.text)
@@ -162,17 +163,17 @@ def is_moment(column: KeyColumn, value: update_pb2.Value) -> bool:
 
 
 def above(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """Keys that come after this one."""
+    """The condition for keys after this one."""
     return _beyond(columns, literals, after=True)
 
 
 def up_to(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """Keys that come before this one, and itself."""
+    """The condition for keys up to this one, itself included."""
     return f"({_beyond(columns, literals, after=False)} OR {_equal(columns, literals)})"
 
 
 def among(columns: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
-    """These keys."""
+    """The condition for these keys."""
     return f"({' OR '.join(_equal(columns, literals) for literals in keys)})"
 
 
@@ -180,7 +181,7 @@ KEY_SQL: Final = KeySql(literals_of, above, up_to, among)
 
 
 def _equal(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """This key alone."""
+    """The condition for this key alone."""
     return f"({' AND '.join(f'{quoted(c.name)} = {text}' for c, text in zip(columns, literals, strict=True))})"
 
 
@@ -198,10 +199,10 @@ def _beyond(columns: Sequence[KeyColumn], literals: Sequence[str], *, after: boo
 
 
 def _one_side(column: KeyColumn, text: str, *, greater: bool) -> str:
-    """Values of one column above or below a literal."""
+    """The condition for values of one column above or below a literal."""
     if column.kind != "enum":
         return f"{quoted(column.name)} {'>' if greater else '<'} {text}"
-    # The server uses an ENUM's index for equality only, and takes numbers for its members then.
+    # The server uses an ENUM's index only for equality, and accepts numbers as its members there.
     number = int(text)
     numbers = range(number + 1, len(column.members) + 1) if greater else range(number)
     return f"{quoted(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"

@@ -1,5 +1,6 @@
-"""The SELECTs of existing rows: one after the other within a snapshot, until a chunk's limits are reached; and one key,
-to divide a table into ranges by, up to which the server counts rows along its index."""
+"""Reads a chunk: one SELECT after the other within a snapshot, until the chunk's limits are reached.
+
+Also finds the key a number of rows further along the index, by which a table is divided into ranges."""
 
 from __future__ import annotations
 
@@ -26,16 +27,16 @@ from wormhole.ports.table_source import ChunkLimits
 __all__ = ["TIMEOUTS", "Reading", "key_behind", "select"]
 
 TIMEOUTS: Final = frozenset({1969, 3024})
-"""Errors of a SELECT that took longer than it was allowed to."""
-_GRACE_S: Final = 5.0  # for what the server ends itself, before the connection is given up
+"""The errors of a SELECT that exceeded its time limit."""
+_GRACE_S: Final = 5.0  # the time for the server to end a statement itself, before the connection is closed
 _SLACK: Final = 4
 
 
 def select(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
     """The SELECT of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
 
-    Values of long columns are left out where they come to more than ``most`` bytes; with such columns, a last one says
-    whether they were.
+    Values of long columns are left out if they take more than ``most`` bytes in all. A last column, which exists only
+    with long columns, shows whether they were left out.
     """
     asked = list(definition.asked)
     if definition.long:
@@ -55,8 +56,8 @@ def select(definition: Definition, conditions: Sequence[str], most: int, limit: 
 
 
 class Reading(ChunkReading[Definition]):
-    """Reads over ``connection``. ``raw_keys``: the keys as the server has them, where text may be that of other bytes
-    too. ``most``: bytes of values that an update may have."""
+    """Reads over ``connection``. ``raw_keys``: the server's bytes of keys whose text may be that of other bytes too.
+    ``most``: the most bytes of values in an update."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Reading(ChunkReading[Definition]):
         return self._took(begin, got, asked, dropped)
 
     def _add(self, block: list[Row], room: int) -> int:
-        """Keep the rows until there are ``room`` bytes of updates; returns how many."""
+        """Keep rows until they make ``room`` bytes of updates. Returns the number of rows kept."""
         try:
             return self._encoder.add(block, self.rows, self.raw_keys if self._coded else None, room)
         except (ValueError, LookupError, OverflowError) as error:
@@ -107,7 +108,7 @@ class Reading(ChunkReading[Definition]):
             ) from error
 
     def _drain(self, rows: ResultRows) -> int:
-        """Pass over what follows a full chunk, as far as that is cheap; returns the number of rows."""
+        """Skip the rows after a full chunk as far as that is cheap. Returns the number of rows skipped."""
         room = self.limits.bytes
         dropped = 0
         while block := rows.take():
@@ -121,15 +122,15 @@ class Reading(ChunkReading[Definition]):
 
 _SKIP_S: Final = 2.0
 
-_SKIP_BYTES: Final = 1 << 20  # an answer with a few keys takes at most this
-_NEIGHBOURS: Final = 8  # keys that are asked for, of which one has to be exact
+_SKIP_BYTES: Final = 1 << 20  # the most bytes of an answer with a few keys
+_NEIGHBOURS: Final = 8  # the number of keys read, one of which has to be exact
 
 
 def key_behind(
     connection: Connection[Any], snapshots: Snapshots, definition: Definition, after: Sequence[str] | None, rows: int
 ) -> bytes | None:
-    """The key ``rows`` rows behind ``after`` (literals), or nearer where the server takes too long to count so far;
-    ``None``: fewer follow, or no chunk may begin behind the keys there.
+    """The key ``rows`` rows after ``after`` (literals), or a nearer key if the server takes too long to count so far.
+    ``None``: fewer rows follow, or no chunk may begin after the keys found.
 
     Raises :class:`~wormhole.model.errors.WormholeError`, and the driver's errors.
     """

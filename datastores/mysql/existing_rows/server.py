@@ -1,4 +1,4 @@
-"""What has to be known of a server before existing rows are read, and the session that they are read in."""
+"""The facts about a server that are needed before existing rows are read, and the session in which they are read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Server", "ask_server", "prepare_session"]
 
 _IDENTITY: Final = "SELECT CONCAT(@@GLOBAL.server_id, '/', {}) AS identity"
 _SESSION: Final = (
-    # Texts in the character set of their column: its bytes are decoded as those of the log.
+    # Texts arrive in the character set of their column, and are decoded as in the log.
     "character_set_results = NULL",
     "lock_wait_timeout = 2",
 )
 _NOW: Final = "SET SESSION system_versioning_asof = DEFAULT"
-"""The rows that there are now, also where the server's default is to show those of another time."""
+"""Shows the present rows, also if the server's default is to show the rows of another time."""
 _PACKET_ROOM: Final = 64 << 10
 _NO_GTIDS: Final = Problem(
     "gtid_mode is {} on this server: a snapshot's place in the log cannot be known without GTIDs",
@@ -34,8 +34,8 @@ _NO_GTIDS: Final = Problem(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """``identity`` as in `datastores.mysql.server.state`; ``account``: ours, ``user@host``; ``most_packet``:
-    bytes of values that a row may have; ``refused``: why no table can be read.
+    """``identity``: as in `datastores.mysql.server.state`. ``account``: the publisher's, ``user@host``.
+    ``most_packet``: the most bytes of a row's values. ``refused``: why no table can be read.
     """
 
     mariadb: bool

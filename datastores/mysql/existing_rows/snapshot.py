@@ -1,13 +1,13 @@
-"""Snapshots of which the place in the log is known.
+"""Snapshots whose place in the log is known.
 
 A log shows a commit before a SELECT does: both servers write it, may wait for a replica, and only then make it visible.
-So the place is not asked for around a SELECT. MariaDB keeps with each snapshot the place in the log that it lies at
-(``binlog_snapshot_file`` and ``_position``). MySQL says when GTIDs are visible (``WAIT_FOR_EXECUTED_GTID_SET``), and
-what a later snapshot shows was written before the end that the log has then.
+So a place read before or after a SELECT would not be the snapshot's. MariaDB keeps the place in the log with each
+snapshot (``binlog_snapshot_file`` and ``_position``). In MySQL, ``WAIT_FOR_EXECUTED_GTID_SET`` waits until GTIDs are
+visible. Everything that a later snapshot shows was written before the log's end after the snapshot.
 
-MariaDB's XA COMMIT is the exception: it is in the log, and before the snapshot's place, a moment before its rows are
-visible. Until then ``XA RECOVER`` lists it: whatever is listed has to go before the snapshot is taken, or to have been
-listed for so long that it is prepared and not being committed.
+MariaDB's XA COMMIT is the exception: it is in the log, before the snapshot's place, shortly before its rows are
+visible. Until then ``XA RECOVER`` lists the transaction. So before the snapshot is taken, each listed transaction must
+disappear from the list, or be listed for so long that it is only prepared and not being committed.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ __all__ = ["MariaSnapshots", "MySqlSnapshots", "Snapshots"]
 _PATIENCE_S: Final = 3.0
 _AGAIN_S: Final = 0.02
 _PREPARED_S: Final = 5.0
-"""A transaction that is listed for so long is prepared: what is being committed is listed for microseconds."""
+"""A transaction that is listed for so long is only prepared. One that is being committed is listed for microseconds."""
 
 Wait = Callable[[float], None]
 """Pauses for so many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
 
 
 class Snapshots(ABC):
-    """How one kind of server is asked. ``timed``: a SELECT that the server ends after so many seconds."""
+    """Snapshots of one kind of server. ``timed``: makes a SELECT that the server ends after so many seconds."""
 
     @abstractmethod
     def begin(self, connection: Connection[Any], not_before: Datamarker, wait: Wait) -> LogPosition:
-        """Open a transaction whose snapshot shows everything before ``not_before``, and return a place that nothing
-        that it shows lies at or after.
+        """Open a transaction whose snapshot shows everything before ``not_before``. Returns a place before which
+        everything that it shows lies.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not show ``not_before`` yet.
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` if the server does not show ``not_before`` yet.
         """
 
     @abstractmethod
     def timed(self, select: str, seconds: float) -> str:
-        """``select`` begins with SELECT."""
+        """``select`` with a time limit. It must begin with SELECT."""
 
 
 class MariaSnapshots(Snapshots):
@@ -81,7 +81,7 @@ class MariaSnapshots(Snapshots):
         return f"SET STATEMENT max_statement_time = {max(0.001, seconds):.3f} FOR {select}"
 
     def _await_xa(self, connection: Connection[Any], deadline: float, wait: Wait) -> None:
-        """No XA COMMIT that is in the log already is still on its way to the engine."""
+        """Wait until every XA COMMIT that is in the log is visible."""
         waited: set[str] | None = None
         while True:
             now = time.monotonic()

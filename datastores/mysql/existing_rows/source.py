@@ -58,7 +58,7 @@ _WIDER: Final = 16
 _GONE: Final = frozenset({1049, 1051, 1146, 1932})
 _DENIED: Final = frozenset({1044, 1142, 1143})
 _ALTERED: Final = frozenset({1054, 1176, 1412, 1072})
-"""The definition that the statement was made from is no longer the table's."""
+"""Errors of a statement whose table was altered since its definition was read."""
 _REFUSALS: Final = _GONE | _DENIED | _ALTERED
 
 
@@ -79,7 +79,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
     def __init__(self, url: str, options: SourceOptions) -> None:
         super().__init__(url, options, "mysql")
         self._address: Address | None = None
-        self._identity = ""  # the server that the definitions are from
+        self._identity = ""  # the server from which the definitions were read
         self._shards: dict[str, str] = {}  # by table, where it has one
 
     # --- the port ------------------------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
             return not (any(definition.coded_key) and cannot_be_asked_for(connection, definition, key))
 
     def interrupt(self) -> None:
-        """See the port: the connection is cut, and the server ends the statement by itself soon."""
+        """See the port. The connection is cut, and the server soon ends the statement by itself."""
         super().interrupt()
         session = self._session
         raw = session and getattr(session[0], "_sock", None)
         if raw is not None:
             with suppress(OSError):
-                # Not the TLS layer's, which another thread is using.
+                # The plain socket's method, because another thread is using the TLS layer.
                 socket.socket.shutdown(raw, socket.SHUT_RDWR)
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -184,7 +184,9 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         except Exception as error:
             if _number(error) in _REFUSALS:
                 raise
-            with translating(f"keys of {definition.name}", connection):  # no rows came: fewer would not help
+            with translating(
+                f"keys of {definition.name}", connection
+            ):  # no row arrived, so a smaller chunk would not help
                 raise
 
     def _last(self, reading: Reading, until: bytes | None) -> bytes | None:
@@ -239,7 +241,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         refused = server.refused or self._left_out(listed)
         try:
             found = read_definition(connection, listed, server.account)
-        except UsageError:  # SHOW CREATE TABLE is for those who may read all of the table
+        except UsageError:  # SHOW CREATE TABLE needs the right to read the whole table
             found = Definition(listed, refused=no_privilege(listed.database, listed.table, server.account))
         return found if found.refused or not refused else replace(found, refused=refused)
 
@@ -318,7 +320,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         return connection, server
 
     def _check_server(self, server: Server, not_before: Datamarker) -> None:
-        """This server's log is the one that ``not_before`` is a place of."""
+        """Check that ``not_before`` is a place of this server's log."""
         wanted = not_before.order.incarnation
         if self._checked == wanted:
             return
@@ -345,11 +347,11 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         )
 
     def _logged(self) -> list[str]:
-        """The tables that the log's readers met."""
+        """The tables that the log's readers have met."""
         return [".".join(name) for name in Catalog(self._state_dir / "tables.jsonl").all()]
 
     def _hidden(self, connection: Connection[Any], server: Server, name: str) -> list[ScannedTable]:
-        """A table of the log that the server does not list: it was dropped, or the account may not see it."""
+        """A table of the log that the server does not list, because it was dropped or the account may not see it."""
         database, _, table = name.partition(".")
         if query(connection, _KIND, (database, table)):
             return []  # a view
@@ -378,19 +380,20 @@ def _listed(row: dict[str, Any]) -> Listed:
 
 
 def _check_unaltered(connection: Connection[Any], definition: Definition) -> None:
-    """The rows that were read have the columns of ``definition``: the transaction that read them keeps it so."""
+    """Check that the rows that were read have the columns of ``definition``. Their transaction, which is still open,
+    prevents a later change."""
     if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
         raise AlteredError
 
 
 def _number(error: Exception) -> int:
-    """The number of a server's error; 0: it is none."""
+    """The number of a server's error; 0: it is no server's error."""
     return server_text(error)[0] if isinstance(error, pymysql.MySQLError) else 0
 
 
 @contextmanager
 def _ending_chunk(table: str, connection: Connection[Any]) -> Iterator[None]:
-    """Errors of the driver become ours: of what broke while rows came, less may be read."""
+    """Translate the driver's errors. After an error while rows arrived, a smaller chunk may succeed."""
     try:
         with translating(f"rows of {table}", connection):
             yield
