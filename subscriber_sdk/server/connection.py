@@ -53,10 +53,9 @@ _LOSS = {
 class PublisherConnection:
     """Feeds a session's events to flows and their answers to the session.
 
-    ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has
-    to be cheap. ``soon``: likewise, for what may wait a moment until more goes with it; left out: ``output``.
-    ``epochs``: where assignments are looked up before they are taken. ``publishers``: logs who is accepted and who is
-    not.
+    ``output``: called when :meth:`take_output` has something, or the stream should end. It is called often, so it has
+    to be cheap. ``soon``: the same for output that may wait a moment for more; by default ``output``. ``epochs``: where
+    assignments are looked up before they are taken. ``publishers``: logs accepted and refused publishers.
     """
 
     def __init__(
@@ -78,11 +77,11 @@ class PublisherConnection:
 
     @property
     def closed(self) -> bool:
-        """Whether the stream should end once the output was sent."""
+        """Whether the stream should end after the output was sent."""
         return self.session.closed
 
     def begin(self) -> None:
-        """The stream is open: it takes its part of what publishers may make this process keep."""
+        """The stream is open: open its accounts in the budgets."""
         try:
             self.session.hold(STREAM_BYTES, "a stream")
         except ProtocolError as error:
@@ -108,7 +107,7 @@ class PublisherConnection:
         self._output()
 
     def take_output(self, now: float) -> bytes | None:
-        """What to send next. It may be called again at once, for more."""
+        """The bytes to send next. It may be called again at once, for more."""
         if self.session.report_due(now):
             for flow, worker in self._workers.items():
                 if self.session.has(flow, worker.epoch.number):
@@ -131,7 +130,7 @@ class PublisherConnection:
             self._output()
 
     def dismiss(self, message: str, hint: str) -> None:
-        """End the stream of a publisher that may push no longer."""
+        """End the stream of a publisher that may no longer push."""
         if not self.session.closed:
             self.session.goodbye(push_pb2.Goodbye.NOT_ALLOWED, message, hint)
             self._output()

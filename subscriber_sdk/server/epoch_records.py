@@ -1,9 +1,9 @@
-"""Assignments whose epochs are not recorded in coordination are not taken.
+"""Refuses assignments whose epochs are not recorded in coordination.
 
-Publishers record the epoch of a flow before they assign it. So a peer that may push, and may not write there, cannot
-assign a shard in an epoch that keeps its publisher away. Nor does a former owner of the log, whose assignment was on
-its way: the next one has recorded a higher epoch. An assignment whose record cannot be read yet waits for it:
-publishers of earlier releases record within a second.
+Publishers record the epoch of a flow before they assign it. So a peer that may push, but may not write to coordination,
+cannot assign a shard in an epoch that excludes its publisher. An assignment by a former owner of the log, which was on
+its way, is refused too, because the next owner has recorded a higher epoch. If the record cannot be read yet, the
+assignment waits for it: publishers of earlier releases record within a second.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ AskEpochs = Callable[[Collection[str]], Awaitable[Mapping[str, int] | None]]
 class EpochRecords:
     """The assignments of one stream that wait for their records.
 
-    ``take`` gets those whose epoch is recorded, ``refuse`` the others with what is recorded: 0 is nothing. Without
-    contact they wait.
+    ``take`` gets assignments whose epoch is recorded. ``refuse`` gets the others with the recorded epoch, 0 if there is
+    none. Without contact they wait.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class EpochRecords:
         self._trouble = ""
 
     def add(self, assigned: Assigned) -> None:
-        """Look for its record; ``take`` or ``refuse`` follows."""
+        """Look for the record of an assignment; ``take`` or ``refuse`` follows."""
         until = asyncio.get_running_loop().time() + _PATIENCE_S
         self._waiting[assigned.flow] = (assigned, until)
         if self._task is None or self._task.done():

@@ -1,4 +1,4 @@
-"""Which publishers are connected, as the log shows it, and what to look at while none is."""
+"""Logs which publishers are connected, and what to check while none is."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Publishers"]
 log = logging.getLogger("subscriber_sdk")
 
 _PATIENCE_S: Final = 10.0
-"""A publisher dials a new subscriber within a second, and one that is restarted is back within a few."""
+"""A publisher dials a new subscriber within a second, and a restarted publisher is back within a few seconds."""
 _REPEAT_S: Final = 300.0
 _SHOWN: Final = 8
 _REMEMBERED: Final = 64
 
 
 class Publishers:
-    """Every method is called on the event loop, whose clock counts. ``serves``: whether this process has a flow."""
+    """Every method is called on the event loop, whose clock is used. ``serves``: whether this process has a flow."""
 
     def __init__(self, options: Options, serves: Callable[[], bool]) -> None:
         self._options = options
@@ -35,7 +35,7 @@ class Publishers:
         self._timer: asyncio.TimerHandle | None = None
 
     def listens(self, address: str) -> None:
-        """This subscriber listens at ``address``, and publishers can know it from now on."""
+        """This subscriber listens at ``address``, and publishers can find it from now on."""
         options, self._address = self._options, address
         where = "without a coordinator" if not options.coordinator else f"coordinator {options.coordinator}"
         if options.coordinator == SHARED:
@@ -50,7 +50,7 @@ class Publishers:
         self._wait()
 
     def refused(self, who: str, why: Problem) -> None:
-        """A publisher was not accepted. It dials again and again; that is logged once."""
+        """A publisher was not accepted. It dials repeatedly, but that is logged once."""
         if why.text in self._refused:
             return
         self._refused[why.text] = None
@@ -59,14 +59,14 @@ class Publishers:
         log.warning("refused %s: %s", who, why)
 
     def disconnected(self, peer: PushingPeer) -> None:
-        """A stream is over; one that was not accepted does not count."""
+        """A stream is over. A stream that was not accepted is ignored."""
         if peer in self._connected:
             self._connected.discard(peer)
             if not self._connected:
                 self._wait()
 
     def close(self) -> None:
-        """Nothing is logged any more."""
+        """Log nothing from now on."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -77,7 +77,7 @@ class Publishers:
         return f"{self._options.application}/{self._options.instance}"
 
     def _wait(self) -> None:
-        """From now on somebody is expected: a publisher or, where one is connected, a shard of it."""
+        """From now on a publisher is expected, or if one is connected, a shard of it."""
         if self._address:
             self._since = asyncio.get_running_loop().time()
             self._look_after(_PATIENCE_S)
@@ -93,7 +93,7 @@ class Publishers:
         there = f" -c {coordinator}" if coordinator and coordinator != SHARED else ""
         if self._connected:
             if not self._serves():
-                # Said once: an application may have more subscribers than shards.
+                # Logged once: an application may have more subscribers than shards.
                 log.info(
                     "publisher %s has given this subscriber no shard within %.0f s: `wormholectl flows%s` shows who "
                     "has them, or what holds them",

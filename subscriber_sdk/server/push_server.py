@@ -43,7 +43,7 @@ _ANOTHER: Final = "give the publisher another certificate; the files are read ag
 _HANDSHAKE_MS: Final = 10_000
 _IDLE_MS: Final = 60_000
 _MOST_STREAMS: Final = 2048  # this includes the streams of strangers, which get a refusal
-_PROGRESS_S: Final = 0.05  # least time between two messages that only say what was processed
+_PROGRESS_S: Final = 0.05  # least time between two messages that only report progress
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
 
 
@@ -53,11 +53,11 @@ class PushServer:
     def __init__(self, shards: Shards, options: Options) -> None:
         check_listen(options.listen, options.tls, options.insecure)
         self.admission = Admission(options.application, options.instance, options.publishers)
-        """Who may push; of streams that begin from now on."""
+        """Which publishers may push, for streams that begin from now on."""
         self.epochs: AskEpochs | None = None
-        """Where assignments are looked up, of streams that begin from now on; ``None``: nowhere."""
+        """Where assignments of streams that begin from now on are looked up; ``None``: nowhere."""
         self.publishers = Publishers(options, lambda: bool(shards.workers()))
-        """Logs which are connected."""
+        """Logs which publishers are connected."""
         self._shards = shards
         self._options = options
         self._streams: set[_Stream] = set()
@@ -68,7 +68,7 @@ class PushServer:
 
     @property
     def address(self) -> str:
-        """What publishers should dial."""
+        """The address that publishers should dial."""
         host = self._options.listen.rpartition(":")[0]
         advertise = self._options.advertise
         if advertise:
@@ -77,7 +77,7 @@ class PushServer:
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """How many streams are open, and how many frames came too late to matter so far."""
+        """The number of open streams, and the number of frames that arrived too late so far."""
         streams = tuple(self._streams)
         return len(streams), self._late + sum(stream.connection.session.dropped for stream in streams)
 
@@ -93,13 +93,13 @@ class PushServer:
         options = self._options
         server = grpc.aio.server(
             options=[
-                # A second server would bind the same port without a word and get half of the connections.
+                # A second server would bind the same port without an error and get half of the connections.
                 ("grpc.so_reuseport", 0),
                 # Twice the announced limit: slightly larger messages get an answer that names it, gRPC refuses others.
                 ("grpc.max_receive_message_length", 2 * options.max_frame),
                 ("grpc.max_send_message_length", -1),
-                # A publisher has one stream on each connection. What opens none, or does not finish its handshake, has
-                # to go.
+                # A publisher has one stream on each connection. A connection without a stream, or with an unfinished
+                # handshake, is closed.
                 ("grpc.max_concurrent_streams", 8),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
@@ -176,7 +176,7 @@ class PushServer:
 
 
 class _Stream:
-    """One stream: a reader that always reads, a writer that sends what there is, a timer for silence."""
+    """One stream: a reader that always reads, a writer that sends the output, a timer for silence."""
 
     def __init__(
         self,
@@ -210,16 +210,16 @@ class _Stream:
         self.connection = PublisherConnection(session, shards, self._due.set, epochs, publishers, self._speak_soon)
 
     def _speak_soon(self) -> None:
-        """At once after a pause; else so late that a message answers several."""
+        """Send at once after a pause, otherwise later, so that one message answers several."""
         if self._soon is None and not self._due.is_set():
             self._soon = self._call_at(self._said_at + _PROGRESS_S, self._due.set)
 
     def _end(self, error: ProtocolError) -> None:
-        """Somebody else needs the room."""
+        """End the stream, because another one needs its memory."""
         self.connection.refuse(error)
 
     async def run(self, requests: AsyncIterator[bytes], write: Callable[[bytes], Any]) -> None:
-        """Until either side has ended it."""
+        """Run until either side has ended the stream."""
         reader = asyncio.create_task(self._read(requests), name="wormhole stream reader")
         writer = asyncio.create_task(self._write(write), name="wormhole stream writer")
         cause = "the connection to the publisher broke"  # gRPC cancels the handler of a peer that is gone
@@ -227,7 +227,7 @@ class _Stream:
             await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
             if reader.done() and not writer.done():
                 cause = reader.result()
-                # Half closed: nothing more can come, so the publisher is gone for us; what waits is still sent.
+                # Half closed: nothing more can arrive, so the publisher is gone. Waiting output is still sent.
                 self.connection.lost(cause)
                 self._due.set()
                 await asyncio.wait({writer}, timeout=_CLOSE_S)
@@ -241,7 +241,7 @@ class _Stream:
                 task.cancel()
             try:
                 await asyncio.gather(reader, writer, return_exceptions=True)
-            finally:  # gRPC cancels the handler when the peer goes, also while it ends
+            finally:  # gRPC cancels the handler when the peer ends, even while the handler ends
                 if not self.over.done():
                     self.over.set_result(None)
 

@@ -1,9 +1,9 @@
-"""What publishers make this process keep beside updates under credit. Pure.
+"""The memory that publishers make this process use in addition to updates under credit. Pure.
 
-There are two budgets, each for all streams together. One is of what lives as long as a stream or a flow:
-flows, schemas, markers, lists, texts, in bytes that were estimated from measurements. The other is of batches that are
-larger than their flow's credit. Nobody waits: what does not fit costs the publisher that holds the most its stream. So
-a publisher that exceeds a budget cannot take the room of another one.
+There are two budgets, each for all streams together. One is for data that stays as long as a stream or a flow: flows,
+schemas, markers, lists, texts, in bytes that were estimated from measurements. The other is for batches that are larger
+than their flow's credit. No stream waits: if data does not fit, the publisher that uses the most loses its stream. So a
+publisher that exceeds a budget cannot use the memory of another publisher.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from wormhole.model.errors import ProtocolError
 __all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Accounts", "Budget", "large_budget", "state_budget"]
 
 FLOW_BYTES: Final = 12 << 10
-"""A flow takes this, without names and lists. Measured: 10.2 KB."""
+"""The memory of a flow, without names and lists. Measured: 10.2 KB."""
 STREAM_BYTES: Final = 128 << 10
-"""A stream takes this: gRPC's buffers, two tasks, what is on its way out."""
+"""The memory of a stream: gRPC's buffers, two tasks, frames on their way out."""
 
 
 def state_budget(max_state: int) -> Budget:
-    """The budget of what lives as long as a stream or flow: flows, schemas, markers, lists, texts."""
+    """The budget of data that stays as long as a stream or flow: flows, schemas, markers, lists, texts."""
     hint = "have more instances share the shards, or raise the subscriber's option `max_state`"
     return Budget(max_state, "flows, schemas, datamarkers and lists", hint)
 
 
 def large_budget(max_body: int) -> Budget:
-    """The budget of batches over their flow's credit: room for two of the largest."""
+    """The budget of batches over their flow's credit: enough for two of the largest."""
     hint = "nothing: it is sent again when there is room; the subscriber's option `max_update` says how much there is"
     return Budget(2 * max_body, "batches over their credit", hint)
 
@@ -36,7 +36,7 @@ def large_budget(max_body: int) -> Budget:
 class Budget:
     """``limit``: bytes of all accounts together.
 
-    ``what`` is counted, and ``hint`` what an operator can do when it is too much.
+    ``what``: the data that is counted; ``hint``: what an operator can do when it is too much.
     """
 
     def __init__(self, limit: int, what: str, hint: str) -> None:
@@ -51,17 +51,17 @@ class Budget:
         return f"<Budget: {self.used} of {self.limit} bytes in {len(self._accounts)} accounts>"
 
     def open(self, owner: str, end: Callable[[ProtocolError], None] = lambda error: None) -> Account:
-        """The account of a stream. ``owner``: who pushes, the same for all streams of one publisher as far as that can
-        be known; ``end`` ends the stream, when it has to go for the sake of another one.
+        """Open the account of a stream. ``owner``: the pushing publisher, equal for all its streams as far as that can
+        be known; ``end``: ends the stream when another stream needs its memory.
         """
         account = Account(self, owner, end)
         self._accounts.add(account)
         return account
 
     def make_room(self, account: Account, what: str) -> None:
-        """End streams of the publisher that holds the most until all fits.
+        """End streams of the publisher that uses the most until all data fits.
 
-        Raises :class:`~wormhole.model.errors.ProtocolError` when that is ``account``'s owner.
+        Raises :class:`~wormhole.model.errors.ProtocolError` if that is ``account``'s owner.
         """
         while self.used > self.limit:
             held: dict[str, int] = {}
@@ -87,7 +87,7 @@ class Budget:
 
 
 class Account:
-    """What one stream makes this process keep. Once closed it holds nothing, and what is released is not counted."""
+    """The memory that one stream makes this process use. A closed account has none, and ignores releases."""
 
     __slots__ = ("_budget", "end", "held", "owner")
 
@@ -99,9 +99,9 @@ class Account:
         """Bytes."""
 
     def charge(self, size: int, what: str) -> None:
-        """``size`` more bytes are kept, for ``what``.
+        """Count ``size`` more bytes, for ``what``.
 
-        Raises :class:`~wormhole.model.errors.ProtocolError` when this publisher has to stop.
+        Raises :class:`~wormhole.model.errors.ProtocolError` if this publisher has to stop.
         """
         budget = self._budget
         if budget is not None:
@@ -114,7 +114,7 @@ class Account:
                 raise
 
     def release(self, size: int) -> None:
-        """So many bytes are not kept any more."""
+        """Count ``size`` bytes less."""
         if self._budget is not None:
             self.held -= size
             self._budget.used -= size
@@ -128,7 +128,7 @@ class Account:
 
 
 class Accounts(NamedTuple):
-    """Those of one stream, in the two budgets."""
+    """The accounts of one stream in the two budgets."""
 
     state: Account
     large: Account

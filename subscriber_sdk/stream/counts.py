@@ -1,9 +1,11 @@
-"""How many callbacks of a shard returned, by windows of commit time. The publisher gets them with each acknowledgement.
+"""The number of callbacks of a shard that returned, by windows of commit time. The publisher gets these counts with
+each acknowledgement. Pure.
 
-The counts only rise, repeats included, for as long as their ``life`` is the same, over epochs and streams. So a report
-that is lost with its stream, or with a publisher that dies before it stores it, loses nothing: the next report has the
-same and more. Beside them is how many were rolled back: a callback failed or the epoch ended, and the updates are
-delivered again. The rest is the pass that leads to the next acknowledgement; it contains each update once. Pure.
+The counts include repeats, and only rise as long as their ``life`` is the same, over epochs and streams. So nothing is
+lost if a report is lost with its stream, or with a publisher that dies before it stores the report: the next report has
+the same counts or higher ones. Another count has the updates that were rolled back: a callback failed or the epoch
+ended, and they are delivered again. The difference is the present pass, which leads to the next acknowledgement and
+contains each update once.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from wormhole.wire.tally import window_of
 __all__ = ["MOST_WINDOWS", "NO_COUNTS", "Counts", "CountsReport", "windows_in"]
 
 MOST_WINDOWS: Final = 1100
-"""Windows that are remembered of one shard: a week, which is what publishers keep, and some. The earliest go first."""
+"""The number of windows that are remembered for one shard: a week, as publishers keep them, and some more. The earliest
+are dropped first."""
 
 
 @dataclass(slots=True, frozen=True)
 class CountsReport:
-    """``windows``: those that changed after ``since``; ``at``: the next report's ``since``."""
+    """``windows``: the windows that changed after ``since``; ``at``: the next report's ``since``."""
 
     life: int
     windows: Mapping[int, ProcessedCount]
@@ -37,8 +40,8 @@ class CountsReport:
 
 @dataclass(slots=True)
 class _Window:
-    """``rolled_back``: of ``updates`` and ``aside`` together, what is delivered again; ``before``: both as they were
-    when the present pass began; ``at``: when it changed last.
+    """``rolled_back``: how many of ``updates`` and ``aside`` together are delivered again; ``before``: both counts at
+    the beginning of the present pass; ``at``: the last change.
     """
 
     updates: int = 0
@@ -58,20 +61,20 @@ class Counts:
         self.life = _new_life() if life is None else life
         """A random number."""
         self.epochs: tuple[int, ...] = ()
-        """In which the shard was assigned to this life; the last few."""
-        self._begun = 0  # the one that callbacks ran in last
+        """The last few epochs in which the shard was assigned in this life."""
+        self._begun = 0  # the last epoch in which callbacks ran
         self._at = 0  # counts changes
         self._windows: OrderedDict[int, _Window] = OrderedDict()  # the one that changed last at the end
         self._passing: dict[int, _Window] = {}  # those of the present pass
 
     def assigned(self, epoch: int) -> None:
-        """The shard came, whether or not anything of the epoch ever runs."""
+        """The shard was assigned, whether or not a callback of the epoch ever runs."""
         self.epochs = (*self.epochs, epoch)[-KEPT_LIVES:]
 
     def begin(self, epoch: int) -> None:
-        """Another epoch begins, and no callback of an earlier one runs any more. Publishers remember only so many
-        lives: when there may have been more since, another life begins, rather than one whose counts would all seem to
-        be new.
+        """Another epoch begins, and no callback of an earlier one runs any more. Publishers remember a limited number
+        of lives. If they may have forgotten this one, another life begins, because otherwise all its counts would seem
+        new.
         """
         if epoch - self._begun > KEPT_LIVES:
             self.life = _new_life()
@@ -82,34 +85,34 @@ class Counts:
         self.rolled_back()
 
     def processed(self, windows: Mapping[int, int]) -> None:
-        """So many callbacks returned of updates in each window."""
+        """Count callbacks that returned, by the window of their updates."""
         for window, updates in windows.items():
             self._of(window).updates += updates
         if len(self._windows) > 2 * MOST_WINDOWS:
             self.forget()
 
     def set_aside(self, window: int, hash_: int) -> None:
-        """An update that counts as processed was parked or skipped."""
+        """An update was parked or skipped, and so is processed."""
         counts = self._of(window)
         counts.updates -= 1
         counts.aside += 1
         counts.aside_hash = (counts.aside_hash + hash_) % (1 << 64)
 
     def rolled_back(self) -> None:
-        """What was counted since the last acknowledged datamarker comes again."""
+        """Updates that were counted since the last acknowledged datamarker are delivered again."""
         for window in list(self._passing):
             counts = self._of(window)
             counts.rolled_back += counts.updates + counts.aside - counts.before
         self.acknowledged()
 
     def acknowledged(self) -> None:
-        """What was counted so far is acknowledged: another pass begins."""
+        """All updates counted so far are acknowledged: another pass begins."""
         for counts in self._passing.values():
             counts.before = counts.updates + counts.aside
         self._passing.clear()
 
     def report(self, since: int = 0) -> CountsReport:
-        """What changed after ``since`` (0: everything). Afterwards only the latest windows are kept."""
+        """The windows that changed after ``since`` (0: all). Afterwards only the latest windows are kept."""
         found: dict[int, ProcessedCount] = {}
         for window in reversed(self._windows):
             counts = self._windows[window]
@@ -139,8 +142,8 @@ class Counts:
 
 
 def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
-    """How many updates of each window are among the first ``updates`` of a body, or all of it. Rows that a backfill
-    read are in no window: they are no changes.
+    """The number of updates of each window among the first ``updates`` of a body, or in all of it. Rows of a backfill
+    are in no window, because they are not changes.
     """
     count = len(body.updates) if updates is None else updates
     reads = {number for number, source in enumerate(body.sources) if is_read_source(source)}
@@ -165,7 +168,7 @@ def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
 
 
 def _windows_without(reads: Set[int], body: ParsedBody, count: int) -> dict[int, int]:
-    """As :func:`windows_in`, of the transactions whose source is none of ``reads``."""
+    """As :func:`windows_in`, for the transactions whose source is none of ``reads``."""
     found: dict[int, int] = {}
     sources: Sequence[int] = body.tx_source[:]
     for ordinal in range(count):

@@ -1,4 +1,4 @@
-"""What arrives on a publisher's stream, as :class:`~subscriber_sdk.stream.session.Session` understands it."""
+"""The events of a publisher's stream, as :class:`~subscriber_sdk.stream.session.Session` decodes them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Assigned:
     generation: int = 0
     verify: VerifyMode = VerifyMode.NONE
     size: int = field(default=0, compare=False)
-    """Bytes that the flow takes, beside its updates."""
+    """Memory of the flow, in addition to its updates."""
 
 
 @dataclass(slots=True)
 class BatchArrived:
-    """A whole batch body, in order. ``unfinished``: its last transaction goes on in the next one."""
+    """A whole batch body, in order. ``unfinished``: whether its last transaction continues in the next one."""
 
     flow: int
     number: int
@@ -95,7 +95,7 @@ class NoticeArrived:
 
 @dataclass(slots=True)
 class RangeArrived:
-    """Every row of a range of keys was sent; a frame that was checked, serialized, and its schema."""
+    """Every row of a range of keys was sent. It has the checked frame, serialized, and its schema."""
 
     flow: int
     frame: bytes
@@ -122,7 +122,7 @@ class ParkAnswered:
 
 @dataclass(slots=True)
 class PublisherWelcomed:
-    """The publisher was accepted; flows may come."""
+    """The publisher was accepted, so flows may be assigned."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,4 @@
-"""One epoch of a flow on its stream: what it may receive (batch numbers, credit, parts), and what was reported of it.
-Pure.
+"""One epoch of a flow on its stream: what it may receive (batch numbers, credit, parts), and what it reported. Pure.
 
 The grammar of an epoch, publisher's frames only::
 
@@ -31,12 +30,12 @@ class SubscriberFlowPhase(Enum):
     """The state of an epoch of a flow."""
 
     ASSIGNED = "assigned"
-    """Assign came; our Accepted has not gone out, so nothing may be sent."""
+    """Assign arrived. Our Accepted was not sent, so the publisher may not send anything."""
     OPEN = "open"
     FAILED = "failed"
-    """We sent Failed: what is in flight is dropped until the publisher revokes or assigns again."""
+    """We sent Failed: arriving frames are dropped until the publisher revokes or assigns again."""
     REVOKED = "revoked"
-    """Revoke came; our Released has not gone out."""
+    """Revoke arrived. Our Released was not sent."""
 
 
 class SubscriberFlow:
@@ -82,13 +81,13 @@ class SubscriberFlow:
         self.credit = 0
         self._max_body = max_body_bytes
         self._last = 0  # number of the newest batch that began
-        self._unfinished = False  # whether its last transaction goes on in the next one
+        self._unfinished = False  # whether its last transaction continues in the next one
         self.in_flight = 0
         """Bytes of bodies that arrived and were not reported as progress."""
         self.progressed = 0
         """The last batch that was reported as progress."""
         self.unsaid = 0
-        """Bytes that were reported as progress, which the publisher was not told yet."""
+        """Bytes of progress that were not sent to the publisher yet."""
         self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
         self._parts: bytearray | None = None
         self._parts_index = 0
@@ -108,16 +107,16 @@ class SubscriberFlow:
 
     @property
     def owes_credit(self) -> bool:
-        """Whether the publisher lacks so much credit for what was processed that it may have to wait for it."""
+        """Whether the publisher lacks so much credit for processed updates that it may have to wait."""
         return _OWED * self.unsaid >= self.credit
 
     @property
     def excess(self) -> int:
-        """Bytes by which the batch that came last is larger than the credit: such a one travels alone."""
+        """Bytes by which the last batch is larger than the credit. Such a batch is sent alone."""
         return max(0, self.in_flight - self.credit) if self.credit else 0
 
     def batch(self, frame: push_pb2.Batch) -> bytes:
-        """A whole batch; its body."""
+        """Take a whole batch. Returns its body."""
         self.between("batch")
         body = frame.body
         self._begin("batch", frame.number, len(body), "body")
@@ -125,7 +124,7 @@ class SubscriberFlow:
         return body
 
     def part(self, frame: push_pb2.Part) -> bytes | None:
-        """A part; the whole body when it was the last."""
+        """Take a part. Returns the whole body if it was the last part."""
         self._opened("part")
         if self._parts is None:
             if frame.index:
@@ -162,7 +161,7 @@ class SubscriberFlow:
             raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
 
     def between_transactions(self, kind: str) -> None:
-        """A frame of a backfill, which comes between batches and where no transaction goes on."""
+        """A frame of a backfill, which comes between batches and between transactions."""
         self.between(kind)
         if not self.generation:
             raise self._broken(kind, "flow", "came to a flow that was assigned without a generation")
@@ -170,12 +169,13 @@ class SubscriberFlow:
             raise self._broken(kind, "flow", f"came amid a transaction, which goes on behind batch {self._last}")
 
     def keep(self, size: int, marker: Datamarker | None = None) -> None:
-        """A frame of ``size`` bytes waits here: a ``marker``, or what waits until the next one is acknowledged."""
+        """Count a frame of ``size`` bytes that is kept: a ``marker``, or a frame that is kept until the next marker is
+        acknowledged."""
         self._kept.append((marker, size))
         self.kept += size
 
     def acknowledged(self, marker: Datamarker) -> int:
-        """Nothing up to ``marker`` waits any more: how many bytes that gives back."""
+        """Frames up to ``marker`` are no longer kept. Returns their bytes."""
         kept, before = self._kept, self.kept
         upto = 0
         for i, (waiting, _) in enumerate(kept, 1):
@@ -199,13 +199,13 @@ class SubscriberFlow:
             self.unsaid += size
 
     def new_counts(self) -> CountsReport:
-        """What was counted since the last of these reports in this epoch."""
+        """The counts since the last of these reports in this epoch."""
         report = self.counts.report(self._counts_at)
         self._counts_at = report.at
         return report
 
     def close(self, phase: SubscriberFlowPhase) -> None:
-        """No further data is accepted: forget a batch of which only a part arrived."""
+        """No further data is accepted: drop an incomplete batch."""
         self.phase = phase
         self._parts = None
 

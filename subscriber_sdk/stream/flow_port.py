@@ -1,4 +1,4 @@
-"""Where the answers of one flow go: all that its worker knows of the stream."""
+"""The port for the answers of one flow. It is all that the flow's worker knows of the stream."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ __all__ = ["NO_ABILITIES", "Abilities", "FlowPort", "Held", "PushingPeer"]
 
 @dataclass(slots=True, frozen=True)
 class Abilities:
-    """What an application can do beside taking updates.
+    """What an application can do in addition to processing updates.
 
-    ``verifies``: say which rows it holds, and what is in them; ``takes_ranges``: remove rows that a range was sent
-    without.
+    ``verifies``: return the keys and content of its rows; ``takes_ranges``: remove rows of a range that were not sent.
     """
 
     verifies: bool = False
@@ -33,9 +32,9 @@ NO_ABILITIES: Final = Abilities()
 
 @dataclass(slots=True, frozen=True)
 class Held:
-    """Which epoch of a shard this process holds. ``by``: the publisher that assigned it, as it named itself.
+    """The epoch of a shard that this process holds. ``by``: the publisher that assigned it, by its own name.
 
-    ``contested``: that is another publisher than the one that is refused, and it is connected.
+    ``contested``: whether that is another publisher than the refused one, and is connected.
     """
 
     epoch: int
@@ -45,10 +44,10 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class PushingPeer:
-    """The publisher at the other end of a stream. What remembers it keeps nothing else of the stream.
+    """The publisher at the other end of a stream. It may be kept without keeping the stream.
 
-    ``name``: as it named itself; ``owner``: the lock under which it serves (``Hello.owner``), empty where that is not
-    known; ``names``: of its certificate, none without TLS; ``connected``: whether the stream is open.
+    ``name``: its own name; ``owner``: the lock under which it serves (``Hello.owner``), empty if that is not known;
+    ``names``: of its certificate, none without TLS; ``connected``: whether the stream is open.
     """
 
     name: str = ""
@@ -62,7 +61,7 @@ class PushingPeer:
 
 
 class FlowPort(Protocol):
-    """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more."""
+    """The port for a flow's answers. The methods do nothing once the stream no longer has the flow."""
 
     @property
     def peer(self) -> PushingPeer:
@@ -70,11 +69,11 @@ class FlowPort(Protocol):
         ...
 
     def accept(self, credit: int, have: Datamarker | None, counts: Counts) -> None:
-        """Take the flow; batches may come. ``counts``: reported with every answer from here on."""
+        """Accept the flow, so that batches may be sent. ``counts``: reported with every answer from now on."""
         ...
 
     def progress(self, number: int | None) -> None:
-        """Callbacks up to this batch returned; ``None``: only what is counted changed."""
+        """Callbacks up to this batch returned; ``None``: only the counts changed."""
         ...
 
     def ack(self, marker: Datamarker) -> None:
@@ -82,11 +81,12 @@ class FlowPort(Protocol):
         ...
 
     def release(self, marker: Datamarker | None) -> None:
-        """Give the flow back."""
+        """Release the flow."""
         ...
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
-        """The flow cannot continue here. ``held``: which epoch of the shard does instead."""
+        """The flow cannot continue at this subscriber. ``held``: the epoch of the shard that this process holds
+        instead."""
         ...
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
@@ -94,20 +94,20 @@ class FlowPort(Protocol):
         ...
 
     def verified(self, verified: push_pb2.Verified) -> None:
-        """What comparing a table found since the last of these."""
+        """Report the findings about a table since the last such report."""
         ...
 
     def decide_loss(self, *, proceed: bool) -> None:
-        """Whether the flow continues after a gap."""
+        """Answer whether the flow continues after a gap."""
         ...
 
     def refuse(self, error: ProtocolError) -> None:
-        """The publisher broke the protocol: end its stream."""
+        """End the stream, because the publisher broke the protocol."""
         ...
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
         """Count ``size`` bytes that this publisher makes the process keep, for ``what``, until the result is called.
-        Raises :class:`~wormhole.model.errors.ProtocolError` when that is too much.
+        Raises :class:`~wormhole.model.errors.ProtocolError` if that is too much.
         """
         ...
 

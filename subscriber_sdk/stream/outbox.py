@@ -1,5 +1,5 @@
-"""The frames that wait to be sent on one stream, in order. Of each flow only the newest progress and the newest
-acknowledgement wait; they go before the flow's next frame.
+"""The frames that wait to be sent on one stream, in order. Only the newest progress and the newest acknowledgement of
+each flow wait. They are sent before the flow's next frame.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
 
 @dataclass(slots=True)
 class _Pending:
-    """What is to be reported of one flow: the last batch that was processed, and the last marker that was acknowledged
-    with the counts that belong to it.
-    """
+    """The pending report of one flow: the last processed batch, and the last acknowledged marker with its counts."""
 
     flow: SubscriberFlow
     progressed: int | None = None
@@ -47,11 +45,11 @@ class Outbox:
         return len(self._frames)
 
     def add(self, **kind: Any) -> None:
-        """A frame of this kind."""
+        """Add a frame of this kind."""
         self._frames.append(push_pb2.SubscriberFrame(**kind))
 
     def begin(self, flow: SubscriberFlow, counts: Counts) -> CountsReport:
-        """The flow is accepted, and reports ``counts`` from here on. Returns what was counted before."""
+        """The flow is accepted, and reports ``counts`` from now on. Returns the earlier counts."""
         counts.forget()  # the earlier counts fit into one frame
         flow.counts = counts
         return flow.new_counts()
@@ -68,34 +66,35 @@ class Outbox:
         pending.marker = marker
 
     def report(self, flow: SubscriberFlow, report: push_pb2.HandlerReport) -> None:
-        """How the flow's callbacks do; nothing is sent when nothing changed."""
+        """Report on the flow's callbacks. Nothing is sent if nothing changed."""
         if flow.reported != report:
             flow.reported = report
             self.add(report=push_pb2.Report(flow=flow.number, epoch=flow.epoch, handler=report))
 
     def last(self, flow: SubscriberFlow) -> tuple[int, list[push_pb2.Processed]]:
-        """Life and counts for the flow's last frame, which goes behind everything that waits."""
+        """Life and counts for the flow's last frame, which is sent after all waiting frames."""
         self._send(flow.number)
         report = flow.new_counts()
         return report.life, self._fitting(flow, report.windows)
 
     def end(self, flow: SubscriberFlow) -> None:
-        """No callback of the flow runs any more: what waits, and all counts, go before the next frame."""
+        """No callback of the flow runs any more: its pending answers, and all counts, are sent before the next
+        frame."""
         if flow.counts.life:
             self.progress(flow)
         self._send(flow.number)
 
     def forget(self, number: int) -> None:
-        """Nothing more is sent for the flow."""
+        """Send nothing more for the flow."""
         self._pending.pop(number, None)
 
     def flush(self) -> None:
-        """Pending answers go before the next frame."""
+        """Put the pending answers before the next frame."""
         for number in list(self._pending):
             self._send(number)
 
     def take(self) -> bytes | None:
-        """What waits as one message (a very long one is cut), ``None`` when nothing does."""
+        """The waiting frames as one message, of which a very long one is cut; ``None`` if no frame waits."""
         self.flush()
         if not self._frames:
             return None
@@ -113,7 +112,7 @@ class Outbox:
         return self._pending.setdefault(flow.number, _Pending(flow))
 
     def _send(self, number: int) -> None:
-        """The pending answers of one flow; counts go in the order in which they were made."""
+        """Add the pending answers of one flow. Counts are sent in the order in which they were made."""
         pending = self._pending.pop(number, None)
         if pending is None:
             return
@@ -133,7 +132,7 @@ class Outbox:
             )
 
     def _fitting(self, flow: SubscriberFlow, windows: Mapping[int, ProcessedCount]) -> list[push_pb2.Processed]:
-        """Counts for the flow's next frame; what one frame may not carry goes before it."""
+        """The counts for the flow's next frame. Counts beyond the limit of one frame are sent before it."""
         processed = processed_to_messages(windows)
         while len(processed) > _WINDOWS:
             self.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, processed=processed[:_WINDOWS]))

@@ -6,8 +6,8 @@ docs/wire.md describes the protocol. The grammar of a stream (``flow`` has the o
     subscriber = ( Welcome { flow answer | Heartbeat } [ Goodbye ] ) | Goodbye
 
 A breach is answered by one Goodbye(PROTOCOL), which names frame and field, and gives a :class:`Closed` event; later
-frames are ignored. Frames of an older epoch, or of a flow that was released or has failed, are no breach: they were on
-their way. They are dropped and counted.
+frames are ignored. Frames of an older epoch, or of a flow that was released or has failed, are not a breach, because
+they were on their way. They are dropped and counted.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ __all__ = ["VERSIONS", "Session"]
 VERSIONS: Final = (1, 3)
 """The first and the last protocol version of this side (docs/wire.md)."""
 
-_SILENCE: Final = 3  # heartbeats missed before the other side counts as gone
+_SILENCE: Final = 3  # missed heartbeats after which the other side is taken for gone
 _HELLO_S: Final = 10.0  # a connection without a Hello must not stay open for ever
 _REMEMBERED: Final = 4096  # flows that ended and may still have frames on the way
 _SCHEMA_BYTES: Final = 1 << 10
-_COLUMN_BYTES: Final = 160  # the object of a column takes this without its name; measured
-_WAITING_BYTES: Final = 128  # a datamarker or a notice takes this beside its texts
-_STANDING_BYTES: Final = 1 << 10  # a flow whose worker has ended takes this
+_COLUMN_BYTES: Final = 160  # memory of a column's object without its name; measured
+_WAITING_BYTES: Final = 128  # memory of a datamarker or a notice without its texts
+_STANDING_BYTES: Final = 1 << 10  # memory of a flow whose worker has ended
 _LONGEST_TEXT: Final = 1000  # characters of a text that are kept or logged
-_LISTS: Final = 8  # times the bytes of a message that its texts and places take as objects
+_LISTS: Final = 8  # memory of a message's texts and places as objects, in multiples of its bytes
 _OWN_STATE: Final = 64 << 20
 _LONGEST_SHARD: Final = 4096
 _UNREAD_FRAMES: Final = 50_000  # frames of ours that wait for a publisher that does not read
@@ -82,8 +82,8 @@ _Failed = push_pb2.Failed
 class Session:
     """One stream. ``now`` is seconds of any monotonic clock, always the same one.
 
-    ``peer``: who dialled. ``abilities``: what the application can do, for the publisher to know. ``accounts``: what
-    the publisher makes this process keep; without them the stream has budgets of its own.
+    ``peer``: the peer that dialled. ``abilities``: what the application can do, reported to the publisher.
+    ``accounts``: the memory that the publisher makes this process use; without them the stream has budgets of its own.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class Session:
         self._version = 0
         self._report_at: float | None = None  # none of version 1
         self.peer = peer or PushingPeer()
-        """Who dialled."""
+        """The peer that dialled."""
         self.dropped = 0
-        """Frames that came too late to matter."""
+        """The number of frames that arrived too late."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "hello awaited" if self._heartbeat is None else f"{len(self._flows)} flows"
@@ -154,7 +154,8 @@ class Session:
         return events
 
     def tick(self, now: float) -> list[Event]:
-        """Time passed: heartbeats are due, or the other side is gone. Call it at :meth:`deadline`."""
+        """Handle the passing of time: send due heartbeats, or notice that the other side is gone. Call it at
+        :meth:`deadline`."""
         if self.closed:
             return []
         if self._heartbeat is None:
@@ -174,14 +175,14 @@ class Session:
         return _HELLO_S if self._heartbeat is None else _SILENCE * self._heartbeat
 
     def deadline(self) -> float:
-        """When :meth:`tick` has something to do."""
+        """When :meth:`tick` has to be called next."""
         if self._heartbeat is None:
             return self._heard + _HELLO_S
         next_ = min(self._heard + _SILENCE * self._heartbeat, self._spoke + self._heartbeat)
         return next_ if self._report_at is None else min(next_, self._report_at)
 
     def report_due(self, now: float) -> bool:
-        """Whether it is time for :meth:`report`, which it is about once a heartbeat."""
+        """Whether :meth:`report` is due, which is about once a heartbeat."""
         if self._report_at is None or self._heartbeat is None or now < self._report_at or self.closed:
             return False
         self._report_at = now + self._heartbeat
@@ -189,11 +190,11 @@ class Session:
 
     @property
     def speaks(self) -> bool:
-        """Whether a frame waits that should go at once, or the stream is over."""
+        """Whether a waiting frame should be sent at once, or the stream is over."""
         return self.closed or len(self._out) > 0
 
     def schema(self, id_: int) -> Schema:
-        """A schema that came on this stream. Raises ``KeyError``."""
+        """A schema that arrived on this stream. Raises ``KeyError``."""
         return self._schemas[id_]
 
     def _frame(self, frame: push_pb2.PublisherFrame, events: list[Event]) -> None:
@@ -223,7 +224,7 @@ class Session:
             name = _Goodbye.Reason.Name(given.reason) if given.reason in range(6) else "UNKNOWN"
             cause = f"publisher said goodbye ({name}) {_shown(given.message)}".rstrip()
             events.append(self._close(cause, expected=given.reason == _Goodbye.LEAVING))
-        # a heartbeat only shows that the publisher is there
+        # a heartbeat only shows that the publisher is alive
 
     def _flow_frame(self, kind: str, flow: SubscriberFlow, given: Any, events: list[Event]) -> None:
         number = flow.number
@@ -297,7 +298,7 @@ class Session:
     def _learn(self, frame: push_pb2.SchemaFrame) -> None:
         if frame.id in self._schemas:
             return
-        # Its bytes are here twice, in the object and as its canonical form.
+        # Its bytes are kept twice: in the object and as its canonical form.
         self._accounts.state.charge(_SCHEMA_BYTES + 2 * len(frame.canonical), f"schema {frame.id:#018x}")
         try:
             schema = Schema.from_canonical(frame.canonical)
@@ -369,7 +370,7 @@ class Session:
         )
 
     def _forget_failed(self, shard: str) -> None:
-        """A flow that failed is assigned again under another number, and the former one is never revoked."""
+        """Forget a failed flow: it is assigned again under another number, and the former number is never revoked."""
         flow = self._of_shard.get(shard)
         if flow is not None and flow.phase is SubscriberFlowPhase.FAILED:
             self.forget(flow.number)
@@ -396,7 +397,8 @@ class Session:
         return RangeArrived(flow.number, data, schema)
 
     def _admits(self, flow: SubscriberFlow) -> bool:
-        """Whether there is room for the flow's batch beyond its credit; if not, the publisher has to send it again."""
+        """Whether the budget has space for the flow's batch beyond its credit. If not, the publisher has to send it
+        again."""
         more = flow.excess - flow.excess_charged
         if more <= 0:
             return True
@@ -409,13 +411,13 @@ class Session:
         return True
 
     def _keep(self, flow: SubscriberFlow, size: int, marker: Datamarker | None = None) -> None:
-        """A frame that waits in the flow until a datamarker is acknowledged, its own or a later one."""
+        """Count a frame that is kept in the flow until a datamarker is acknowledged: its own or a later one."""
         cost = _WAITING_BYTES + 2 * size
         flow.keep(cost, marker)
         self._accounts.state.charge(cost, f"what waits for shard {_shown(flow.shard)}")
 
     def _flow(self, kind: str, number: int, epoch: int) -> SubscriberFlow | None:
-        """The flow that a frame belongs to; ``None`` when the frame came too late to matter."""
+        """The flow of a frame; ``None`` if the frame arrived too late."""
         flow = self._flows.get(number)
         newest = flow.epoch if flow is not None else self._gone.get(number)
         if newest is None:
@@ -435,9 +437,9 @@ class Session:
     # --- out ---
 
     def accept(self, number: int, credit: int, have: Datamarker | None, counts: Counts = NO_COUNTS) -> None:
-        """Take the flow; the first batch may come. Nothing is sent when it was revoked meanwhile.
+        """Accept the flow, so that the first batch may be sent. Nothing is sent if the flow was revoked meanwhile.
 
-        ``counts``: reported from here on; everything in them is from before this epoch.
+        ``counts``: reported from now on. All their present content is from before this epoch.
         """
         flow = self._flows[number]
         if flow.phase is not SubscriberFlowPhase.ASSIGNED:
@@ -458,8 +460,8 @@ class Session:
         self._out.add(accepted=accepted)
 
     def progress(self, number: int, batch: int | None) -> bool:
-        """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: what is counted changed, and nothing
-        else. Whether the publisher should be told at once: it may soon wait for the credit.
+        """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: only the counts changed. Returns
+        whether the report should be sent at once, because the publisher may soon wait for the credit.
         """
         flow = self._flows[number]
         if batch is not None:
@@ -477,7 +479,7 @@ class Session:
         self._out.ack(flow, marker)
 
     def release(self, number: int, marker: Datamarker | None) -> None:
-        """Give the flow back; ``marker`` is the last one acknowledged in this epoch."""
+        """Release the flow; ``marker`` is the last one acknowledged in this epoch."""
         flow = self._flows[number]
         life, processed = self._out.last(flow)
         released = push_pb2.Released(flow=number, epoch=flow.epoch, life=life, processed=processed)
@@ -489,9 +491,9 @@ class Session:
     def fail(
         self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None
     ) -> None:
-        """The flow cannot go on here.
+        """The flow cannot continue at this subscriber.
 
-        It stays known, so that the publisher may revoke it. ``held``: the epoch that has it (STALE_EPOCH).
+        It stays known, so that the publisher may revoke it. ``held``: the epoch that this process holds (STALE_EPOCH).
         """
         flow = self._flows[number]
         self._out.end(flow)
@@ -503,23 +505,23 @@ class Session:
             flow.close(SubscriberFlowPhase.FAILED)
 
     def park(self, number: int, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
-        """Have an update stored; :class:`ParkAnswered` answers."""
+        """Have an update parked. :class:`ParkAnswered` is the answer."""
         epoch = self._flows[number].epoch
         for park in park_frames(update_id, parcel, place, error, _PIECE):
             park.flow, park.epoch = number, epoch
             self._out.add(park=park)
 
     def report(self, number: int, report: push_pb2.HandlerReport) -> None:
-        """A report of a flow's callbacks; nothing is sent when nothing changed."""
+        """Report on a flow's callbacks. Nothing is sent if nothing changed."""
         self._out.report(self._flows[number], report)
 
     def verified(self, number: int, verified: push_pb2.Verified) -> None:
-        """What comparing a table found since the last of these frames."""
+        """Report the findings about a table since the last such frame."""
         verified.flow, verified.epoch = number, self._flows[number].epoch
         self._out.add(verified=verified)
 
     def decide_loss(self, number: int, *, proceed: bool) -> None:
-        """Whether the flow goes on after a gap."""
+        """Answer whether the flow continues after a gap."""
         self._flows[number].deciding = False
         decision = push_pb2.LossDecision(flow=number, epoch=self._flows[number].epoch, proceed=proceed)
         self._out.add(loss_decision=decision)
@@ -532,19 +534,19 @@ class Session:
         return partial(self._accounts.state.release, size)
 
     def end(self) -> None:
-        """The stream is over: nothing is counted for it any more."""
+        """The stream is over: its accounts are closed."""
         self.peer.connected = False
         self._accounts.close()
 
     def goodbye(self, reason: push_pb2.Goodbye.Reason, message: str, hint: str = "") -> None:
-        """The last frame of the stream."""
+        """Send the last frame of the stream."""
         self._out.flush()
         goodbye = _Goodbye(reason=reason, message=shortened(message), hint=shortened(hint))
         self._out.add(goodbye=goodbye)
         self.peer.connected = False
 
     def refuse(self, error: ProtocolError) -> Closed:
-        """The publisher broke the protocol."""
+        """End the stream, because the publisher broke the protocol."""
         self.goodbye(
             _Goodbye.PROTOCOL,
             str(error),
@@ -553,7 +555,7 @@ class Session:
         return self._close(str(error))
 
     def forget(self, number: int) -> None:
-        """Nothing more is sent for the flow, and its late frames are dropped."""
+        """Send nothing more for the flow, and drop its late frames."""
         flow = self._flows.pop(number)
         self._accounts.state.release(flow.kept)
         self._accounts.large.release(flow.excess_charged)
@@ -566,12 +568,12 @@ class Session:
             self._gone.popitem(last=False)
 
     def has(self, number: int, epoch: int) -> bool:
-        """Whether the flow is still this one."""
+        """Whether the stream still has this flow."""
         flow = self._flows.get(number)
         return flow is not None and flow.epoch == epoch and not self.closed
 
     def take_output(self, now: float) -> bytes | None:
-        """What waits to be sent as one message (a very long one is cut), ``None`` when nothing does."""
+        """The waiting frames as one message, of which a very long one is cut; ``None`` if no frame waits."""
         data = self._out.take()
         if data is not None:
             self._spoke = now
@@ -583,7 +585,7 @@ class Session:
 
 
 def _shown(text: str) -> str:
-    """For logs and answers: a publisher's text may fill a message."""
+    """The text shortened for logs and answers, because a publisher's text may fill a message."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
