@@ -31,7 +31,7 @@ from wormhole.wire.runs import RunsBuilder
 __all__ = ["Change", "MemorySource", "NewKey", "Tables"]
 
 _FIRST_FILE = 1
-_HEADER = 16  # bytes of log that a transaction takes beside its rows, so that an empty one has a place too
+_HEADER = 16  # bytes of log per transaction besides its rows, so that an empty one has a place too
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class _Transaction:
 
 
 NewKey = Callable[[tuple[Value, ...]], tuple[Value, ...]]
-"""The key that a row gets when the columns of its table's key change."""
+"""Returns a row's new key when the columns of its table's key change."""
 
 
 class Tables(Protocol):
-    """What becomes of the changes: :class:`~datastores.memory.tables.MemoryTables`."""
+    """Receives the log's changes: :class:`~datastores.memory.tables.MemoryTables`."""
 
     def committed(self, number: int, changes: Iterable[Change], encoder: ChangeEncoder) -> None:
         """Transaction ``number`` was committed."""
@@ -69,8 +69,8 @@ class Tables(Protocol):
 class MemorySource:
     """A log in memory. Thread-safe; implements :class:`~wormhole.ports.log_source.LogSource`.
 
-    ``capacity``: bytes of rows kept; over it the oldest transactions are purged, so that nothing grows without bound.
-    ``max_update_bytes``: larger updates come without their values; ``None``: none does.
+    ``capacity``: the most bytes of rows kept; beyond it the oldest transactions are purged, so that memory is bounded.
+    ``max_update_bytes``: larger updates come without their values; ``None``: all come with their values.
     ``now_us``: the clock that gives commit times, microseconds since 1970 in UTC.
     """
 
@@ -96,14 +96,14 @@ class MemorySource:
         origin = LogPosition(1, _FIRST_FILE, 0)
         self._floor = Datamarker(origin, "0", origin)
         self._end = self._floor
-        self._history = 0  # rises with every restore: a reader knows by it that the log under it changed
+        self._history = 0  # rises with every restore, so that a reader notices the changed log
         self._reachable = True
         self._tables: Tables | None = None
 
     # --- what a test does to the log ---------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change | ChangeTuple], replaced: Sequence[str] = ()) -> Datamarker:
-        """Commit one transaction; returns the datamarker after it. ``replaced``: names that other tables take in it."""
+        """Commit one transaction. Returns the datamarker after it. ``replaced``: names that other tables get in it."""
         with self._changed:
             named = [Change(*change) for change in changes]
             rows = [encoded for change in named for encoded in self._encoder.encode(change)]
@@ -133,7 +133,7 @@ class MemorySource:
     ) -> Datamarker:
         """Commit an ALTER of a table that has changes: drop columns, or give every row another ``key``.
 
-        As on a server, the log has its place and nothing of the rows; later changes show the new columns.
+        As on a server, the log has only the statement's place, not the rows. Later changes show the new columns.
         """
         with self._changed:
             schema = self._encoder.alter(table, without=without, key=key)
@@ -142,14 +142,14 @@ class MemorySource:
             return self.commit([])
 
     def rotate(self) -> None:
-        """Go on in the next log file."""
+        """Continue in the next log file."""
         with self._changed:
             old = self._end
             order = LogPosition(old.order.incarnation, old.order.file + 1, 0)
             self._end = Datamarker(order, old.delivered, order, old.anchor, old.committed_at_us)
 
     def skip(self, count: int = 1) -> None:
-        """Let ``count`` transactions be written past the log: the next one that is committed comes after a gap."""
+        """Write ``count`` transactions past the log, so that the next committed one comes after a gap."""
         with self._changed:
             first = self._number + 1
             self._number += count
@@ -159,7 +159,7 @@ class MemorySource:
             )
 
     def purge(self, before: Datamarker | None = None) -> None:
-        """Forget the log before ``before`` (default: all of it)."""
+        """Remove the log before ``before`` (default: all of it)."""
         with self._changed:
             limit = (before or self._end).order
             while self._transactions and self._transactions[0].marker.order <= limit:
@@ -167,7 +167,7 @@ class MemorySource:
             self._changed.notify_all()
 
     def restore(self, to: Datamarker, *, new_incarnation: bool = False) -> None:
-        """Lose everything after ``to``, as a restored server or one that lost its tail.
+        """Lose everything after ``to``, like a server that was restored or that lost the end of its log.
 
         Without ``new_incarnation`` the places are used again, so that only the anchors differ.
         """
@@ -190,7 +190,7 @@ class MemorySource:
             self._changed.notify_all()
 
     def follow(self, tables: Tables) -> ChangeEncoder:
-        """Report each commit to ``tables`` from now on; returns what encodes the changes. Before the first commit."""
+        """Report each commit to ``tables`` from now on. Call before the first commit. Returns the changes' encoder."""
         with self._changed:
             if self._number:
                 raise ValueError("the tables of a log that holds transactions already would lack their rows")
@@ -198,7 +198,7 @@ class MemorySource:
             return self._encoder
 
     def set_reachable(self, reachable: bool) -> None:
-        """Make every call fail as retryable, or work again."""
+        """Make every call fail with a retryable error, or work again."""
         with self._changed:
             self._reachable = reachable
             self._changed.notify_all()
@@ -206,12 +206,12 @@ class MemorySource:
     # --- the port ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Nothing to prepare. Raises :class:`SourceUnavailable` while unreachable."""
+        """Prepares nothing. Raises :class:`SourceUnavailable` while unreachable."""
         with self._changed:
             self._check()
 
     def stop(self) -> None:
-        """Nothing to give up: the log stays for a later start."""
+        """Releases nothing: the log stays for a later start."""
 
     def earliest(self) -> Datamarker:
         """The marker before the oldest transaction that is kept."""
@@ -270,7 +270,7 @@ class MemorySource:
             return self._encoder.shards()
 
     def release(self, oldest: LogPosition) -> None:
-        """Drop what is before ``oldest``."""
+        """Remove the log before ``oldest``."""
         with self._changed:
             while self._transactions and self._transactions[0].marker.order <= oldest:
                 self._drop_oldest()
@@ -295,7 +295,7 @@ class MemorySource:
         self._floor = transaction.marker
 
     def _last_marker(self, accept: Callable[[Datamarker], bool], *, purged: bool, ahead: bool, text: str) -> Datamarker:
-        """The last marker that ``accept`` takes: what lies within a transaction means its beginning."""
+        """The last marker that ``accept`` accepts. A place within a transaction means the transaction's beginning."""
         if purged:
             raise self._purged(text)
         if ahead:
@@ -312,7 +312,7 @@ class MemorySource:
         )
 
     def _compare(self, marker: Datamarker) -> None:
-        """Whether the log is still the one that ``marker`` came from. Raises ``Diverged`` or ``PositionPurged``."""
+        """Check that the log is still the one that ``marker`` came from. Raises ``Diverged`` or ``PositionPurged``."""
         order = marker.order
         if order.incarnation != self._end.order.incarnation or order > self._end.order:
             raise Diverged(
@@ -324,7 +324,7 @@ class MemorySource:
             raise self._purged(str(order), str(int(marker.delivered) + 1))
         following = bisect_right(self._transactions, order, key=lambda t: t.marker.order)
         before = self._transactions[following - 1].marker if following else self._floor
-        # A new file's beginning is a place as well as the end of the transaction before it.
+        # Both the beginning of a new file and the end of the transaction before it are places.
         after = self._transactions[following].begin if following < len(self._transactions) else self._end.order
         if order in (before.order, after) and (before.anchor is None or marker.anchor in (None, before.anchor)):
             return
@@ -343,14 +343,14 @@ class _MemoryReader:
         self._source = source
         self._place = place
         self._history = history
-        self._row = 0  # next row of the transaction at the place, when one was cut
+        self._row = 0  # the next row of the transaction at the place, if that was cut
         self._runs = RunsBuilder()
         self._closed = False
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :meth:`~wormhole.ports.log_source.LogReader.read`.
 
-        Raises ``Diverged`` when the log was restored under the reader."""
+        Raises ``Diverged`` if the log was restored since the reader was opened."""
         source = self._source
         with source._changed:
             source._changed.wait_for(self._ready, wait_s)
@@ -415,7 +415,7 @@ class _MemoryReader:
         return segment
 
     def _append(self, transaction: _Transaction, max_bytes: int, segment: Segment) -> bool:
-        """Take rows of ``transaction``; whether it ended."""
+        """Add rows of ``transaction`` to the segment. Returns whether the transaction ended."""
         runs = self._runs
         if not self._row:
             runs.begin(self._source._source_id, transaction.number, transaction.committed_at_us, transaction.begin)

@@ -1,4 +1,4 @@
-"""The rows that the changes of a memory log make: the fake of the port to existing rows, for the suite and for tests.
+"""The rows that result from the changes of a memory log: the fake of the port to existing rows, for suite and tests.
 
 It keeps every promise of :class:`~wormhole.ports.table_source.TableSource` and can be made to do what real servers do:
 :attr:`MemoryTables.visible` shows a commit later than the log does, :attr:`MemoryTables.on_snapshot` lets a test commit
@@ -30,7 +30,7 @@ from wormhole.wire.rows import decode_key, encode_key
 __all__ = ["KeyOrder", "MemoryTables", "TableRows", "key_order"]
 
 KeyOrder = Callable[[tuple[Value, ...]], Any]
-"""What a key is sorted by."""
+"""Returns the value by which a key is sorted."""
 TableRows = dict[str, dict[tuple[Value, ...], dict[str, Value]]]
 """By table and key: the columns by name."""
 
@@ -41,7 +41,7 @@ _NO_KEY = Problem("it has no key", "give it a primary key", code="key-missing")
 
 
 def key_order(key: tuple[Value, ...]) -> tuple[tuple[int, Any], ...]:
-    """NULL, then numbers, text by its code points, bytes."""
+    """The default order: NULL, then numbers, text by its code points, bytes."""
     return tuple(map(_ranked, key))
 
 
@@ -59,9 +59,9 @@ def _ranked(value: Value) -> tuple[int, Any]:
 
 @dataclass(slots=True)
 class _Table:
-    """One table. ``versions``: per key the rows that it had, each with the transaction that made it; ``None`` is none.
+    """One table. ``versions``: by key its rows, each with the transaction that made it; ``None``: no row.
 
-    ``ordered``: (what the key is sorted by, key), of every key that there ever was.
+    ``ordered``: (sort value, key) of every key that ever existed.
     """
 
     schemas: list[tuple[int, Schema]] = field(default_factory=list)
@@ -74,7 +74,7 @@ class _Table:
         return _newest(self.versions.get(key, ()), number)
 
     def schema(self, number: int) -> Schema | None:
-        """The schema after transaction ``number``; ``None``: the table was not there."""
+        """The schema after transaction ``number``; ``None``: the table did not exist."""
         return _newest(self.schemas, number)
 
 
@@ -84,7 +84,7 @@ def _newest(versions: Sequence[tuple[int, _T]], number: int) -> _T | None:
 
 
 def _until(versions: Sequence[tuple[int, _T]], number: int) -> int:
-    """How many of ``versions`` transaction ``number`` and those before it made."""
+    """The number of ``versions`` made by transaction ``number`` and earlier ones."""
     return bisect_right(versions, number, key=lambda version: version[0])
 
 
@@ -95,9 +95,9 @@ class MemoryTables:
     column that no change gave a value is NULL; a MERGE appends text and bytes and adds numbers, so that only a read
     shows the result. A value over the source's ``max_update_bytes`` is in the table, and in no update.
 
-    ``order``: how this server sorts keys. ``visible``: what a snapshot shows: nothing after this marker; ``None``:
-    everything that was committed. ``on_snapshot``: called by each read between its snapshot and its first row, in the
-    thread of the read. ``refused``: tables to refuse, with the reason.
+    ``order``: how this server sorts keys. ``visible``: the marker after which a snapshot shows nothing; ``None``: it
+    shows everything that was committed. ``on_snapshot``: called by each read between its snapshot and its first row, in
+    the read's thread. ``refused``: tables to refuse, with the reason.
     """
 
     def __init__(self, source: MemorySource, *, order: KeyOrder = key_order) -> None:
@@ -111,13 +111,13 @@ class MemoryTables:
         self._number = 0
         self._interrupted = False
         self._coming: tuple[str, Mapping[tuple[Value, ...], _Columns]] | None = None
-        self._fingerprints: dict[str, str] = {}  # that the caller was given last
+        self._fingerprints: dict[str, str] = {}  # the fingerprints last returned to the caller
         self._encoder = source.follow(self)
 
     # --- what the source reports ----------------------------------------------------------------------------------
 
     def committed(self, number: int, changes: Iterable[Change], encoder: ChangeEncoder) -> None:
-        """Transaction ``number`` was committed."""
+        """Apply the changes of transaction ``number``, which was committed."""
         with self._lock:
             self._number = number
             for change in changes:
@@ -135,7 +135,7 @@ class MemoryTables:
                     self._put(table, values, columns, number)
 
     def altered(self, number: int, schema: Schema, new_key: NewKey | None) -> None:
-        """Transaction ``number``, which is committed next, alters a table."""
+        """Alter a table in transaction ``number``, which is committed next."""
         with self._lock:
             table = self._tables[schema.table]
             table.schemas.append((number, schema))
@@ -146,7 +146,7 @@ class MemoryTables:
                     self._put(table, new_key(decode_key(key)), row, number)
 
     def restored(self, number: int) -> None:
-        """Everything after transaction ``number`` is gone."""
+        """Forget everything after transaction ``number``."""
         with self._lock:
             self._number = number
             for table in self._tables.values():
@@ -157,17 +157,17 @@ class MemoryTables:
     # --- what a test does and asks --------------------------------------------------------------------------------
 
     def drop(self, name: str) -> None:
-        """Drop a table; the next commit of it makes it again, without rows. The log does not show it."""
+        """Drop a table. Its next commit creates it again, without rows. The log does not show the drop."""
         with self._lock:
             self._tables[name] = _Table(schemas=self._tables[name].schemas, dropped=True)
 
     def replace(self, name: str, rows: Mapping[tuple[Value, ...], _Columns]) -> Datamarker:
-        """Another table with these ``rows`` takes the name, in one statement: the log has the statement alone."""
+        """Give the name to another table with these ``rows``, in one statement. The log has only the statement."""
         self._coming = name, rows
         return self._source.commit((), (name,))
 
     def all_rows(self, marker: Datamarker | None = None) -> TableRows:
-        """Every table as it is after ``marker``, ``None``: now; whether a snapshot shows it or not."""
+        """Every table after ``marker`` (``None``: now), regardless of what a snapshot shows."""
         with self._lock:
             number = self._number if marker is None else int(marker.delivered)
             return {
@@ -280,7 +280,7 @@ class MemoryTables:
                     f"{name} cannot be read in chunks: {problem.text}", hint=problem.hint, code=problem.code
                 )
             if self._fingerprints.get(name, described.fingerprint) != described.fingerprint:
-                # The keys of the caller are in another order.
+                # The caller's keys are in another order.
                 raise SourceUnavailable(f"the key of {name} is another one now", hint="the table begins again")
             if number < int(not_before.delivered):
                 raise SourceUnavailable(
@@ -316,7 +316,7 @@ class MemoryTables:
     def _rows(
         self, table: _Table, number: int, after: bytes | None = None, until: bytes | None = None
     ) -> Iterator[tuple[bytes, _Columns]]:
-        """Keys above ``after`` up to ``until`` and their rows, without columns that came later."""
+        """Keys above ``after`` up to ``until`` and their rows, without columns that were added later."""
         schema = table.schema(number)
         names = [column.name for column in schema.columns] if schema else []
         first = 0 if after is None else bisect_right(table.ordered, self._sorted_by(after), key=lambda one: one[0])

@@ -1,4 +1,4 @@
-"""What the encoder does with an event of each type, one number for each action."""
+"""The encoder's action for each type of event, as a number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKE_QUERY: Final = 3
 TAKE_MAP: Final = 4
 TAKE_XID: Final = 5
 TAKE_ROWS: Final = 7
-"""Added to what an update of the event is on the wire (`wormhole.wire.v1.Op`)."""
+"""Added to the number of the update's operation on the wire (`wormhole.wire.v1.Op`)."""
 
 _INSERT, _UPDATE, _DELETE = TAKE_ROWS + 1, TAKE_ROWS + 2, TAKE_ROWS + 3
 
@@ -60,7 +60,7 @@ _BY_TYPE: Final = {
 }
 
 ACTIONS: Final = bytes(_BY_TYPE.get(kind, HAND_BACK) for kind in range(256))
-"""What is done with an event, by its type."""
+"""The action by the event's type."""
 
 VERSION_2: Final = bytes(
     kind in {events.WRITE_ROWS_V2, events.UPDATE_ROWS_V2, events.DELETE_ROWS_V2, events.PARTIAL_UPDATE_ROWS}

@@ -1,8 +1,8 @@
-"""Which Python codec decodes the text of a column, by the number of its collation.
+"""The Python codec for the text of a column, by the number of its collation.
 
-The numbers are those of ``information_schema.COLLATIONS``: they are part of the table map and of dump files, so servers
-never change them. MariaDB uses MySQL's; it has some of its own, adds 1024 for collations that do not pad, and counts
-the collations of UCA 14.0.0 from 2048 on, 256 numbers per character set.
+The numbers are those of ``information_schema.COLLATIONS``. Servers never change them, because they are part of table
+maps and dump files. MariaDB uses MySQL's numbers and has some of its own. It adds 1024 for collations that do not pad,
+and numbers the collations of UCA 14.0.0 from 2048 on, 256 numbers per character set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ERRORS", "charset_name_of", "codec_of", "codec_of_charset", "is_reversible", "utf8_parts"]
 
 ERRORS: Final = "wormhole-mysql"
-_PART: Final = 256 << 10  # bytes of text that are decoded at once
+_PART: Final = 256 << 10  # bytes of text that are decoded together
 _WHOLE: Final = frozenset({"big5", "euc_jp"})
 """Name of an error handler for ``bytes.decode``: what has no character becomes ``?``, as ``SELECT`` shows it."""
 
@@ -130,7 +130,7 @@ _NAMES: Final = _names()
 
 
 def charset_name_of(collation_id: int) -> str:
-    """The name of the collation's character set; empty for a number that is not known."""
+    """The name of the collation's character set; empty: an unknown number."""
     if _UCA1400 <= collation_id < _UCA1400 + 256 * len(_UCA1400_CHARSETS):
         return _UCA1400_CHARSETS[(collation_id - _UCA1400) // 256]
     if _NO_PAD <= collation_id < _UCA1400:
@@ -139,18 +139,18 @@ def charset_name_of(collation_id: int) -> str:
 
 
 def codec_of(collation_id: int) -> str | None:
-    """The codec to decode with, or ``None``: the column's values are bytes."""
+    """The codec for a collation; ``None``: the column's values are bytes."""
     return _CODECS.get(charset_name_of(collation_id))
 
 
 def codec_of_charset(name: str) -> str | None:
-    """The same, by the name of the character set. Older servers call ``utf8mb3`` ``utf8``."""
+    """The codec by the name of the character set. Older servers call ``utf8mb3`` ``utf8``."""
     return _CODECS.get("utf8mb3" if name == "utf8" else name)
 
 
 def is_reversible(codec: str) -> bool:
-    """Whether a text of this codec determines its bytes: no two characters, and no bytes that are none, are the same in
-    it. What is no UTF-8 stays bytes.
+    """Whether a text of this codec determines its bytes: no two characters, and no invalid bytes, decode to the same
+    text. Bytes that are not valid UTF-8 stay bytes.
     """
     return codec in {"utf-8", "ascii"} or len({bytes((n,)).decode(codec, ERRORS) for n in range(256)}) == 256
 
@@ -229,9 +229,9 @@ def _eucjpms_character(raw: bytes) -> str:
 
 
 def utf8_parts(data: bytes, at: int, length: int, codec: str) -> Iterator[bytes]:
-    """The text in the ``length`` bytes at ``at`` in UTF-8, in parts where it is long and its codec can.
+    """The text in the ``length`` bytes at ``at`` in UTF-8, in parts if it is long and its codec permits parts.
 
-    The others are the codecs of which `_replace` has to see characters of three bytes, or that are this module's own.
+    The codecs that do not are this module's own, and those for which `_replace` has to see characters of three bytes.
     """
     make = codecs.lookup(codec).incrementaldecoder if length > _PART and codec not in _WHOLE else None
     if make is None:
@@ -249,7 +249,7 @@ def _find(name: str) -> codecs.CodecInfo | None:
     name = name.replace("_", "-")
     if name in _DIFFERENT:
         codec, characters = _DIFFERENT[name]
-        # A charmap has U+FFFE where there is no character.
+        # In a charmap, U+FFFE means that the byte has no character.
         plain = (bytes([byte]).decode(codec, "replace").replace("\ufffd", "\ufffe") for byte in range(256))
         table = "".join(characters.get(byte, character) for byte, character in enumerate(plain))
 
@@ -277,7 +277,7 @@ def _find(name: str) -> codecs.CodecInfo | None:
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """What Python has no character for: MySQL's where it has one, else one question mark per character."""
+    """The replacement for bytes without a character in Python: MySQL's character, else one question mark each."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     if error.encoding not in _DOUBLE_BYTE:

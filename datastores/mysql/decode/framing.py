@@ -9,7 +9,7 @@ from wormhole.model.errors import DecodeError
 __all__ = ["WHOLE_PAYLOAD", "tells_the_end"]
 
 WHOLE_PAYLOAD: Final = 0xFFFFFF
-"""A payload of this size goes on in the next packet, which may be empty."""
+"""A payload of this size continues in the next packet, which may be empty."""
 
 
 def tells_the_end(payload: bytes) -> bool:

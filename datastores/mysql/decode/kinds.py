@@ -1,4 +1,4 @@
-"""How a cell is decoded. ``meta`` is what the layout of a table says beside the kind."""
+"""The kinds of cells, by how they are decoded. ``meta``: the parameter of a kind in a table's layout."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ OLD: Final = 23
 """TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8,
 plus digits."""
 HIDDEN: Final = 24
-"""A column that SELECT never shows: it is passed over; meta: bytes."""
+"""A column that SELECT never shows. It is skipped; meta: bytes."""
 ASCII_SAFE: Final = 0x10

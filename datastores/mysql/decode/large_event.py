@@ -17,9 +17,9 @@ _LENGTH_AT: Final = 9
 
 
 class Body:
-    """What is left of an event to be read. ``left``: bytes of it.
+    """The unread rest of an event. ``left``: its size in bytes.
 
-    ``read`` returns up to as many bytes as it is asked for, and none at its end. Raises :class:`DecodeError` where the
+    ``read`` returns at most the requested number of bytes, and none at the end. Raises :class:`DecodeError` if the
     bytes end early.
     """
 
@@ -43,7 +43,7 @@ class Body:
         return piece
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes, or as many as are left."""
+        """The next ``size`` bytes, or the rest if it is shorter."""
         size = min(size, self.left)
         piece = self.read(size)
         if len(piece) == size:
@@ -56,24 +56,24 @@ class Body:
         return b"".join(parts)
 
     def back(self, data: bytes) -> None:
-        """These bytes, which were read last, are read again."""
+        """Put the bytes that were read last back, to be read again."""
         self._ahead = data + self._ahead
         self.left += len(data)
 
     def skip(self, size: int) -> None:
-        """Pass over ``size`` bytes."""
+        """Skip ``size`` bytes."""
         while size > 0:
             size -= len(self.read(min(size, _PIECE)))
 
 
 @dataclass(slots=True)
 class LargeEvent:
-    """``body``: what follows on the ``header``, without the checksum."""
+    """``body``: the event after its ``header``, without the checksum."""
 
     header: bytes
     body: Body
 
 
 def with_length(header: bytes, body: int) -> bytes:
-    """The header of an event of ``body`` bytes behind it."""
+    """The header, for an event with ``body`` bytes after it."""
     return header[:_LENGTH_AT] + struct.pack("<I", (HEADER + body) & 0xFFFFFFFF) + header[_LENGTH_AT + 4 :]

@@ -53,12 +53,12 @@ COMPRESSED: Final = frozenset(_PLAIN)
 
 
 def inflate(body: Body, limit: int, held: int) -> Iterator[bytes | LargeEvent]:
-    """The events of a transaction payload, one after the other; ``body`` is the payload event without header and
+    """The events of a transaction payload, one after the other. ``body``: the payload event without header and
     checksum.
 
-    Inflated as they are asked for: in memory there is one event of up to ``held`` bytes, or a part of a larger one, and
-    what zstd needs: the window that the server compressed with (2 MiB by default, at most 128 MiB). A larger event is
-    read before the next is asked for. Raises :class:`DecodeError`, also for an event over ``limit`` bytes.
+    Events are inflated on demand. In memory are one event of up to ``held`` bytes, or a part of a larger one, and
+    zstd's window, whose size the server chose (2 MiB by default, at most 128 MiB). A larger event must be read before
+    the next one is taken. Raises :class:`DecodeError`, also for an event over ``limit`` bytes.
     """
     cursor = Cursor(body.take(_FIELDS), "transaction payload event")
     size = compression = -1
@@ -107,7 +107,7 @@ def _events(source: Callable[[int], bytes], limit: int, held: int) -> Iterator[b
 
 
 def plain_event(header: bytes, body: Body, limit: int) -> LargeEvent:
-    """A compressed event of MariaDB as the event that it would be without compression, inflated as its body is read.
+    """The uncompressed form of a compressed event of MariaDB. It is inflated while its body is read.
 
     ``body``: the event without header and checksum; ``limit``: bytes of the inflated part. Raises :class:`DecodeError`.
     """
@@ -146,7 +146,7 @@ def _number(body: Body, size: int, field: str) -> int:
 
 
 class _Inflater:
-    """A zlib stream that has to come to ``size`` bytes."""
+    """A zlib stream that must inflate to ``size`` bytes."""
 
     def __init__(self, body: Body, size: int) -> None:
         self._body = body
@@ -155,7 +155,7 @@ class _Inflater:
         self._stream = zlib.decompressobj()
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes. With the last one the stream's end is checked."""
+        """Up to ``size`` bytes. With the last byte the stream's end is checked."""
         data = self._inflate(size)
         self._left -= len(data)
         if not data or (not self._left and (self._inflate(1) or not self._stream.eof)):

@@ -184,9 +184,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         except Exception as error:
             if _number(error) in _REFUSALS:
                 raise
-            with translating(
-                f"keys of {definition.name}", connection
-            ):  # no row arrived, so a smaller chunk would not help
+            with translating(f"keys of {definition.name}", connection):  # no row arrived: fewer would not help
                 raise
 
     def _last(self, reading: Reading, until: bytes | None) -> bytes | None:
