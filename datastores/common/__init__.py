@@ -1,1 +1,1 @@
-"""What the datastores share: state files, URLs, proofs of what was read, and the encoder of updates."""
+"""Common parts of the datastores: state files, URLs, proofs of the log that was read, and the encoder of updates."""

@@ -49,7 +49,7 @@ class Cursor:
         return int.from_bytes(self.take(size, field), "little")
 
     def text(self, size: int, field: str) -> str:
-        """UTF-8; what is none is shown escaped, because these are names for people and logs."""
+        """UTF-8 text. Invalid bytes are escaped, because these texts are names for people and logs."""
         return self.take(size, field).decode("utf-8", "backslashreplace")
 
     def length(self, field: str) -> int:

@@ -74,9 +74,9 @@ CHECKSUM: Final = 4
 
 # Header flags.
 ARTIFICIAL: Final = 0x20
-"""Made by the server for this stream: is in no file."""
+"""Made by the server for this stream; in no file."""
 IGNORABLE: Final = 0x80
-"""Whoever does not know the type may pass over the event."""
+"""A reader that does not know the type may skip the event."""
 
 QUERY: Final = 2
 STOP: Final = 3
@@ -173,7 +173,7 @@ NAMES: Final = {
     DELETE_ROWS_COMPRESSED: "DELETE_ROWS_COMPRESSED",
 }
 
-# Post-header lengths by type that the encoder counts on: six-byte table ids, and two bytes more for the second version
+# Post-header lengths by type that the encoder relies on: six-byte table ids, and two bytes more for the second version
 # of rows.
 _POST_HEADERS: Final = {
     QUERY: 13,

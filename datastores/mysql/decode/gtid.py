@@ -122,7 +122,7 @@ class GtidSet:
         return bytes(out)
 
     def add(self, source: str, first: int, last: int | None = None) -> None:
-        """Put the numbers from ``first`` to ``last`` (itself included; left out: ``first``) in."""
+        """Add the numbers from ``first`` to ``last`` (inclusive; by default ``first``)."""
         end = (first if last is None else last) + 1
         bounds = self._bounds.setdefault(source, [])
         if bounds and bounds[-1] == first:  # the usual case: the next transaction of a source
@@ -140,7 +140,7 @@ class GtidSet:
         return not self.subtract(other)
 
     def subtract(self, other: GtidSet) -> GtidSet:
-        """A new set: what is in this one and not in ``other``."""
+        """A new set with the GTIDs of this set that are not in ``other``."""
         rest = GtidSet()
         for source, bounds in self._bounds.items():
             left = list(bounds)
@@ -152,7 +152,7 @@ class GtidSet:
         return rest
 
     def union(self, other: GtidSet) -> GtidSet:
-        """A new set: what is in one of them or in both."""
+        """A new set with the GTIDs of both sets."""
         both = GtidSet()
         both._bounds = {source: list(bounds) for source, bounds in self._bounds.items()}
         for source in other.sources():
@@ -221,7 +221,7 @@ class MariaPosition:
         return found
 
     def advance(self, domain: int, server_id: int, sequence: int) -> None:
-        """This is the last GTID of its domain now."""
+        """Make this the last GTID of its domain."""
         self._last[domain] = (server_id, sequence)
 
     def covers(self, domain: int, sequence: int) -> bool:

@@ -4,9 +4,9 @@ A vector of changes, as the server's documentation of ``Json_diff`` has it; leng
 
     diffs := diff*      diff := operation (1) length path [length document]    operations: 0 replace, 1 insert, 2 remove
 
-A path names one place: ``$.name[3]."other name"[last-2]``. A cell that is counted from the end is a negative index
-here, as in Python: ``last`` is -1. An insert puts a member into an object, or moves an array's values up; beyond an end
-of the array it is put there.
+A path names one place: ``$.name[3]."other name"[last-2]``. An index from the end is negative here, as in Python:
+``last`` is -1. An insert adds a member to an object, or a value to an array, whose later values move up. Beyond an end
+of the array, the value is added at that end.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LEG: Final = re.compile(
 )
 
 _Node: TypeAlias = Any
-"""A list, a dict, a string, or the text of everything else."""
+"""A list, a dict, a string, or the text of any other value."""
 
 
 class _Plain(str):
-    """The text of a value that is neither a string nor holds others: it goes back as it came."""
+    """The text of a value that is neither a string nor a container. It is written back unchanged."""
 
     __slots__ = ()
 
@@ -110,9 +110,10 @@ def _apply(tree: _Node, operation: int, path: str, value: _Node) -> None:
 
 
 def apply_diffs(before: str, diffs: bytes, start: int, end: int) -> str:
-    """The text of the document after the changes in ``diffs[start:end]``; ``before`` is `json_text` of the one before.
+    """The text of the document after the changes in ``diffs[start:end]``. ``before``: `json_text` of the document
+    before.
 
-    Raises :class:`DecodeError` when the bytes are no changes, or do not fit the document.
+    Raises :class:`DecodeError` if the bytes are no changes, or do not fit the document.
     """
     cursor = Cursor(diffs, "JSON changes", start, end)
     tree = _tree(before)

@@ -23,7 +23,7 @@ def fold(name: str) -> str:
 
 
 def fold_newest(name: str) -> str:
-    """The same by the present Unicode, for servers whose table is newer: names that are equal for `fold` are equal
+    """As `fold`, by the present Unicode, for servers with a newer table. Names that are equal for `fold` are equal
     here."""
     return "".join("i" if one == "\u0130" else lower if len(lower := one.lower()) == 1 else one for one in name)
 
@@ -38,6 +38,6 @@ def _lower(character: str) -> str:
 
 
 def savepoint_key(name: str) -> str:
-    """What two names of the same savepoint have in common: the servers compare neither case nor accents
+    """A key that is equal for two names of the same savepoint. The servers ignore case and accents
     (``utf8mb3_general_ci``)."""
     return "".join(unicodedata.normalize("NFD", character)[0].upper()[0] for character in name)

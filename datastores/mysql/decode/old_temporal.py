@@ -8,7 +8,7 @@ All are numbers with the high byte first, in units of the fraction's last digit 
     DATETIME   ((((year * 13 + month) * 32 + day) * 24 + hour) * 60 + minute) * 60 + second
     TIMESTAMP  4 bytes of seconds since 1970, then the fraction in bytes of its own
 
-The log has no word of the number of digits: it has to come from the server.
+The log does not contain the number of digits. It has to come from the server.
 """
 
 from __future__ import annotations

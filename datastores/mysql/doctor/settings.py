@@ -332,8 +332,7 @@ def _replication_ids(settings: Settings) -> Iterator[Finding]:
         return
     held = {privilege for grant in settings.grants for privilege in grant.privileges if grant.scope == "*.*"}
     if settings.mariadb and not held & {"REPLICATION MASTER ADMIN", "ALL PRIVILEGES", "ALL"}:
-        # No warning: the privilege also permits changes, and only ids that somebody chose by hand collide with a
-        # replica's.
+        # No warning: the privilege also permits changes, and only ids chosen by hand collide with a replica's.
         what = f"other publishers' are seen; those of replicas are not, as {settings.account} may not list them"
         step = f"to see them as well:\n{grant_to(settings, 'REPLICATION MASTER ADMIN')}"
         yield Finding("replication_ids", OK, what, next_step=step)

@@ -136,7 +136,7 @@ class Tables:
         )
 
     def messages(self) -> Table:
-        """The table that stands for logical messages."""
+        """The table under which logical messages are delivered."""
         schema, shard = Schema(MESSAGES, (), _MESSAGE_COLUMNS), shard_name(self._log, self._sharding, "", MESSAGES)
         ordinal = self._shard(shard)
         return Table(

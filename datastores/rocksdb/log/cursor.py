@@ -456,7 +456,7 @@ class WalCursor:
         found = self._successor()
         lost = self.file if self.at or self.file else 0
         if found is None:
-            # The log's end is in a file without records. The place moves there, so that the end counts as reached.
+            # The log's end is in a file without records. The place moves there, so that the end is seen as reached.
             newer = self._files.newer(self.file)
             if newer is not None and not self.silent:
                 self._lost_file = self._lost_file or lost
