@@ -1,4 +1,4 @@
-"""For tests of subscribers: the fixture ``wormhole_kit`` and the builders ``update`` and ``read``.
+"""Support for tests of subscribers: the fixture ``wormhole_kit`` and the builders ``update`` and ``read``.
 
 ``changes`` builds updates and bodies, ``backfill`` what ends a chunk of existing rows, ``publisher`` is a publisher in
 memory, ``clock`` a loop with a fake clock, ``kit`` joins them and ``plugin`` hands the kit to pytest.

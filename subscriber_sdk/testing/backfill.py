@@ -28,7 +28,8 @@ def key_of(row: Change) -> Key:
 
 
 def read_rows(table: str, rows: Iterable[Change]) -> list[Change]:
-    """The rows of a chunk. Raises :class:`~wormhole.model.errors.UsageError` for one that is no READ of ``table``."""
+    """The rows of a chunk. Raises :class:`~wormhole.model.errors.UsageError` for a row that is not a READ of
+    ``table``."""
     found = list(rows)
     for row in found:
         op = op_of(decode_row(row.row))
@@ -38,7 +39,8 @@ def read_rows(table: str, rows: Iterable[Change]) -> list[Change]:
 
 
 def key_schema(table: str, rows: Sequence[Change], keys: Sequence[Key], known: Schema | None) -> Schema:
-    """The table with its key columns: those of ``rows``, else of ``known``, else named as :func:`update` names them."""
+    """The table with its key columns: those of ``rows``, otherwise those of ``known``, otherwise with the names of
+    :func:`update`."""
     if rows:
         return Schema(table, rows[0].schema.key, ())
     if known is not None:

@@ -38,9 +38,9 @@ def update(
 
     ``key``: one value, a tuple of them, or a mapping that names the key columns (``id`` or ``key1``, ``key2`` ...
     otherwise). ``op`` follows from what is given: before and after = update, after = insert, otherwise delete. A column
-    that stands in only one of ``before`` and ``after`` is ``UNAVAILABLE`` in the other. ``entered`` and ``left``: what
-    a filter of the application would have marked; ``left`` with neither before nor after is the key-only upsert of a
-    log without values from before.
+    that is in only one of ``before`` and ``after`` is ``UNAVAILABLE`` in the other. ``entered`` and ``left``: the marks
+    that a filter of the application would set. ``left`` with neither before nor after is the key-only upsert of a log
+    without earlier values.
     """
     if isinstance(key, Mapping):
         names, keys = tuple(str(name) for name in key), tuple(key.values())

@@ -16,9 +16,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Jumps over a wait, unless something outside is waited for: a socket or pipe of the test's own takes its real
-    time.
-    """
+    """Skips a wait, unless it is for something outside: a socket or pipe of the test's own takes its real time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ _LOSS = {
 
 
 class Kit:
-    """What the fixture ``wormhole_kit`` is. Close it when it was made by hand."""
+    """The value of the fixture ``wormhole_kit``. Close it if you made it yourself."""
 
     def __init__(self) -> None:
         self._loop = FakeTimeLoop()
@@ -79,7 +79,7 @@ class Kit:
             flow._note_acks()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine of the test's own on the same loop, for example to look into an asynchronous client."""
+        """Run a coroutine of the test's own on the same loop, for example to read from an asynchronous client."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -104,8 +104,8 @@ class Kit:
 
 @dataclass(slots=True)
 class _Transaction:
-    """What has one number in the kit's log: a commit, or a chunk of existing rows (``chunk``, the number of its scan
-    and its own) and what ends it.
+    """An entry with one number in the kit's log: a commit, or a chunk of existing rows with its end (``chunk``: the
+    number of its scan, and its own number).
     """
 
     number: int
@@ -119,10 +119,10 @@ class _Transaction:
 
 
 class KitFlow:
-    """One shard's updates to one subscriber, sent step by step. Every method returns when the subscriber has come to
-    rest.
+    """One shard's updates to one subscriber, sent step by step. Every method returns when the subscriber has nothing
+    left to do.
 
-    Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, when the flow
+    Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, if the flow
     halted.
     """
 
@@ -180,7 +180,7 @@ class KitFlow:
     def commit(self, *changes: Change, pieces: int = 1) -> None:
         """Commit ``changes`` as one transaction and push it, then a datamarker.
 
-        ``pieces``: how many batches it comes in, as a large transaction does.
+        ``pieces``: the number of batches in which it is sent, like a large transaction.
         """
         size = max(1, -(-len(changes) // pieces))
         transaction = _Transaction(
@@ -189,8 +189,8 @@ class KitFlow:
         self._deliver(transaction)
 
     def backfill(self, table: str, rows: Iterable[Change], *, chunks: int = 1) -> None:
-        """A backfill of ``table``, which holds ``rows`` (built with ``read``) and no others: :meth:`begin_backfill`,
-        the rows in order in so many ``chunks``, :meth:`end_scan`.
+        """Run a backfill of ``table``, which holds ``rows`` (built with ``read``) and no others:
+        :meth:`begin_backfill`, the rows in order in this number of ``chunks``, :meth:`end_scan`.
         """
         found = read_rows(table, rows)
         self.begin_backfill()
@@ -198,8 +198,8 @@ class KitFlow:
         self.end_scan(table)
 
     def verify(self, table: str, rows: Iterable[Change], *, repair: bool = False, chunks: int = 1) -> TableVerification:
-        """Compare ``table``, which holds ``rows`` (built with ``read``) and no others, with what the application holds:
-        :meth:`begin_verify`, the rows in order in so many ``chunks``, :meth:`end_verify`. ``repair``: as
+        """Compare ``table``, which holds ``rows`` (built with ``read``) and no others, with the application's rows:
+        :meth:`begin_verify`, the rows in order in this number of ``chunks``, :meth:`end_verify`. ``repair``: as
         ``wormholectl verify --repair``.
         """
         found = read_rows(table, rows)
@@ -217,13 +217,13 @@ class KitFlow:
             after = until
 
     def begin_backfill(self) -> None:
-        """An operator asks for existing rows: a new generation, and so a new epoch. Call :meth:`chunk` and
+        """An operator requests existing rows, which begins a new generation and so a new epoch. Call :meth:`chunk` and
         :meth:`end_scan` for its parts, with commits in between.
         """
         self._begin(VerifyMode.NONE)
 
     def begin_verify(self, *, repair: bool = False) -> None:
-        """An operator asks to compare rows: a new generation, and so a new epoch. Call :meth:`chunk` and
+        """An operator requests a comparison, which begins a new generation and so a new epoch. Call :meth:`chunk` and
         :meth:`end_verify` for its parts, with commits in between.
         """
         if not self._shards.abilities.verifies:
@@ -235,10 +235,11 @@ class KitFlow:
         self._begin(VerifyMode.REPAIR if repair else VerifyMode.COMPARE)
 
     def end_verify(self, table: str, *rows: Change) -> TableVerification:
-        """Every row of ``table`` was compared. What was found since :meth:`begin_verify`, or since the epoch began.
+        """Every row of ``table`` was compared. Returns the findings since :meth:`begin_verify`, or since the epoch
+        began.
 
-        ``rows``: those that exist. When the application has others, and they are to be repaired, their keys are read
-        alone, as a publisher does.
+        ``rows``: the existing rows. If the application has others, and repairs them, their keys are read alone, as by a
+        publisher.
         """
         self.end_scan(table)
         extra = self._reports.to_confirm(table)
@@ -250,7 +251,7 @@ class KitFlow:
         return self._reports.of(table)
 
     def verification(self, table: str) -> TableVerification:
-        """What was found of ``table`` so far, in this epoch."""
+        """The findings about ``table`` so far, in this epoch."""
         return self._reports.of(table)
 
     def _begin(self, verify: VerifyMode) -> None:
@@ -273,9 +274,9 @@ class KitFlow:
         """Deliver the ``rows`` that exist with keys above ``after`` up to ``until``, then the end of that range, then a
         datamarker.
 
-        ``None``: the table's first key, and its last. ``keys``: they were read alone. ``except_keys``: changes touched
-        them meanwhile. ``narrowed``: the backfill has a filter of its own. The subscriber hears of no range where the
-        keys are neither integers nor bytes.
+        ``None``: the table's first key, or its last. ``keys``: keys that were read alone. ``except_keys``: keys that
+        changes touched meanwhile. ``narrowed``: whether the backfill has a filter of its own. The subscriber gets no
+        range if the keys are neither integers nor bytes.
         """
         found = read_rows(table, rows)
         alone, left_out = [as_key(key) for key in keys], [as_key(key) for key in except_keys]
@@ -299,8 +300,8 @@ class KitFlow:
     def crash_and_redeliver(self, transactions: int = 1, *, subscriber: Subscriber | None = None) -> None:
         """The subscriber's process dies before its last acknowledgements were stored, and starts again.
 
-        The last ``transactions`` come again, as they would: in a new epoch, marked ``replayed``. ``subscriber``: the
-        object that the new process has; the same one when left out, with whatever it kept.
+        The last ``transactions`` are delivered again, as in production: in a new epoch, marked ``replayed``.
+        ``subscriber``: the object of the new process; by default the same object, with its state.
         """
         self._stop()
         self._subscriber = subscriber or self._subscriber
@@ -309,14 +310,14 @@ class KitFlow:
         self.assign()
 
     def cut(self) -> None:
-        """The connection breaks. The subscriber lives on; :meth:`assign` is the publisher's next dial."""
+        """The connection breaks. The subscriber continues to run; :meth:`assign` is the publisher's next dial."""
         if self._publisher is not None:
             self._call(self._publisher.vanish)
             self._publisher = None
             self._settle()
 
     def revoke(self, cause: str = "the test takes the shard") -> None:
-        """Take the shard away; returns when the subscriber has released it."""
+        """Revoke the shard. Returns when the subscriber has released it."""
         publisher = self._connected()
         self._send(frames.revoke(self._flow, self.epoch, cause))
         self._settle()
@@ -326,7 +327,7 @@ class KitFlow:
         self._publisher = None
 
     def assign(self) -> None:
-        """Assign the shard, in a new epoch, from the stored datamarker, and push what comes after it."""
+        """Assign the shard, in a new epoch, from the stored datamarker, and push what follows."""
         if self._publisher is None:
             self._publisher = ScriptedPublisher(self._shards, self._options)
             self._send(frames.hello(self._options.application, self._options.instance))
@@ -368,14 +369,14 @@ class KitFlow:
             self._push(follows, replayed=True)
 
     def retry(self, key: str = "") -> None:
-        """Deliver parked updates of the row ``key`` (``users:7``; empty: all) again, as an operator would have it:
-        first of all, in order.
+        """Deliver parked updates of the row ``key`` (``users:7``; empty: all) again, as at an operator's request:
+        before all other updates, in order.
         """
         self._letters.retry(key)
         self._anew()
 
     def discard(self, key: str = "") -> None:
-        """Forget the parked updates of the row ``key`` (empty: all)."""
+        """Discard the parked updates of the row ``key`` (empty: all)."""
         self._letters.discard(key)
         self._anew()
 
@@ -398,9 +399,9 @@ class KitFlow:
     def lose(
         self, first: str = "", last: str = "", *, kind: LossKind = LossKind.PURGED, message: str = "the log was purged"
     ) -> LossDecision:
-        """Log is missing after everything committed so far; what the subscriber decides about it.
+        """Log is missing after everything committed so far. Returns the subscriber's decision about it.
 
-        After HALT the flow is held: what is committed waits until :meth:`assign`.
+        After HALT the flow is held: later commits wait until :meth:`assign`.
         """
         publisher = self._connected()
         self._log.append(_Transaction(len(self._log) + 1, []))  # the place after the gap
@@ -430,7 +431,7 @@ class KitFlow:
     # --- inside ---
 
     def _process(self) -> Shards:
-        # Chance takes nothing off a wait, so that the fake clock shows the policy's own numbers.
+        # No random part is subtracted from a wait, so that the fake clock shows the policy's own numbers.
         return Shards(self._subscriber, self._options, chance=lambda: 0.0, pool=InlineExecutor())
 
     def _connected(self) -> ScriptedPublisher:
@@ -443,7 +444,7 @@ class KitFlow:
         self._call(lambda: publisher.send(*given))
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:
-        """On the loop, because frames may begin tasks there."""
+        """Call on the loop, because frames may begin tasks there."""
 
         async def within() -> None:
             act(*arguments)
@@ -502,13 +503,13 @@ class KitFlow:
         self._settle()
 
     def _anew(self) -> None:
-        """What operators change takes effect in a new epoch."""
+        """Begin a new epoch, in which an operator's change takes effect."""
         if self._publisher is not None and self.halted is None:
             self.revoke("an operator asked for it")
         self.assign()
 
     def _redeliver(self) -> bool:
-        """Send what is to be delivered again. Whether all is done in this epoch."""
+        """Send the updates that have to be delivered again. Returns whether all were sent in this epoch."""
         epoch = self.epoch
         while (kept := self._letters.next()) is not None:
             letter, parcel = kept
@@ -530,7 +531,7 @@ class KitFlow:
         self._settle()
 
     def _settle(self) -> None:
-        """Let the subscriber come to rest, store what it acknowledged, answer what it asks for."""
+        """Let the subscriber finish its work, store its acknowledgements, and answer its requests."""
         while True:
             self._kit.run(self._shards.settled())
             publisher = self._publisher
@@ -564,7 +565,7 @@ class KitFlow:
             self.datamarker = marker_from_message(frame.ack.marker)
 
     def _stop(self) -> None:
-        """The process dies: nothing is finished, released or reported."""
+        """The process dies: it finishes, releases and reports nothing."""
         for worker in self._shards.workers():
             self._call(worker.kill)
         self._kit.run(self._shards.close())

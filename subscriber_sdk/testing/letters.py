@@ -1,4 +1,4 @@
-"""Parked updates of a flow under test: what a publisher does with them, without a store."""
+"""The parked updates of a flow under test, handled as by a publisher, without a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["KitLetters"]
 
 
 class KitLetters:
-    """What is parked, and the rules by which it comes and goes. ``limit``: at more the flow halts."""
+    """The parked updates, and the rules for parking and removing them. ``limit``: beyond it the flow halts."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -31,11 +31,12 @@ class KitLetters:
         self._halves: dict[str, bytes] = {}
 
     def all(self) -> tuple[DeadLetter, ...]:
-        """What is parked, in the order of the log."""
+        """The parked updates, in the order of the log."""
         return in_order(letter for letter, _ in self._kept.values())
 
     def park(self, frame: push_pb2.Park) -> str | None:
-        """Keep the update of a frame; why not, ``""`` when it is kept, ``None`` when more of it is to come."""
+        """Keep the update of a frame. Returns why it is refused; ``""`` if it is kept, ``None`` if more of it
+        follows."""
         body = self._halves.pop(frame.update_id, b"") + frame.body
         if frame.more:
             self._halves[frame.update_id] = body
@@ -59,26 +60,26 @@ class KitLetters:
         return ""
 
     def rows(self) -> Iterable[tuple[bytes, UpdatePlace]]:
-        """Those that an assignment lists: all but those that are delivered again."""
+        """The rows that an assignment lists: all except for those that are delivered again."""
         chosen = bound_together(self.all(), [letter.id for letter in self.all() if letter.retrying])
         self._mark(chosen)
         return parked_rows(self.all()).items()
 
     def next(self) -> tuple[DeadLetter, Parcel] | None:
-        """The first that is to be delivered again."""
+        """The first update that has to be delivered again."""
         return next((self._kept[letter.id] for letter in self.all() if letter.retrying), None)
 
     def delivered(self, letter: DeadLetter) -> None:
-        """It was processed: it is kept only if it was parked again."""
+        """The update was processed. It is kept only if it was parked again."""
         if self._kept[letter.id][0] == letter:
             del self._kept[letter.id]
 
     def retry(self, key: str) -> None:
-        """Mark those of a row, with all that are bound to them."""
+        """Mark the updates of a row, with all that are bound to them."""
         self._mark(bound_together(self.all(), self._chosen(key)))
 
     def discard(self, key: str) -> None:
-        """Forget those of a row."""
+        """Discard the updates of a row."""
         for id_ in self._chosen(key):
             del self._kept[id_]
 

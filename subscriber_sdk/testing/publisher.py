@@ -91,7 +91,7 @@ class frames:  # noqa: N801 - a namespace of functions
     def batch(
         flow: int, epoch: int, number: int, body: bytes, *, replayed: bool = False, unfinished: bool = False
     ) -> Frame:
-        """A whole batch. ``unfinished``: its last transaction goes on in the next one."""
+        """A whole batch. ``unfinished``: whether its last transaction continues in the next one."""
         return Frame(
             batch=push_pb2.Batch(
                 flow=flow, epoch=epoch, number=number, body=body, replayed=replayed, unfinished=unfinished
@@ -124,7 +124,7 @@ class frames:  # noqa: N801 - a namespace of functions
 
     @staticmethod
     def chunk_end(flow: int, epoch: int, end: push_pb2.ChunkEnd) -> Frame:
-        """Every row of a range was sent; ``end`` has all but flow and epoch."""
+        """Every row of a range was sent; ``end`` has everything except for flow and epoch."""
         frame = Frame(chunk_end=end)
         frame.chunk_end.flow, frame.chunk_end.epoch = flow, epoch
         return frame
@@ -136,7 +136,7 @@ class frames:  # noqa: N801 - a namespace of functions
 
     @staticmethod
     def parked(flow: int, epoch: int, update_id: str, refused: str = "") -> Frame:
-        """The answer to an update that is to be parked."""
+        """The answer to an update that was sent for parking."""
         return Frame(parked=push_pb2.Parked(flow=flow, epoch=epoch, update_id=update_id, refused=refused))
 
     @staticmethod
@@ -174,14 +174,14 @@ class ScriptedPublisher:
         self.connection.receive(push_pb2.PublisherMessage(frames=given).SerializeToString(), now)
 
     def teach(self, schemas: Iterable[Schema]) -> None:
-        """Send the schemas that this stream has not had."""
+        """Send the schemas that were not sent on this stream yet."""
         new = [schema for schema in schemas if schema.id not in self._known]
         self._known.update(schema.id for schema in new)
         if new:
             self.send(*map(frames.schema, new))
 
     def take(self, kind: str) -> list[push_pb2.SubscriberFrame]:
-        """The frames of one kind that were received since, taken out of ``received``."""
+        """Remove the frames of one kind from ``received``, and return them."""
         taken = [frame for frame in self.received if frame.WhichOneof("kind") == kind]
         self.received = [frame for frame in self.received if frame.WhichOneof("kind") != kind]
         return taken

@@ -1,4 +1,4 @@
-"""What a subscriber reports while the kit plays a verification."""
+"""The reports of a subscriber while the kit runs a verification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reports:
         self._asked: set[str] = set()
 
     def add(self, frame: push_pb2.Verified) -> None:
-        """What was found since the frame before."""
+        """Add the findings since the frame before."""
         found = _found(frame)
         self._tables[frame.table] = self.of(frame.table).plus(found)
         extra = self._extra.setdefault(frame.table, [])
@@ -29,11 +29,11 @@ class Reports:
             self._asked.add(frame.table)
 
     def of(self, table: str) -> TableVerification:
-        """All that was found of a table."""
+        """All findings about a table."""
         return self._tables.get(table, TableVerification(table))
 
     def to_confirm(self, table: str) -> list[Key]:
-        """The keys that a publisher is asked to read alone."""
+        """The keys that a publisher has to read alone."""
         return self._extra[table] if table in self._asked else []
 
 

@@ -1,4 +1,5 @@
-"""Compares rows of the source with what an application says that it holds, and checks what it says. Pure."""
+"""Compares rows of the source with the application's rows, and checks the results of the application's callbacks.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ __all__ = ["Answer", "canonical", "checked_answer", "checked_key", "compare", "d
 Answer = Mapping[Key, Mapping[str, Value]]
 """What ``on_verify`` returns."""
 
-_LONGEST: Final = 64  # bytes of a key that is kept as it is
+_LONGEST: Final = 64  # bytes of a key that is kept unchanged
 _SHOWN: Final = 8  # columns in a message
-_MOST_DIGITS: Final = 400  # before the point of a number, or behind it until the first that is not 0
+_MOST_DIGITS: Final = 400  # before the point of a number, or after it until the first that is not 0
 _MOST_COLUMNS: Final = 64  # columns of one difference
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 
 def canonical(key: Key) -> bytes:
-    """The same bytes for keys that are equal, whatever types their numbers have. At most 64; of longer ones a hash."""
+    """Bytes that are the same for equal keys, whatever types their numbers have. At most 64; for longer keys a hash."""
     parts = []
     for value in key:
         part = _canonical(value)
@@ -68,9 +69,9 @@ def _scientific(value: Decimal) -> bytes:
 
 
 def checked_key(table: str, key: object, columns: int) -> Key:
-    """``key``, which ``on_verify_keys`` gave for a table whose keys have so many ``columns``.
+    """``key``, which ``on_verify_keys`` returned for a table whose keys have this number of ``columns``, after a check.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for anything else than such a key.
+    Raises :class:`~wormhole.model.errors.UsageError` for anything but such a key.
     """
     if not isinstance(key, tuple) or len(key) != columns:
         raise UsageError(
@@ -96,9 +97,9 @@ def _is_key_value(value: object) -> bool:
 
 
 def checked_answer(table: str, answer: object, asked: Iterable[Key]) -> Answer:
-    """``answer`` of ``on_verify`` to the keys ``asked``.
+    """``answer`` of ``on_verify`` to the keys ``asked``, after a check.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for what is none.
+    Raises :class:`~wormhole.model.errors.UsageError` for a value that is not such an answer.
     """
     if not isinstance(answer, Mapping):
         raise UsageError(
@@ -123,7 +124,7 @@ def checked_answer(table: str, answer: object, asked: Iterable[Key]) -> Answer:
 
 
 def compare(updates: Sequence[Update], answer: Answer) -> list[tuple[Update, Difference]]:
-    """The READ ``updates`` of which the application's row differs, or is missing.
+    """The READ ``updates`` for which the application's row differs or is missing.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a column that the source's row does not have.
     """
@@ -139,7 +140,7 @@ def compare(updates: Sequence[Update], answer: Answer) -> list[tuple[Update, Dif
 
 
 def difference(kind: DifferenceKind, key: Key, columns: tuple[str, ...] = ()) -> Difference:
-    """A difference of the row with this key. Of many columns only the first are named."""
+    """A difference of the row with this key. If many columns differ, only the first are named."""
     return Difference(kind, encode_key(key), columns[:_MOST_COLUMNS])
 
 
@@ -157,7 +158,7 @@ def _differing(update: Update, key: Key, held: Mapping[str, Value]) -> tuple[str
 
 
 def _of_key(update: Update, key: Key, name: str, row: Mapping[str, Value]) -> Value:
-    """A value of the key; an application may return the key's columns, too."""
+    """A value of the key, because an application may also return the key's columns."""
     names = [column.name for column in update.schema.key]
     if name in names:
         return key[names.index(name)]

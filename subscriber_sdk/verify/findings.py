@@ -1,7 +1,7 @@
-"""What comparing the tables of a flow has found, and the frames that report it. Pure.
+"""The findings of comparing the tables of a flow, and the frames that report them. Pure.
 
-What was found is reported when the datamarker behind it is acknowledged. Rows that come again after a rollback are not
-compared again: by then the application may have what follows them.
+Findings are reported when the next datamarker is acknowledged. Rows that are delivered again after a rollback are not
+compared again, because the application may have later changes by then.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _NOTHING: Final[Mapping[bytes, Key]] = MappingProxyType({})
 class Findings:
     """What the comparison of one table found in one epoch of a flow. Counts are those since the last :meth:`report`.
 
-    ``begun``: whether the end of one of its chunks came; nothing is reported before. ``trouble``: why something is not
-    compared or not removed. ``given_up``: no row is compared any more. ``unlisted``: the application's keys are not
-    compared with the source's. ``extra_keys``: the keys that the publisher is asked to confirm, by their canonical
-    form, as the application gave them. ``asked``: whether it was asked. ``over``: whether the end was reported.
+    ``begun``: whether the end of one of its chunks arrived; nothing is reported before. ``trouble``: why something is
+    not compared or not removed. ``given_up``: whether no further row is compared. ``unlisted``: whether the
+    application's keys are not compared with the source's. ``extra_keys``: by canonical form, the application's keys
+    that the publisher has to confirm. ``asked``: whether it was asked. ``over``: whether the end was reported.
     """
 
     table: str
@@ -58,7 +58,7 @@ class Findings:
     _gone: set[bytes] = field(default_factory=set)
 
     def add(self, found: Sequence[Difference], *, compared: int) -> None:
-        """So many rows were ``compared``, and ``found`` are the differences."""
+        """Count rows that were ``compared``, with the differences ``found``."""
         self._changed = True
         self.compared += compared
         differing = sum(one.kind is DifferenceKind.DIFFERS for one in found)
@@ -73,18 +73,19 @@ class Findings:
             self.not_compared += count
 
     def end(self) -> None:
-        """Nothing of the table is left to compare."""
+        """No part of the table is left to compare."""
         self._changed = self.ended = True
 
     def end_with(self, extra: int, found: Sequence[Difference]) -> None:
-        """The application has ``extra`` keys too many, the first of them are ``found``; nothing is left to compare."""
+        """The application has ``extra`` surplus keys, the first of which are ``found``. No part of the table is left to
+        compare."""
         self.extra += extra
         self._name(found)
         self.end()
 
     def ask(self, extra: int, keys: Mapping[bytes, Key], found: Sequence[Difference]) -> None:
-        """As :meth:`end_with`, but the publisher is to confirm these ``keys``, as far as it takes keys so long: they
-        count when they are :meth:`gone`. One whose row is inserted meanwhile is no difference.
+        """As :meth:`end_with`, but the publisher has to confirm these ``keys``, except for keys that are too long for
+        it. A key is counted when it is :meth:`gone`. If its row is inserted meanwhile, it is no difference.
         """
         named = [one for one in found if len(one.key) <= _LONGEST]
         self.extra += extra - len(named)
@@ -101,12 +102,12 @@ class Findings:
         self.differences.extend(named)
 
     def delivered(self, count: int) -> None:
-        """So many rows of the differences were delivered."""
+        """Count rows of the differences that were delivered."""
         self._changed = True
         self.repaired += count
 
     def gone(self, found: Mapping[bytes, Difference]) -> None:
-        """The rows of these keys do not exist, and the application was called with them; each counts once."""
+        """The rows of these keys do not exist, and the application was called with the keys. Each is counted once."""
         self._changed = True
         new = found.keys() - self._gone
         self._gone |= new
@@ -115,12 +116,12 @@ class Findings:
         self._name([found[form] for form in sorted(new)][: max(0, MOST_EXTRA - len(self.extra_keys))])
 
     def say(self, trouble: str) -> None:
-        """Why something is not compared or not removed; the first reason stays."""
+        """Note why something is not compared or not removed. The first reason stays."""
         self._changed = True
         self.trouble = self.trouble or shortened(trouble)
 
     def report(self) -> TableVerification | None:
-        """What was found since the last report; ``None``: nothing."""
+        """The findings since the last report; ``None`` if there are none."""
         if not (self._changed and self.begun) or self.over:
             return None
         found = TableVerification(

@@ -1,7 +1,7 @@
-"""The keys of which a flow knows that they exist in the source, table by table. They are in a private database in a
-temporary file, so that a large table needs little memory; it goes with the process.
+"""The keys that a flow knows to exist in the source, table by table. They are in a private database in a temporary
+file, so that a large table needs little memory. The file disappears with the process.
 
-Changes that come again after a rollback are applied again: of each key the last one counts, as before.
+Changes that are delivered again after a rollback are applied again. As before, the last change of each key decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SELECT key FROM asked WHERE NOT EXISTS (SELECT 1 FROM known WHERE number = ? AND
 
 
 class KnownKeys:
-    """Methods block, and raise :class:`sqlite3.Error` where the temporary file cannot be written. Keys are bytes."""
+    """Methods block, and raise :class:`sqlite3.Error` if the temporary file cannot be written. Keys are bytes."""
 
     def __init__(self) -> None:
         self._open: sqlite3.Connection | None = None
@@ -31,7 +31,8 @@ class KnownKeys:
         self._last = 0
 
     def apply(self, table: str, present: dict[bytes, bool], *, emptied: bool = False) -> None:
-        """Keys that exist from here on (true), and that do not any more. ``emptied``: first all of the table's go."""
+        """Apply keys that exist from now on (true), and keys that no longer exist (false). ``emptied``: remove all keys
+        of the table first."""
         if emptied:
             self._numbers.pop(table, None)
         number = self._number(table)
@@ -47,7 +48,7 @@ class KnownKeys:
         database.execute("COMMIT")
 
     def missing(self, table: str, keys: Sequence[bytes]) -> set[bytes]:
-        """Those of the ``keys`` that do not exist."""
+        """The ``keys`` that do not exist."""
         database = self._database
         database.execute("BEGIN")
         database.executemany("INSERT INTO asked VALUES (?)", [(key,) for key in keys])

@@ -1,5 +1,5 @@
-"""Which keys exist in the source, as far as one epoch of a flow knows: those of READ updates and of changes, without
-those that changes removed. They are kept by :class:`~subscriber_sdk.verify.known_keys.KnownKeys`, in a thread.
+"""The keys that exist in the source, as far as one epoch of a flow knows: keys of READ updates and of changes, without
+keys that changes removed. :class:`~subscriber_sdk.verify.known_keys.KnownKeys` keeps them, in a thread.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _UNSTORED: Final = "the keys of its tables cannot be kept in a temporary file"
 
 @dataclass(slots=True)
 class Noted:
-    """What some updates do to the keys of one table.
+    """The effect of some updates on the keys of one table.
 
     ``diverted``: ids of updates that the application does not get, because they are parked or skipped. ``unknown``: why
-    it is not known any more which keys exist.
+    it is no longer known which keys exist.
     """
 
     diverted: list[str] = field(default_factory=list)
@@ -44,12 +44,12 @@ class Noted:
     emptied: bool = False
 
     def empty(self) -> None:
-        """All keys go."""
+        """Remove all keys."""
         self.emptied = True
         self.present.clear()
 
     def add(self, update: Update) -> None:
-        """The next one."""
+        """Add the next update."""
         op = update.op
         if op is Op.TRUNCATE:
             self.empty()
@@ -64,7 +64,7 @@ class Noted:
 
 
 class SourceKeys:
-    """See the module. ``gate``: what is parked or skipped."""
+    """See the module. ``gate``: decides what is parked or skipped."""
 
     def __init__(self, shard: str, gate: Gate, handlers: Handlers) -> None:
         self._shard = shard
@@ -75,11 +75,11 @@ class SourceKeys:
         self._columns: dict[str, tuple[Column, ...]] = {}
 
     def columns(self, table: str) -> tuple[Column, ...]:
-        """Those of the table's key."""
+        """The columns of the table's key."""
         return self._columns.get(table, ())
 
     def learn(self, table: str, columns: tuple[Column, ...]) -> bool:
-        """These are the columns of the table's key. Whether it had another one before."""
+        """Set the columns of the table's key. Returns whether the table had another key before."""
         before = self._columns.get(table)
         if before is columns or not columns:
             return False
@@ -87,19 +87,19 @@ class SourceKeys:
         return before is not None and before != columns
 
     async def note(self, updates: Sequence[Update]) -> dict[str, Noted]:
-        """These updates come next. What they do, by table."""
+        """Note the next updates. Returns their effect by table."""
         noted: dict[str, Noted] = {}
         await self._stored(partial(self._note, updates, noted))
         return noted
 
     async def exempt(self, table: str, keys: Iterable[Key]) -> None:
-        """Whether rows with these keys exist is not known."""
+        """Mark keys for which it is not known whether their rows exist."""
         await self._stored(partial(self._exempt, table, keys))
 
     async def missing(self, table: str, keys: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """Those of the ``keys`` (canonical ones) that do not exist, and those of which that is not known.
+        """The ``keys`` (canonical) that do not exist, and those for which that is not known.
 
-        Raises :class:`~wormhole.model.errors.UsageError` where keys could not be stored.
+        Raises :class:`~wormhole.model.errors.UsageError` if keys could not be stored.
         """
         missing: set[bytes] = set()
         exempt: set[bytes] = set()
@@ -114,7 +114,7 @@ class SourceKeys:
         self._handlers.submit(self._known.close)
 
     async def _stored(self, work: Callable[[], object]) -> None:
-        """Do ``work`` in a thread; where keys cannot be stored, nothing."""
+        """Do ``work`` in a thread. Does nothing if keys cannot be stored."""
         if self._unstored:
             return
         try:
@@ -135,7 +135,7 @@ class SourceKeys:
                 noted.add(update)
                 diverted = not self._gate.idle and self._is_diverted(update)
             except (DecodeError, ProtocolError):
-                continue  # reported in its turn, when it is delivered
+                continue  # reported later, when it is delivered
             if diverted:
                 noted.diverted.append(update.id)
                 noted.exempt.extend(filter(None, (update.key, update.old_key)))
@@ -158,5 +158,5 @@ class SourceKeys:
 
 
 def _exempt_of(table: str) -> str:
-    """What the exempt keys of a table are stored under."""
+    """The name under which the exempt keys of a table are stored."""
     return f"exempt {table}"

@@ -1,14 +1,15 @@
-"""One epoch of a flow whose existing rows are compared with what the application holds.
+"""One epoch of a flow whose existing rows are compared with the application's rows.
 
-READ updates are not delivered: the application is asked for its rows of the same keys, at the same place in the order
-of the shard, so that nothing has to be quiet. In ``VerifyMode.REPAIR`` those that differ are delivered. At the end of a
-table's scan the application's keys are compared with those that exist (``source_keys``). ``findings`` reports what came
-out.
+READ updates are not delivered. Instead the application returns its rows of the same keys, at the same place in the
+order of the shard, so that writes may continue. In ``VerifyMode.REPAIR`` the rows that differ are delivered. At the end
+of a table's scan the application's keys are compared with the existing ones (``source_keys``). ``findings`` reports the
+results.
 
-An application may be ahead of what is delivered again. So what was compared is not compared again after a rollback, and
-what an earlier epoch delivered is compared only for a repair: there, a row that goes back is followed by its changes.
+An application may be ahead of updates that are delivered again. So rows that were compared are not compared again after
+a rollback. Rows that an earlier epoch delivered are compared only for a repair, because there the later changes of a
+row that was set back follow.
 
-A failure of the comparison leaves the flow alone: its table is given up, which is reported.
+A failure of the comparison does not affect the flow: the table is not compared any further, which is reported.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ log = logging.getLogger("subscriber_sdk")
 
 _T = TypeVar("_T")
 _Deliver = Callable[[list[Update]], Awaitable[bool]]
-"""Deliver updates one after the other. Whether all were processed (not when the epoch ended meanwhile)."""
+"""Delivers updates one after the other. Returns whether all were processed; false if the epoch ended meanwhile."""
 
 _ROWS: Final = 500  # rows in one call of on_verify
 _KEYS: Final = 1000  # keys that on_verify_keys yields within one callback's time
@@ -56,7 +57,7 @@ _NEXT: Final = "verify the table again"
 
 
 class FlowVerifying:
-    """See the module. ``retry``: how failures of ``on_verify`` and ``on_verify_keys`` are tried again."""
+    """See the module. ``retry``: the retries of ``on_verify`` and ``on_verify_keys``."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class FlowVerifying:
         self._keys = SourceKeys(epoch.shard, gate, handlers)
         self._tables: dict[str, Findings] = {}
         self._begins: LogPosition | None = None  # the beginning of what is delivered in the epoch
-        self._again = False  # whether an earlier epoch delivered what came last
+        self._again = False  # whether an earlier epoch delivered the last updates
         self._furthest: UpdatePlace | None = None  # the furthest place that was compared
         # Since the last acknowledged datamarker:
         self._due: dict[str, bool] = {}  # ids of updates that differ, and whether they were delivered
@@ -90,7 +91,7 @@ class FlowVerifying:
     # --- what the flow does ---
 
     async def note(self, updates: Sequence[Update]) -> None:
-        """These updates come next."""
+        """Note the next updates."""
         if not updates:
             return
         self._begins = self._begins or self._epoch.marker.order
@@ -104,8 +105,8 @@ class FlowVerifying:
                 self._unlist(findings, noted.unknown)
 
     async def sequence(self, updates: list[Update], deliver: _Deliver) -> bool:
-        """One after the other: READ updates are compared, all others are delivered. Whether all were processed (not
-        when the epoch ended meanwhile).
+        """Handle one update after the other: READ updates are compared, all others are delivered. Returns whether all
+        were processed; false if the epoch ended meanwhile.
         """
         for compared, part in groupby(updates, self._is_compared):
             if not compared:
@@ -119,11 +120,11 @@ class FlowVerifying:
         return True
 
     def has_reads(self, updates: Iterable[Update]) -> bool:
-        """Whether one of the ``updates`` is to be compared."""
+        """Whether one of the ``updates`` has to be compared."""
         return any(map(self._is_compared, updates))
 
     async def range_end(self, frame: bytes, schema: Schema) -> None:
-        """Every row of a range came, and everything before it is processed."""
+        """Every row of a range arrived, and everything before it is processed."""
         end = push_pb2.ChunkEnd.FromString(frame)
         table = schema.table
         findings = self._of(table)
@@ -134,10 +135,10 @@ class FlowVerifying:
             await self._remove(findings, [values_of(row.values) for row in end.alone])
 
     async def scan_end(self, table: str, rows: int) -> None:
-        """Every row of a table came, and everything before it is processed."""
+        """Every row of a table arrived, and everything before it is processed."""
         findings = self._of(table)
         if findings.ended or findings.confirm or findings.over:
-            return  # it comes again after a rollback
+            return  # it is delivered again after a rollback
         held = self._gate.held_keys(table)
         if held is None:
             self._unlist(findings, "an operation on the whole table is parked (`wormholectl dead-letters`)")
@@ -153,7 +154,7 @@ class FlowVerifying:
             findings.end()
 
     def acknowledged(self) -> None:
-        """The datamarker behind what was compared is about to be acknowledged."""
+        """The datamarker after the compared rows is about to be acknowledged."""
         self._due.clear()
         self._left_out.clear()
         for findings in self._tables.values():
@@ -169,8 +170,8 @@ class FlowVerifying:
     # --- rows ---
 
     def _is_compared(self, update: Update) -> bool:
-        """Not one that was parked once, and is delivered again because an operator asked for it: it is from before the
-        place where delivery began.
+        """Whether the update is compared. A parked update that is delivered again at an operator's request is not,
+        because it is from before the place where delivery began.
         """
         try:
             return update.op is Op.READ and (not update.replayed or self._is_repeated(update))
@@ -178,24 +179,24 @@ class FlowVerifying:
             return False  # reported when it is delivered
 
     def _is_repeated(self, update: Update) -> bool:
-        """Whether an earlier epoch delivered it, or what follows it."""
+        """Whether an earlier epoch delivered it or later updates."""
         return update.replayed and self._begins is not None and update.position > self._begins
 
     def _is_left_out(self, update: Update) -> bool:
-        """Whether nothing can be said of the row."""
+        """Whether the row cannot be compared."""
         if update.too_large or not update.key or (update.replayed and not self._repairs):
             return True
         return not self._gate.idle and self._gate.verdict(update) is not Verdict.CALL
 
     def _new(self, rows: list[Update]) -> list[Update]:
-        """Those of the rows that were not compared in this epoch."""
+        """The rows that were not compared in this epoch."""
         furthest = self._furthest
         if furthest is None or furthest.before(place_of(rows[0])):
             return rows
         return [row for row in rows if furthest.before(place_of(row))]
 
     async def _compare(self, findings: Findings, rows: list[Update], deliver: _Deliver) -> bool:
-        """Whether all were processed."""
+        """Compare rows. Returns whether all were processed."""
         new = self._new(rows)
         compared = [] if findings.given_up else [row for row in new if not self._is_left_out(row)]
         found: list[tuple[Update, Difference]] | None = []
@@ -219,7 +220,7 @@ class FlowVerifying:
         return True
 
     async def _repair(self, findings: Findings, rows: list[Update], deliver: _Deliver) -> bool:
-        """Deliver those of the rows that are due."""
+        """Deliver the rows that are due."""
         due = [row for row in rows if row.id in self._due] if self._due else []
         if due:
             if not await deliver(due):
@@ -234,7 +235,7 @@ class FlowVerifying:
         return compare(rows, checked_answer(table, answer, keys))
 
     async def _tried(self, findings: Findings, name: str, work: Callable[[], Awaitable[_T]]) -> _T | None:
-        """What ``work`` returns, which calls the application; ``None``: its table is given up, or the epoch ends."""
+        """The result of ``work``, which calls the application; ``None``: the table is given up, or the epoch ends."""
         retry = self._retry.fresh()
         while self._epoch.ending is None:
             try:
@@ -273,7 +274,7 @@ class FlowVerifying:
         findings.say(f"the keys of {findings.table} were not compared, because {why}. Next: {_NEXT}")
 
     async def _extra_keys(self, table: str, held: Collection[Key]) -> _Extra | None:
-        """The application's keys that do not exist; ``None`` when the epoch ends."""
+        """The application's keys that do not exist; ``None`` if the epoch ends."""
         listed = await self._callbacks.call("on_verify_keys", table, self._epoch.shard)
         columns = len(self._keys.columns(table))
         parked = set(map(canonical, held))
@@ -289,7 +290,7 @@ class FlowVerifying:
         return extra
 
     async def _listed(self, table: str, listed: object) -> AsyncIterator[list[object]]:
-        """What ``on_verify_keys`` returned, in portions that may each take as long as a callback."""
+        """The keys of ``on_verify_keys``, in portions that may each take as long as a callback."""
         if isinstance(listed, AsyncIterable):
             source = aiter(listed)
             while portion := await self._callbacks.wait_for("on_verify_keys", _taken(source)):
@@ -328,7 +329,8 @@ class FlowVerifying:
             findings.ask(extra.count, extra.keys, named)
 
     async def _remove(self, findings: Findings, alone: Iterable[Key]) -> None:
-        """Keys that were read alone: report those to the application that are gone, and that it holds."""
+        """Handle keys that were read alone: report to the application the keys that it holds and that no longer
+        exist."""
         table, extra = findings.table, findings.extra_keys
         held = self._gate.held_keys(table)
         asked = [form for form in map(canonical, alone) if form in extra]
@@ -356,7 +358,7 @@ class FlowVerifying:
 
 @dataclass(slots=True)
 class _Extra:
-    """Keys that only the application holds: how many, and the first of them by canonical form."""
+    """Keys that only the application holds: their number, and the first of them by canonical form."""
 
     count: int = 0
     not_compared: int = 0
