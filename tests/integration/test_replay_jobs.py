@@ -58,11 +58,12 @@ async def begins_with(
     the snapshot's rows are there."""
     with replay_publisher(ScriptedReplay(marker)) as script:
         asked, found = wish(snapshot=folder, patience_s=60.0), seen(flow("a", marker), reach=script.reach)
-        (one,) = await asyncio.to_thread(plan, asked, setting(store), [found])
+        settings = await asyncio.to_thread(setting, store)
+        (one,) = await asyncio.to_thread(plan, asked, settings, [found])
         assert (one.first, one.range.begin, one.range.until) == (first, marker_at(5), marker_at(7))
         jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
         one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
-        run = ReplayFlow(one, asked, setting(store), lambda wanted: [found], jobs, Listener(), Shares(0.0, 0.0))
+        run = ReplayFlow(one, asked, settings, lambda wanted: [found], jobs, Listener(), Shares(0.0, 0.0))
         await asyncio.to_thread(run.begin)
         script.marker = first  # as the publisher does when the first task opens it
         async with scripted_subscriber("cache", "s1") as subscriber:

@@ -62,11 +62,11 @@ state_dir = "{self.state}"
         flows = () if answer is None or answer.status is None else answer.status.flows
         return next((flow for flow in flows if flow.flow == f"{application}/db1"), None)
 
-    def change(self, application: str, what: str, **fields: Any) -> admin_pb2.ChangeReply:
+    def change(self, application: str, what: str, *, preview: bool = False, **fields: Any) -> admin_pb2.ChangeReply:
         """Do what an operator may do with the application's flow."""
         answer = self.answer()
         assert answer is not None
-        asked = admin_pb2.ChangeRequest(who="maria@ops", flow=f"{application}/db1")
+        asked = admin_pb2.ChangeRequest(who="maria@ops", flow=f"{application}/db1", preview=preview)
         getattr(asked, what).SetInParent()
         for name, value in fields.items():
             setattr(getattr(asked, what), name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -75,7 +76,7 @@ def plain(value: Value, type_: bytes) -> object:
     if isinstance(value, Mapping):
         return list(value.items())
     if type_ == b"double":
-        return struct.pack("<d", value)
+        return "nan" if math.isnan(value) else struct.pack("<d", value)  # the sign of a NaN has no meaning
     if type_ == b"decimal":
         return str(value)
     return value
