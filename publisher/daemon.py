@@ -62,10 +62,10 @@ _log = logging.getLogger(__name__)
 # A busy thread holds the interpreter lock for this long at most: the event loop waits for the decoder no longer than
 # that (measured with the default of 5 ms: 99th percentile of the loop's delay 10 ms; with this: well under 1 ms).
 _SWITCH_S = 0.0005
-# Python looks through all objects for cyclic garbage every few seconds, and nothing is delivered meanwhile (measured at
-# 1,000 transactions a second: 30 to 80 ms). What is there when the publisher is ready stays, and is passed over; the
-# rest, mostly the change buffer, is looked through a tenth as often. A publisher that takes a log over has no time for
-# that: it is done before it stands by.
+# Every few seconds Python searches all objects for cyclic garbage, and nothing is delivered meanwhile (measured at
+# 1,000 transactions a second: 30 to 80 ms). Objects that exist when the publisher is ready stay, and are excluded. The
+# others, mostly the change buffer, are searched a tenth as often. A publisher that takes a log over has no time for
+# that, so it is done before it stands by.
 _GARBAGE = 700, 10, 100
 # The next owner begins meanwhile, with the same database or on the same machine.
 _NEXT_BEGINS_S = 1.0
@@ -92,12 +92,12 @@ async def serve(
             _log.info("%s/%s/%s: %s; this process stands by now", dataset, copy, log, error)
             if not error.gone:
                 await clock.sleep(_NEXT_BEGINS_S)
-        gc.unfreeze()  # what served until now is in cycles, and goes
+        gc.unfreeze()  # what served until now is in cycles, and is freed
         gc.collect()
 
 
 async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None]) -> None:
-    """Until cancelled, or until another process has the log: then :class:`LogHandedOver`."""
+    """Serve until cancelled. Raises :class:`LogHandedOver` once another process has the log."""
     place, options = configured_source(config, dataset, copy, log)
     check_formats(config, dataset)
     publishing = config.publisher
@@ -172,8 +172,8 @@ async def _start(source: SupervisedSource, store: MarkerStore, log: str) -> None
     try:
         await asyncio.to_thread(source.start)
     except WormholeError as error:
-        # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves no flow yet.
-        # One that has flows stays: its operator can ask it and act through it only while it runs.
+        # A datastore may start after its publisher. A permanent error ends a publisher that serves no flow yet. A
+        # publisher that has flows stays, because an operator can query it and act through it only while it runs.
         if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
             raise
         _log.error("publisher of %s serves, and waits for its log: %s", log, error)
@@ -188,7 +188,7 @@ def _candidate(
     known: KnownFlows,
     applications: ServedApplications,
 ) -> Candidate:
-    """What this process may own the log as. ``served``: dataset, copy and log."""
+    """The candidate as which this process may own the log. ``served``: dataset, copy and log."""
     dataset, copy, log = config.datasets[served[0]], *served[1:]
     found, failover = datastore(place.kind), dataset.failover_of(copy)
 
@@ -215,7 +215,7 @@ def _candidate(
         found = []
         for one in earlier:
             with suppress(MarkerStoreError):  # the log cannot be opened then: see `InheritedState`
-                # A failover of other copies has an owner all the time, and serves none of these flows.
+                # A failover of other copies may always have an owner, and serves none of these flows.
                 if copy in await asyncio.to_thread(copies_of, store.source_state(one)):
                     found.append(one)
         return found
@@ -235,7 +235,7 @@ def _candidate(
 def _inherited(
     config: Config, served: tuple[str, str, str], store: ZooKeeperMarkerStore, applications: ServedApplications
 ) -> InheritedState:
-    """What the source knows of the servers behind its log. ``served``: dataset, copy and log."""
+    """The source's documents about the servers behind its log. ``served``: dataset, copy and log."""
     dataset, copy, log = config.datasets[served[0]], *served[1:]
     failover = dataset.failover_of(copy)
     groups = (dataset.group(copy), *dataset.earlier_groups(copy))
@@ -260,7 +260,7 @@ def _say_ready(path: Path, admin: str, http: str, running: str, write: Callable[
         write()
         write_ready(path, ReadyFile(pid, process_started(pid) or 0, admin, http, __version__, running))
     except OSError as error:
-        # This publisher would not be found, so it is better not there; its monitor starts it again.
+        # This publisher would not be found, so it ends, and its monitor starts it again.
         raise Retryable(
             f"{path} cannot be written: {error.strerror}",
             hint="make room on that disk, or let this user write there; state_dir under [publisher] names another",
@@ -269,7 +269,7 @@ def _say_ready(path: Path, admin: str, http: str, running: str, write: Callable[
 
 
 def run(config: Config, dataset: str, copy: str, log: str) -> None:
-    """Serve one log until SIGTERM or SIGINT; then finish, store and leave.
+    """Serve one log until SIGTERM or SIGINT. Then finish the work, store datamarkers and leave.
 
     Raises :class:`~wormhole.model.errors.WormholeError`."""
     import uvloop

@@ -79,14 +79,14 @@ class Publisher:
         start_source: Callable[[], Awaitable[None]] = _by_the_caller,
         stop_source: Callable[[], Awaitable[None]] = _by_the_caller,
     ) -> None:
-        """Wait until this process owns the log, and serve until cancelled; then finish, store what was acknowledged and
-        leave.
+        """Wait until this process owns the log, and serve until cancelled. Then finish the work, store acknowledged
+        datamarkers and leave.
 
         Raises what makes serving impossible, and :class:`~publisher.flows.ownership.LogHandedOver`.
 
-        The store is open and the coordinator connected; the caller closes them afterwards. ``start_source`` is called
-        when the log is ours, for a standby leaves the datastore alone, and ``stop_source`` while it still is, so that
-        what the source knows is there for the next owner.
+        The store has to be open and the coordinator connected. The caller closes them afterwards. ``start_source`` is
+        called once this process owns the log, because a standby does not use the datastore. ``stop_source`` is called
+        while this process still owns the log, so that the next owner finds the source's documents.
         """
         patience_s = self.served.settings.stop_timeout
         try:

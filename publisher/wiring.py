@@ -87,11 +87,11 @@ def wired(
 ) -> Publisher:
     """The publisher of ``source``.
 
-    ``relay``: of the log, where there is one; it has no default, for a forgotten one would not be noticed.
-    ``open_tables``: the rows that the log's tables hold; ``boundaries``: where chunks of these end. ``ownership``: how
-    it comes to own the log; by default by its registration alone.
+    ``relay``: the log's relay, if it has one. It has no default, because a forgotten one would not be noticed.
+    ``open_tables``: opens the rows of the log's tables; ``boundaries``: where chunks of these rows end. ``ownership``:
+    how it becomes the owner of the log; by default by its registration alone.
 
-    The body is long because it is the whole list: each part stands behind those that it needs.
+    The body is long because it makes all parts: each part is made after the parts that it needs.
     """
     settings, dataset = served.settings, served.dataset
     ownership = ownership or Ownership(coordinator, fenced=settings.markers == "zookeeper", clock=clock)
@@ -115,7 +115,7 @@ def wired(
     scans = RowScans(fleet, open_tables, boundaries or MemoryBoundaries(), dataset.existing_rows, clock)
     # One update of the largest size, and its surroundings: of all subscribers together.
     room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
-    # Opening updates to be parked takes processor time, and storing them waits for a disk or for ZooKeeper.
+    # Decoding updates for parking takes processor time, and storing them waits for a disk or for ZooKeeper.
     peer_threads = PeerThreads("letters-opened", 1, clock)
     letter_threads = PeerThreads("letters-stored", 2, clock)
     dialer = Dialer(hello, served.trust, room, letters=peer_threads, clock=clock)
@@ -164,7 +164,7 @@ def wired(
 
 
 def operated(publisher: Publisher) -> Operated:
-    """What operators reach, made of the parts of ``publisher``."""
+    """The parts of ``publisher`` that answer operators."""
     served, process, clock = publisher.served, publisher.process, publisher.clock
     log, records = publisher.log, publisher.records
     coordinator, ownership, applications = publisher.coordinator, publisher.ownership, publisher.applications

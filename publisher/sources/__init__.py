@@ -16,7 +16,7 @@ from wormhole.ports.table_source import TableSource
 __all__ = ["DISK_BUDGET", "MAX_UPDATE_BYTES", "open_source", "open_tables", "open_with"]
 
 MAX_UPDATE_BYTES: Final = 64 << 20
-"""Larger updates come without their values."""
+"""Larger updates are delivered without their values."""
 DISK_BUDGET: Final = 16 << 30
 """Bytes of log that a source keeps from deletion for flows that are behind: hours of a busy store, and no full disk."""
 
@@ -76,7 +76,7 @@ def open_with(url: str, options: SourceOptions) -> LogSource:
 def open_tables(url: str, options: SourceOptions) -> TableSource:
     """The existing rows of the log that :func:`open_with` tails with the same arguments.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where there are none that can be read.
+    Raises :class:`~wormhole.model.errors.UsageError` if there are none that can be read.
     """
     _, found = _found(url)
     with installed(found):

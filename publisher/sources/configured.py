@@ -1,4 +1,4 @@
-"""What a log's source is opened with, as its configuration says."""
+"""The arguments with which a log's source is opened, from its configuration."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A source that may not be able to start yet. Its publisher serves all the same and reports the reason.
+"""A source that may not be able to start yet. Its publisher serves nevertheless and reports the reason.
 
-A database that was wiped, a server whose password was changed and a state folder on a full disk have one thing in
-common: an operator who repairs them needs a publisher that answers. Starting is tried again for as long as it takes.
-Until then each question to the source is answered with :class:`~wormhole.model.errors.SourceUnavailable` and the
-reason.
+An operator needs a publisher that answers in order to repair a wiped database, a server whose password was changed, or
+a state folder on a full disk. So starting is tried again without end. Until it succeeds each call of the source raises
+:class:`~wormhole.model.errors.SourceUnavailable` with the reason.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _RETRY_S: Final = 2.0
 
 class SupervisedSource:
     """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe. Nothing opens it before
-    :meth:`start`. ``relay``: around the one of that source, if it has one; answers alike.
+    :meth:`start`. ``relay``: around the relay of that source, if it has one; behaves in the same way.
 
-    No method raises anything but :class:`~wormhole.model.errors.WormholeError`: an exception that nobody foresaw must
-    not end the process that an operator asks what is wrong. It is logged with its traceback, once.
+    No method raises anything but :class:`~wormhole.model.errors.WormholeError`, because an unforeseen exception must
+    not end the process that reports the problem to an operator. Such an exception is logged with its traceback, once.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class SupervisedSource:
         self._unforeseen = ""
 
     def start(self) -> None:
-        """Try to start. Raises what kept it from starting; any later call of another method tries again."""
+        """Try to start. Raises the reason if it cannot start. Any later call of another method tries again."""
         with self._lock:
             self._start()
 
@@ -109,7 +108,7 @@ class SupervisedSource:
 
     def _asked(self, question: Callable[[], _T]) -> _T:
         if not self._started:
-            # Starting may take seconds: one thread tries, the others have their answer at once.
+            # Starting may take seconds: one thread tries, and the others get an answer at once.
             if self._clock() >= self._again_at and self._lock.acquire(blocking=False):
                 try:
                     self._try_again()
@@ -154,7 +153,7 @@ class SupervisedSource:
 
 
 class _SupervisedRelay:
-    """``asked`` calls its argument, or raises why it cannot."""
+    """``asked`` calls its argument, or raises the reason why it cannot."""
 
     def __init__(self, relay: LogRelay, asked: Callable[[Callable[[], Any]], Any]) -> None:
         self._relay = relay

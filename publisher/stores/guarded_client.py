@@ -1,8 +1,8 @@
-"""The ZooKeeper client of a publisher's stores: what is asked, and what is written while this publisher owns its log.
+"""The ZooKeeper client of a publisher's stores: its reads, and its writes while this publisher owns its log.
 
-Every write is a transaction. Its first operation checks that the claim of the log's owner is still there
-(:meth:`GuardedClient.guard`), so that a former owner writes nothing, whatever it believes and however late its request
-arrives.
+Every write is a transaction. Its first operation checks that the claim of the log's owner still exists
+(:meth:`GuardedClient.guard`), so that a former owner writes nothing, whatever its own state is and however late its
+request arrives.
 
 ZooKeeper closes the connection of a client whose request is too large, which looks like lost contact. So each
 transaction is measured before it is sent, and one that is too large is refused.
@@ -44,13 +44,14 @@ __all__ = [
 ]
 
 RACES: Final = 20
-"""Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most."""
+"""The most attempts of a write. Each lost race means that another process wrote. With epochs, two writers of one flow
+conflict a few times at most."""
 _OVERTAKEN: Final = (*ANSWERS, RolledBackError, RuntimeInconsistency)
 
 MOST_BYTES: Final = 1_000_000
-"""One request takes at most this. ZooKeeper refuses those over 1 MiB (``jute.maxbuffer``)."""
+"""The most bytes of one request. ZooKeeper refuses requests over 1 MiB (``jute.maxbuffer``)."""
 _BYTES_TOGETHER: Final = 400_000
-"""One request that writes several nodes takes at most this, so that other requests are served in between."""
+"""The most bytes of one request that writes several nodes, so that other requests are served in between."""
 _WRITES_TOGETHER: Final = 100
 
 _REQUEST_BYTES: Final = 8 + 9  # its number and kind, and the end of its operations
@@ -60,11 +61,12 @@ _RIGHTS_BYTES: Final = 256  # at most, of a node that a publisher makes: the ope
 
 Ask = Callable[[Any], Any]
 Fill = Callable[[Any], None]
-"""Adds operations to a transaction of kazoo. It is called more than once, to measure them before they are sent."""
+"""A function that adds operations to a transaction of kazoo. It is called more than once, to measure the operations
+before they are sent."""
 
 
 class TooLargeError(MarkerStoreError):
-    """A transaction that ZooKeeper does not take. It was not sent. ``size``: bytes of its request."""
+    """A transaction that is too large for ZooKeeper. It was not sent. ``size``: bytes of its request."""
 
     def __init__(self, what: str, size: int) -> None:
         super().__init__(
@@ -77,8 +79,8 @@ class TooLargeError(MarkerStoreError):
 class GuardedClient:
     """One session. Methods block, and may be called from several threads.
 
-    Each that asks raises :class:`~wormhole.model.errors.CoordinationLost` when ZooKeeper does not answer, and
-    :class:`~wormhole.model.errors.MarkerStoreError` when it refuses.
+    Each method with a request raises :class:`~wormhole.model.errors.CoordinationLost` if ZooKeeper does not answer, and
+    :class:`~wormhole.model.errors.MarkerStoreError` if it refuses.
     """
 
     def __init__(self, settings: CoordinatorConfig) -> None:
@@ -108,17 +110,17 @@ class GuardedClient:
     # -- who may write
 
     def guard(self, fence: Callable[[], str], put_back: Callable[[str], object] = lambda reason: None) -> None:
-        """Write from now on only while the node is there whose path ``fence`` returns: our claim on the log.
+        """From now on write only while the node exists whose path ``fence`` returns: this publisher's claim on the log.
 
-        An empty path checks nothing before the first claim. After a claim it means that the claim was given up: then
-        nothing is written any more. ``put_back`` gets the reason, once, when ZooKeeper turns out to hold an older state
-        than we have seen, our claim included; from any thread.
+        An empty path checks nothing before the first claim. After a claim it means that the claim was given up, and
+        nothing is written any more. ``put_back`` gets the reason, once and from any thread, if ZooKeeper turns out to
+        hold an older state than this process has seen, including the claim.
         """
         self._fence, self._report = fence, put_back
 
     def refuse_older(self, reason: str) -> CoordinationLost:
-        """ZooKeeper holds an older state than we have seen: nothing is written any more, for it would be on top of what
-        is not there. The error.
+        """The error for a ZooKeeper that holds an older state than this process has seen. Nothing is written any more,
+        because it would build on a state that ZooKeeper lacks.
         """
         if not self._put_back:
             self._put_back = reason
@@ -126,7 +128,8 @@ class GuardedClient:
         return _older(self._put_back)
 
     def _checked(self) -> str:
-        """The path that a write checks; empty: none. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
+        """The path that a write checks; empty: it checks none. Raises
+        :class:`~wormhole.model.errors.CoordinationLost`."""
         fence = self._fence()
         if self._put_back:
             raise _older(self._put_back)
@@ -138,11 +141,12 @@ class GuardedClient:
     # -- questions
 
     def ask(self, what: str, ask: Ask) -> Any:
-        """The answer. Raises those of kazoo's errors that are answers: ``ANSWERS``."""
+        """The answer to a request. Raises those of kazoo's errors that are answers: ``ANSWERS``."""
         return self.ask_all(what, [ask])[0]()
 
     def ask_all(self, what: str, asks: Iterable[Ask]) -> list[Callable[[], Any]]:
-        """Ask everything at once; each of the results waits for its answer or raises, as :meth:`ask` does."""
+        """Send all requests at once. Each of the results, when called, waits for its answer or raises, as :meth:`ask`
+        does."""
         client = self.kazoo
         if client is None:
             raise MarkerStoreError("the marker store is not open", hint="call open() first")
@@ -151,31 +155,31 @@ class GuardedClient:
         return [partial(self._answer, what, ask(client)) for ask in asks]
 
     def children(self, path: str) -> list[str]:
-        """Names below the node, sorted; none when there is no such node."""
+        """The names below the node, sorted; none if there is no such node."""
         try:
             return sorted(self.ask(f"list {path}", lambda client: client.get_children_async(path)))
         except NoNodeError:
             return []
 
     def catch_up(self) -> None:
-        """What an owner reads from now on is no older than its claim: the server that this session is at may lag behind
-        the one through which the log was claimed."""
+        """Ensure that later reads are not older than the owner's claim. The server of this session may lag behind the
+        server through which the log was claimed."""
         if self._fence():
             self.ask("sync", lambda client: client.sync_async("/"))
 
     # -- writes
 
     def transact(self, what: str, fill: Fill) -> list[Exception]:
-        """Everything that ``fill`` adds to a transaction is done, or nothing of it.
+        """Do all operations that ``fill`` adds to a transaction, or none.
 
-        Returns what failed because somebody else wrote: kazoo's ``ANSWERS`` and what follows from them; nothing when it
-        was done. Raises :class:`~wormhole.model.errors.CoordinationLost` when our claim on the log is gone, and
-        :class:`TooLargeError`.
+        Returns the failures caused by another process's write: kazoo's ``ANSWERS`` and their consequences. Returns
+        nothing if it was done. Raises :class:`~wormhole.model.errors.CoordinationLost` if this publisher's claim on the
+        log is gone, and :class:`TooLargeError`.
         """
         return self.transact_all(what, [fill])[0]
 
     def transact_all(self, what: str, fills: Sequence[Fill]) -> list[list[Exception]]:
-        """:meth:`transact` for many transactions, asked together and done in this order."""
+        """:meth:`transact` for many transactions, sent together and done in this order."""
         fence = self._checked()
         for fill in fills:
             if (size := _request_bytes(fence) + _bytes_of(fill)) > MOST_BYTES:
@@ -184,10 +188,11 @@ class GuardedClient:
         return [self._failures(what, fence, answer()) for answer in answers]
 
     def transact_grouped(self, what: str, fills: Iterable[Fill]) -> Iterator[list[Exception]]:
-        """:meth:`transact` for many, as many at a time as go into one transaction, one transaction after the other.
+        """:meth:`transact` for many: as many at a time as fit into one transaction, one transaction after the other.
 
-        Yields for each in this order what its transaction failed by. One that is too large alone is not sent: it fails
-        by :class:`TooLargeError`, and the others are done. They are sent as they are asked for: take all.
+        Yields for each, in this order, the failures of its transaction. One that is too large alone is not sent and
+        fails with :class:`TooLargeError`, and the others are done. Each is sent when its result is taken, so take all
+        results.
         """
         for group in _groups(fills, _request_bytes(self._fence())):
             try:
@@ -198,12 +203,12 @@ class GuardedClient:
                 yield failures
 
     def check(self) -> None:
-        """Raises :class:`~wormhole.model.errors.CoordinationLost` when our claim on the log is gone."""
+        """Raises :class:`~wormhole.model.errors.CoordinationLost` if this publisher's claim on the log is gone."""
         if self._checked():
             self.transact("check the claim on the log", lambda transaction: None)
 
     def make(self, folders: Collection[str]) -> None:
-        """Make the nodes, empty, and those above them, where they are missing."""
+        """Make the nodes that are missing, empty, and missing nodes above them."""
         if not folders:
             return
         paths = sorted(folders)
@@ -224,7 +229,7 @@ class GuardedClient:
         )
 
     def too_many_races(self, what: str) -> MarkerStoreError:
-        """The error for what :data:`RACES` attempts did not write."""
+        """The error if :data:`RACES` attempts did not write."""
         return MarkerStoreError(
             f"somebody else keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
             hint="two publishers serve the same log with the same epoch: end one of them",
@@ -252,12 +257,12 @@ class GuardedClient:
 
 
 def has(failures: Sequence[Exception], kind: type[Exception]) -> bool:
-    """Whether a transaction failed by an error of that kind."""
+    """Whether a transaction failed with an error of that kind."""
     return any(isinstance(failure, kind) for failure in failures)
 
 
 def _groups(fills: Iterable[Fill], begin: int) -> Iterator[list[Fill]]:
-    """As many at a time as go into one request, of which ``begin`` bytes are the same in each."""
+    """Groups of as many as fit into one request. ``begin``: bytes that every request has."""
     group: list[Fill] = []
     size = begin
     for fill in fills:
@@ -277,7 +282,7 @@ def _filled(fills: Sequence[Fill], transaction: Any) -> None:
 
 
 class _Measure:
-    """Takes the place of a transaction of kazoo: adds up the bytes that its operations have in a request."""
+    """A substitute for a transaction of kazoo that adds up the bytes of its operations in a request."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -330,7 +335,7 @@ def _committing(fence: str, fill: Fill, client: Any) -> Any:
 
 
 def getting(path: str) -> Ask:
-    """Asks for what a node holds, and its state."""
+    """Reads a node's content and state."""
     return lambda client: client.get_async(path)
 
 
@@ -340,7 +345,7 @@ def creating(path: str, data: bytes = b"") -> Fill:
 
 
 def setting(path: str, data: bytes, version: int = -1) -> Fill:
-    """Writes a node that is in ``version``; -1: in any."""
+    """Writes a node if it is at ``version``; -1: at any version."""
     return lambda transaction: transaction.set_data(path, data, version)
 
 

@@ -1,4 +1,4 @@
-"""What a source knows of the servers behind its log, in ZooKeeper: for each host that may come to own the log.
+"""A source's documents about the servers behind its log, in ZooKeeper, for each host that may own the log.
 
 A document is one node, compressed. Only the owner of the log writes it (:mod:`publisher.stores.guarded_client`).
 """
@@ -30,12 +30,12 @@ _log = logging.getLogger(__name__)
 _TURN: Final = "turn"
 """The document that says when its group served the log."""
 _READ: Final = "read"
-"""Documents of the sources; of each the number of an incarnation means the same in all documents of one group."""
+"""The documents of the sources. Within one group, an incarnation's number has the same meaning in all documents."""
 
 _MOST_STORED: Final = 900_000
-"""Bytes of a node: ZooKeeper takes no request over 1 MB."""
+"""The most bytes of a node: ZooKeeper refuses requests over 1 MB."""
 _MOST_READ: Final = 16 << 20
-"""Bytes of the JSON in a node: what somebody else put there does not fill the memory."""
+"""The most bytes of the JSON in a node, so that a node of another process does not fill the memory."""
 
 
 class ZooKeeperSourceState:
@@ -50,7 +50,7 @@ class ZooKeeperSourceState:
         return f"ZooKeeper, for {self._group}"
 
     def read(self, name: str) -> dict[str, Any]:
-        """The document as it was last written; empty where there is none.
+        """The last written document; empty if there is none.
 
         Raises :class:`~wormhole.model.errors.CoordinationLost`, and :class:`~wormhole.model.errors.MarkerStoreError`
         for one that is damaged.
@@ -105,8 +105,8 @@ class GroupState(SourceState, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """When a group served the log last. ``number``: the group with the highest one did; 0: not known. ``copies``: whose
-    log it was; empty: not known.
+    """When a group last served the log. ``number``: the group with the highest number served it last; 0: not known.
+    ``copies``: the copies whose log it was; empty: not known.
     """
 
     number: int = 0
@@ -115,7 +115,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A group as it is when the log is opened. ``reaches``: the highest incarnation in its histories."""
+    """A group at the opening of the log. ``reaches``: the highest incarnation in its histories."""
 
     state: GroupState
     turn: _Turn
@@ -124,21 +124,21 @@ class _Group:
 
     @property
     def last_served(self) -> tuple[int, int, bool]:
-        """Orders groups by when they last served: the highest one has the histories that the datamarkers refer to."""
+        """Orders groups by when they last served. The highest one has the histories to which the datamarkers refer."""
         return self.turn.number, self.reaches, bool(self.histories)
 
 
 class InheritedState:
-    """The documents of the group ``present``, which go on with those of the group that served the log last.
+    """The documents of the group ``present``, which continue those of the group that served the log last.
 
-    A log gets a failover, or has none any more: its datamarkers are of the histories that another group knows. When its
-    owner opens the log, which is when it reads a document first, all documents of that group are copied to ``present``,
-    and none is left beside them. Everything else is about ``present`` alone. So nobody else may read here.
+    When a log gets a failover, or no longer has one, its datamarkers refer to the histories of another group. When its
+    owner opens the log, which is when it first reads a document, all documents of that group are copied to ``present``,
+    and no other document stays there. All other operations use ``present`` only. So only the owner may read here.
 
-    Which group it was is noted: an owner that serves applications takes the next *turn* for its group. Of groups with
-    the same turn it is the one whose histories reach the highest incarnation. ``earlier``: the other groups; one that
-    served none of ``copies``, whose log this is, does not count. ``serves``: whether there are applications now. The
-    publisher of a copy that nobody uses reads its log as well, and its histories are those of no datamarker.
+    The last group is recorded: an owner that serves applications takes the next *turn* for its group. Among groups with
+    the same turn, the last one is the group whose histories reach the highest incarnation. ``earlier``: the other
+    groups. A group that served none of ``copies``, the copies of this log, is ignored. ``serves``: whether there are
+    applications now. The publisher of an unused copy reads its log too, but no datamarker refers to its histories.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class InheritedState:
         return not turn.copies or not turn.copies.isdisjoint(self._copies)
 
     def _take_over(self, last: _Group) -> None:
-        """What ends on the way is done again: the histories and the turn are written last."""
+        """If this is interrupted it is done again, because the histories and the turn are written last."""
         _log.warning(
             "what is known of the log's servers in %s is taken over into %s: that served the log last. Next: nothing",
             last.state,
@@ -210,8 +210,8 @@ class InheritedState:
         self._present.write(HISTORIES, last.histories)
 
     def _of_this_branch(self, read: dict[str, Any]) -> dict[str, Any]:
-        """The histories of a failover go on in each of its copies: what the host of another one reads is not of these,
-        although its incarnations have the same numbers. The new name is the same each time.
+        """The histories of a failover continue in each of its copies. The log that the host of another copy reads does
+        not belong to them, although its incarnations have the same numbers. The new name is the same each time.
         """
         if "id" not in read:
             return read
@@ -220,8 +220,8 @@ class InheritedState:
 
 
 def copies_of(state: SourceState) -> Collection[str]:
-    """The copies whose log the group of ``state`` served when it opened it last; empty where it never did. Raises as
-    the port.
+    """The copies whose log the group of ``state`` served when it last opened it; empty if it never did. Raises as the
+    port.
     """
     return _turn(state).copies
 
@@ -246,7 +246,7 @@ def _turn(state: SourceState) -> _Turn:
 
 @dataclass(frozen=True, slots=True)
 class CopiedState:
-    """Documents as they were when somebody read them, for processes that only read and do not reach ZooKeeper."""
+    """Documents as they were at their last reading, for processes that only read and do not reach ZooKeeper."""
 
     documents: Mapping[str, dict[str, Any]]
 

@@ -16,8 +16,7 @@ from wormhole.ports.marker_store import FlowKey
 
 __all__ = ["LocalDeadLetters"]
 
-# A table of its own, made when it is first needed: a release that knows none reads the file's other tables all the
-# same.
+# A separate table, made when it is first needed, so that a release without it can still read the file's other tables.
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS dead_letters (
     application TEXT NOT NULL, shard TEXT NOT NULL, id TEXT NOT NULL, letter TEXT NOT NULL,

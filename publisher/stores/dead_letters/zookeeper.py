@@ -1,9 +1,9 @@
-"""Parked updates in ZooKeeper: a node per letter, its bytes in one below it.
+"""Parked updates in ZooKeeper: a node per letter, with its bytes in a node below it.
 
-A letter is created in a transaction that also writes the flow's record as it is, over the version that was read. So a
-former owner of the flow adds nothing, and a ZooKeeper that was put back to before the letter shows an older record.
-ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller than those of the
-other stores. A letter has its rows' keys too, so one within the bound may still be refused.
+A letter is created in a transaction that also writes the flow's record, unchanged, over the version that was read. So a
+former owner of the flow adds nothing, and a ZooKeeper that was restored to a state before the letter has an older
+record. ZooKeeper holds everything in memory and refuses requests over 1 MB, so both limits are smaller than those of
+the other stores. A letter also has its rows' keys, so a letter within the limit may still be refused.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _PARCEL: Final = "parcel"
 
 
 class BesideRecord(Protocol):
-    """Does what ``fill`` adds to a transaction that writes the flow's record as it is; false when somebody else wrote
-    it meanwhile. ``check`` looks at the record before, and raises. Raises ``KeyError`` where there is none.
+    """Does the operations that ``fill`` adds to a transaction that writes the flow's record, unchanged. Returns false
+    if another process wrote the record meanwhile. ``check`` checks the record before, and raises. Raises ``KeyError``
+    if there is no record.
     """
 
     def __call__(self, flow: FlowKey, check: Callable[[StoredFlow], None], what: str, fill: Fill) -> bool: ...
@@ -144,8 +145,8 @@ class ZooKeeperDeadLetters:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _commit(self, flow: FlowKey, epoch: int | None, fill: Fill) -> bool:
-        """One transaction, of a flow that has to be in ``epoch`` (``None``: in any); false when something changed since
-        it was read.
+        """Do one transaction for a flow that has to be in ``epoch`` (``None``: in any). Returns false if the record
+        changed since it was read.
         """
         what = f"change the parked updates of {flow_name(*flow)}"
         if epoch is None:

@@ -1,8 +1,8 @@
 """Datamarkers in an SQLite file, for one copy whose publisher stays on one host.
 
 One row per flow. ``synchronous = FULL`` in WAL mode makes a commit durable before it returns; SQLite itself recovers
-after a kill or a power failure. Ownership is a lock on a file beside the database (``flock``), which the kernel gives
-back when its holder dies, however it dies.
+after a kill or a power failure. Ownership is a lock on a file beside the database (``flock``), which the kernel
+releases when its holder dies, whatever the cause.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class LocalMarkerStore:
 
     @property
     def owner(self) -> str:
-        """The lock file as this kernel knows it: a copy of the folder has another one, and so has the same folder seen
-        by another host, where the lock proves nothing.
+        """The identity of the lock file in this kernel. A copy of the folder has another one. So has the same folder on
+        another host, where the lock proves nothing.
         """
         return self._owner
 
@@ -206,7 +206,7 @@ class LocalMarkerStore:
                 hint="one publisher serves a log: end that process first, or give this one another publisher.state_dir",
                 code="already-running",
             ) from error
-        # For the message above only; the lock itself says who is alive.
+        # For the message above only; the lock itself shows whether its holder is alive.
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
@@ -272,7 +272,7 @@ class LocalMarkerStore:
                         database.execute("ROLLBACK")
                 if not isinstance(error, sqlite3.Error):
                     raise
-                # A connection that failed to write is not trusted again: the next call opens a new one, which recovers.
+                # A connection that failed to write is not used again: the next call opens a new one, which recovers.
                 self._database = None
                 with contextlib.suppress(sqlite3.Error):
                     database.close()

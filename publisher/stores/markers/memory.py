@@ -16,7 +16,7 @@ __all__ = ["MemoryMarkerStore", "MemoryMarkers"]
 
 
 class MemoryMarkers:
-    """The records of one log, and who has them open. They outlive a store as a disk would."""
+    """The records of one log, and the store that has them open. They outlive a store like files on a disk."""
 
     def __init__(self) -> None:
         self.records: dict[FlowKey, StoredFlow] = {}

@@ -1,4 +1,4 @@
-"""Flow records that ZooKeeper does not take: what is so large in one, and what helps."""
+"""Flow records that are too large for ZooKeeper: the large part, and the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def too_large(flow: FlowKey, stored: StoredFlow, size: int, counts: int = 0) -> 
     delivered, progress = len(stored.marker.delivered.encode()), len(stored.marker.backfill)
     control = len(control_to_text(stored.control).encode())
     _, part, what, hint = max(
-        # What was delivered is in the record twice: as bytes of the datamarker, in base64, and as text.
+        # The datamarker is in the record twice: as its bytes, in base64, and as text.
         (_in_base64(delivered) + delivered, delivered, "what was delivered before its place", _DELIVERED),
         (_in_base64(progress), progress, "how far its backfill came", _PROGRESS),
         (control, control, "what was asked of it", _CONTROL),

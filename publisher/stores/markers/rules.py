@@ -1,4 +1,4 @@
-"""What every store decides the same way, apart from where it keeps the records."""
+"""The decisions that are the same for every store, wherever it keeps the records."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _MISSING: Final = "marker-missing"
 
 
 def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
-    """Whether ``write`` may replace ``stored``: the same epoch, and not back in the log.
+    """Whether ``write`` may replace ``stored``: it is of the same epoch, and not earlier in the log.
 
-    A write of a *later* epoch than the stored one comes from an owner whose raise was lost with a restored store; it is
-    refused as well, because nothing orders it. ``order`` compares the incarnation first, so a marker of a newer
-    incarnation is always ahead.
+    A write of a *later* epoch than the stored one comes from an owner whose raised epoch was lost when the store was
+    restored. It is refused too, because its order is not known. ``order`` compares the incarnation first, so a marker
+    of a newer incarnation is always ahead.
     """
     return write.epoch == stored.epoch and write.marker.order >= stored.marker.order
 
@@ -83,15 +83,15 @@ def written_anew(flow: FlowKey) -> str:
 
 
 def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start: str) -> StoredFlow:
-    """What replaces a record that cannot be read: held at ``marker`` until an operator decides.
+    """The replacement of a record that cannot be read: the flow is held at ``marker`` until an operator decides.
 
-    ``epoch``: no lower than the record's.
+    ``epoch``: at least the record's.
     """
     return StoredFlow(marker, epoch, start, control=FlowControl(missing=damage.problem))
 
 
 def control_to_text(control: FlowControl) -> str:
-    """What operators asked for, as JSON; empty when it is nothing."""
+    """The control as JSON; empty if it has no request."""
     if control == FlowControl():
         return ""
     asked: dict[str, Any] = {"paused": control.paused, "skip": list(control.skip)}
@@ -243,7 +243,7 @@ def _replay_from_json(given: Any) -> ReplayControl:
 
 
 def flow_to_json(stored: StoredFlow) -> bytes:
-    """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for people."""
+    """A record in the form of the ZooKeeper store, with the marker's bytes in base64, and its text for people."""
     record: dict[str, Any] = {
         "marker": base64.b64encode(marker_to_bytes(stored.marker)).decode(),
         "place": str(stored.marker),

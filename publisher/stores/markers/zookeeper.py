@@ -1,9 +1,10 @@
 """Datamarkers in ZooKeeper, for copies or hosts that take over from each other.
 
-One node per flow. A write names the version it read, so a change of the node in between makes it fail: the epoch is
-checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction, as many as are well
-below what it takes; a record that is too large alone holds its flow, and no other. Epochs say who may write a flow;
-where publishers contend for a log, each transaction also checks that its writer still owns it.
+One node per flow. A write names the version that it read, so it fails if the node changed in between. Then the epoch is
+checked again, and the write is repeated or refused. Several markers are written in one ZooKeeper transaction, well
+below the limit of its size. A record that is too large alone holds its flow, and no other. Epochs determine which
+publisher may write a flow. If publishers contend for a log, each transaction also checks that its writer still owns the
+log.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = ["ZooKeeperMarkerStore"]
 _log = logging.getLogger(__name__)
 
 _READ_TOGETHER: Final = 100
-"""Flows whose records are read before any of them is written again."""
+"""The number of flows whose records are read before any of them is written again."""
 
 
 class ZooKeeperMarkerStore:
@@ -62,9 +63,9 @@ class ZooKeeperMarkerStore:
         # Threads of one process take turns, so that a lost race always means another process.
         self._writing = threading.Lock()
         self._versions: dict[FlowKey, tuple[int, int]] = {}
-        """The transaction that made each record that was written here, and its last version that is known."""
-        # Flows whose last datamarker was too large, with the epoch that it was of. They get no other one: nothing that
-        # is delivered there would be stored either.
+        """For each record that this process wrote, the transaction that made it, and its last known version."""
+        # Flows whose last datamarker was too large, with its epoch. They get no new epoch, because later datamarkers
+        # could # not be stored either.
         self._held: dict[FlowKey, tuple[int, MarkerStoreError]] = {}
 
     def __repr__(self) -> str:
@@ -92,8 +93,8 @@ class ZooKeeperMarkerStore:
         self._client.guard(fence, put_back)
 
     def source_state(self, group: LogGroup) -> ZooKeeperSourceState:
-        """What the source knows of the servers behind the log, for each host that may own the log as one of ``group``;
-        usable while this store is open.
+        """The source's documents about the servers behind the log, for each host that may own the log in ``group``.
+        Usable while this store is open.
         """
         return ZooKeeperSourceState(self._paths, group, self._client)
 
@@ -136,7 +137,7 @@ class ZooKeeperMarkerStore:
                     refused.append(error)
                 else:  # it is there already or made by somebody else, or another one of its transaction is
                     found[flow] = self.register(flow, record.marker, record.start, record.epoch, record.control)
-        if refused:  # not left out: the flows that are there would go on, and what it lacks until then be lost
+        if refused:  # not left out: the other flows would continue, and what it lacks until then would be lost
             raise refused[0]
         return found
 
@@ -173,7 +174,7 @@ class ZooKeeperMarkerStore:
             for at in range(0, len(writes), _READ_TOGETHER):
                 refused += self._store(writes[at : at + _READ_TOGETHER])
         if refused:
-            self._client.check()  # if another publisher owns the log now, this raises and no single flow is refused
+            self._client.check()  # if another publisher owns the log now, this raises, and no single flow is refused
         return tuple(refused)
 
     def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
@@ -199,13 +200,13 @@ class ZooKeeperMarkerStore:
             return replace(stored, control=control) if was in (None, stored.control) else stored
 
         done = self._change(flow, changed).control == control
-        self._held.pop(flow, None)  # it may have been too large because of what was asked
+        self._held.pop(flow, None)  # it may have been too large because of its control
         return done
 
     def forget(self, flow: FlowKey) -> None:
         path, folder = self._path(flow), self._paths.delivery_counts(*flow)
         self._held.pop(flow, None)
-        self._client.transact(f"forget {path}", deleting(path))  # nothing is wrong with what is gone already
+        self._client.transact(f"forget {path}", deleting(path))  # it may be gone already
         below = [f"{folder}/{name}" for name in self._client.children(folder)]
         self._client.transact_all(f"forget {folder}", [deleting(name) for name in (*below, folder)])
 
@@ -254,7 +255,7 @@ class ZooKeeperMarkerStore:
         self._held[flow] = epoch, error
 
     def _held_by(self, flow: FlowKey, stored: StoredFlow) -> MarkerStoreError | None:
-        """Why the flow gets no new epoch; nothing once another publisher gave it one, or somebody set its marker."""
+        """Why the flow gets no new epoch; empty once another publisher gave it one, or its marker was set."""
         epoch, error = self._held.get(flow, (-1, None))
         return error if epoch == stored.epoch else None
 
@@ -264,8 +265,8 @@ class ZooKeeperMarkerStore:
         pages: Mapping[FlowKey, Mapping[str, bytes]],
         records: Mapping[FlowKey, tuple[StoredFlow, int]],
     ) -> dict[FlowKey, list[Exception]]:
-        """Write the record and the ``pages`` of counts (by path) of each flow, both or neither. Returns what each flow
-        failed by: a node is not at the version that was read (``records``), or both together are too large.
+        """Write the record and the ``pages`` of counts (by path) of each flow, both or neither. Returns each flow's
+        failure: a node is not at the version that was read (``records``), or both together are too large.
         """
         known = self._known({path: page for some in pages.values() for path, page in some.items()})
 
@@ -286,7 +287,7 @@ class ZooKeeperMarkerStore:
         return results
 
     def _known(self, pages: Mapping[str, bytes]) -> set[str]:
-        """Which pages are there; makes the folders of those that are not."""
+        """The pages that exist. Makes the folders of the others."""
         asked = self._client.ask_all("look for delivery counts", map(_looking, pages))
         known = {path for path, answer in zip(pages, asked, strict=True) if answer() is not None}
         self._client.make({path.rpartition("/")[0] for path, page in pages.items() if page and path not in known})
@@ -316,7 +317,7 @@ class ZooKeeperMarkerStore:
         raise self._client.too_many_races(path)
 
     def _registered(self, flow: FlowKey, wanted: StoredFlow) -> StoredFlow:
-        """What is stored already; in place of what cannot be read ``wanted``, held."""
+        """The records that are stored already. A record that cannot be read is replaced by ``wanted``, held."""
         path = self._path(flow)
         for race in range(RACES):
             _step_aside(race)
@@ -343,8 +344,8 @@ class ZooKeeperMarkerStore:
         return flow_from_json(flow, bytes(data), path), int(stat.version)
 
     def _get_all(self, flows: Iterable[FlowKey], *, to_write: bool = False) -> dict[FlowKey, tuple[StoredFlow, int]]:
-        """The records of ``flows`` that exist and are valid, with their versions: asked for together, so that it takes
-        one round trip. ``to_write``: by the thread that writes them next.
+        """The existing, valid records of ``flows``, with their versions. They are requested together, in one round
+        trip. ``to_write``: whether the calling thread writes them next.
         """
         wanted = {flow: self._path(flow) for flow in flows}
         asked = self._client.ask_all("read datamarkers", map(getting, wanted.values()))
@@ -377,8 +378,8 @@ class ZooKeeperMarkerStore:
             return done
 
     def _check_version(self, flow: FlowKey, path: str, stat: Any) -> None:
-        """Raises :class:`~wormhole.model.errors.CoordinationLost` when the record is older than it was: the owner of a
-        log remembers more of the flow than is stored then, and would pass over what came between.
+        """Raises :class:`~wormhole.model.errors.CoordinationLost` if the record is older than before. Then the owner of
+        the log remembers more of the flow than is stored, and would skip what came in between.
         """
         made, version = int(stat.czxid), int(stat.version)
         known = self._versions.get(flow, (made, version))
@@ -387,7 +388,7 @@ class ZooKeeperMarkerStore:
         self._versions[flow] = made, version
 
     def _wrote(self, flow: FlowKey, version: int) -> None:
-        """The record was replaced, which was in ``version``."""
+        """Note that the record, which was at ``version``, was replaced."""
         self._versions[flow] = self._versions[flow][0], version + 1
 
     def _path(self, flow: FlowKey) -> str:
@@ -415,7 +416,8 @@ def _write_pages(transaction: Any, pages: Mapping[str, bytes], known: Collection
 def _too_large(
     flow: FlowKey, stored: StoredFlow, failures: Sequence[Exception], counts: int = 0
 ) -> MarkerStoreError | None:
-    """The error for a flow that failed by its size; ``None``: it did not. ``counts``: bytes of its delivery counts."""
+    """The error for a flow that failed because of its size; ``None`` if that is not the cause. ``counts``: bytes of its
+    delivery counts."""
     sizes = [failure.size for failure in failures if isinstance(failure, TooLargeError)]
     return too_large(flow, stored, sizes[0], counts) if sizes else None
 
@@ -425,6 +427,7 @@ def _names(flows: Iterable[FlowKey]) -> str:
 
 
 def _step_aside(race: int) -> None:
-    """Before another try, a moment that grows with the races lost, jittered so that two writers do not keep step."""
+    """Wait before another try. The time grows with the lost races, with jitter so that two writers do not stay in
+    step."""
     if race:
         SYSTEM_CLOCK.pause(random.uniform(0, 0.005 * race))
