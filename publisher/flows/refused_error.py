@@ -10,7 +10,7 @@ __all__ = ["RefusedError", "one_line", "status_of"]
 
 
 class RefusedError(UsageError):
-    """A change that is not made. ``status``: the reason, as a status of gRPC."""
+    """A refused change. ``status``: the reason, as a status of gRPC."""
 
     code: str = "change-refused"
 

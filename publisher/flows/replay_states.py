@@ -1,4 +1,4 @@
-"""What becomes of a flow that a mass replay has, apart from all I/O: who may do what next, and what is stored then.
+"""The states of a flow that a mass replay has, without I/O: which request is permitted next, and what is stored then.
 
 ::
 
@@ -42,21 +42,21 @@ __all__ = [
 
 LONGEST_ID: Final = 100
 LEAST_LEASE_S, MOST_LEASE_S = 1.0, 3600.0
-# Twice as long as a task uses what it heard: so much longer an answer may be on its way.
+# Twice as long as a task uses an answer, because the answer may have been on its way for as long again.
 _SHARE_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class ReplayRun:
-    """What this process knows of a replay beside what is stored. ``until``: when its lease runs out, seconds of the
-    monotonic clock.
+    """The state of a replay in this process, in addition to the stored one. ``until``: when its lease runs out, seconds
+    of the monotonic clock.
 
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
-    ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: what is being parked in this
-    epoch, of which more may come; ``max_frame``: bytes of the largest message to its subscriber, ``parked_by``: who
-    that is. ``allowance``: the work that its tasks may cause.
+    ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: the updates that are being
+    parked in this epoch, whose pieces may be incomplete; ``max_frame``: bytes of the largest message to its subscriber,
+    ``parked_by``: that subscriber's identity. ``allowance``: the work that its tasks may cause.
     """
 
     id: str
@@ -76,27 +76,28 @@ class ReplayRun:
     allowance: TokenBucket | None = None
 
     def pays(self, reading: Reading, work: float, now: float) -> float:
-        """A task has caused ``work``, as :mod:`wormhole.push.allowance` counts it. Seconds until it may cause more."""
+        """A task has caused ``work``, as :mod:`wormhole.push.allowance` counts it. Returns the seconds until it may
+        cause more."""
         if self.allowance is None:
             self.allowance = reading.allowance(now)
         return self.allowance.wait_s(work, now)
 
     def fence(self) -> None:
-        """The epoch is over for its task."""
+        """End the epoch for its task."""
         self.epoch = 0
         self.parking.drop()
 
     def answer(self, now: float) -> None:
-        """A task asks for something at ``now``: the answer contains its share of the rate."""
+        """A task made a request at ``now``. The answer contains its share of the rate."""
         self.granted, self.granted_at = self.rate, now
 
     def heard(self, now: float) -> float:
-        """The share that a task may use still: one that does not ask any more lets it lapse."""
+        """The share that a task may still use. It lapses if the task makes no further request."""
         return self.granted if now < self.granted_at + _SHARE_S else 0.0
 
 
 def check_id(text: str) -> str:
-    """``text``, if a replay may be called so. Raises :class:`~publisher.flows.refused_error.RefusedError`."""
+    """``text``, if it is a valid name of a replay. Raises :class:`~publisher.flows.refused_error.RefusedError`."""
     if not text or len(text) > LONGEST_ID or not text.isprintable():
         raise RefusedError(
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -107,17 +108,18 @@ def check_id(text: str) -> str:
 
 
 def hashed(ticket: str) -> str:
-    """What is stored of a ticket."""
+    """The form in which a ticket is stored."""
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
 def taken(
     flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool, resumes: float = 0.0
 ) -> ReplayControl:
-    """What is stored when ``wanted`` begins. ``now``: what has the flow; ``leased``: its lease has not run out.
+    """The record to store when ``wanted`` begins. ``now``: the replay that has the flow; ``leased``: whether its lease
+    has not run out.
 
-    The same id continues where it was. ``resumes``: only the one that began then. Raises
-    :class:`~publisher.flows.refused_error.RefusedError` when another one has the flow.
+    The same id continues where it was. ``resumes``: continue only the replay that began at that time. Raises
+    :class:`~publisher.flows.refused_error.RefusedError` if another replay has the flow.
     """
     if resumes and mine(flow, now, wanted.id).started_s != resumes:
         raise RefusedError(
@@ -141,12 +143,12 @@ def taken(
                 f"--cancel {now.id}`"
             ),
         )
-    # What the former one pushed may still be at work at its subscriber.
+    # The former replay's subscriber may still process what it pushed.
     return replace(wanted, subscriber=now.subscriber)
 
 
 def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
-    """The replay that has the flow, which has to be ``replay``.
+    """The replay that has the flow. It has to be ``replay``.
 
     Raises :class:`~publisher.flows.refused_error.RefusedError`.
     """
@@ -162,7 +164,7 @@ def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
 
 
 def permitted(flow: str, now: ReplayControl | None, replay: str, ticket: str, *, at_work: bool = True) -> ReplayControl:
-    """As :func:`mine`, for who holds ``ticket``; ``at_work``: and not once it was given up."""
+    """As :func:`mine`, for the holder of ``ticket``. ``at_work``: the replay must not have been given up."""
     found = mine(flow, now, replay)
     if not hmac.compare_digest(found.ticket, hashed(ticket)):
         raise RefusedError(
@@ -185,12 +187,12 @@ def permitted(flow: str, now: ReplayControl | None, replay: str, ticket: str, *,
 
 
 def opened(now: ReplayControl, subscriber: str, opener: str) -> ReplayControl:
-    """What is stored when the task ``opener`` begins to push to ``subscriber``."""
+    """The record to store when the task ``opener`` begins to push to ``subscriber``."""
     return replace(now, state=ReplayState.REPLAYING, attempts=now.attempts + 1, subscriber=subscriber, opener=opener)
 
 
 def cause(flow: str, replay: ReplayControl, run: ReplayRun | None) -> Problem:
-    """Why no subscriber gets the flow from the log."""
+    """Why no subscriber receives the flow from the log."""
     waits = "" if run is None else run.waits.text
     about = f"replay {replay.id} by {replay.who}"
     if replay.state is ReplayState.NEEDS_REPLAY:
@@ -212,7 +214,7 @@ def cause(flow: str, replay: ReplayControl, run: ReplayRun | None) -> Problem:
 
 
 def parked(number: int) -> Problem:
-    """Why a task that knows of no parked updates is not let in."""
+    """Why a task that does not support parked updates is refused."""
     return Problem(
         f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake "
         "them",
@@ -222,7 +224,7 @@ def parked(number: int) -> Problem:
 
 
 def stale(flow: str, why: str) -> RefusedError:
-    """What a task hears that works in an epoch that is over."""
+    """The error for a task whose epoch is over."""
     return RefusedError(
         grpc.StatusCode.ABORTED,
         f"the epoch is over: {why}",

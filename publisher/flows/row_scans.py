@@ -1,4 +1,4 @@
-"""When the tables of the log are read: a scanner runs while a flow wants rows, and none else."""
+"""Reading the tables of the log: a scanner runs only while a flow wants rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RETRY_S: Final = 2.0
 
 
 class RowScans:
-    """See the module. ``open_tables``: raises :class:`~wormhole.model.errors.WormholeError` where the datastore has no
+    """See the module. ``open_tables``: raises :class:`~wormhole.model.errors.WormholeError` if the datastore has no
     tables that can be read.
     """
 
@@ -54,7 +54,7 @@ class RowScans:
         self._before = 0, 0, 0  # rows, chunks and discards of scanners that ended
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while True:
             await self._wanted.wait()
             try:
@@ -75,14 +75,14 @@ class RowScans:
                 self._last = replace(self._last, rows=0, chunks=0, discards=0, table="")
 
     def want(self, rate: float) -> None:
-        """A flow wants rows. ``rate``: what its backfill was asked for with, which holds from the first chunk; 0: what
-        is configured.
+        """A flow wants rows. ``rate``: the requested rate of its backfill, which applies from the first chunk on; 0:
+        the configured rate.
         """
         self.ask_rates((*self._rates, rate) if self._wanted.is_set() else (rate,))
         self._wanted.set()
 
     def keep(self, wanted: bool) -> None:
-        """Whether a flow still wants rows; without one the tables are closed."""
+        """Set whether a flow still wants rows. If none does, the tables are closed."""
         if wanted:
             self._wanted.set()
         else:
@@ -91,14 +91,14 @@ class RowScans:
                 self._scanner.stop()
 
     def change(self, limits: ExistingRows) -> None:
-        """These limits are configured from now on."""
+        """Apply limits that are configured from now on."""
         if limits != self._limits:
             _log.info("limits on existing rows: %s/s, %s", format_size(limits.rate), format_size(limits.memory))
             self._limits = limits
             self._apply()
 
     def ask_rates(self, rates: Iterable[float]) -> None:
-        """What the backfills under way were asked for with; 0: what is configured."""
+        """Set the requested rates of the running backfills; 0: the configured rate."""
         asked = frozenset(rates) or frozenset((0.0,))
         if asked != self._rates:
             self._rates = asked
@@ -106,7 +106,7 @@ class RowScans:
 
     @property
     def rate(self) -> float:
-        """Bytes of rows per second that are read at most: backfills share a scan, and the highest rate holds."""
+        """The limit in bytes of rows per second. Backfills share a scan, and the highest rate applies."""
         return max(rate or self._limits.rate for rate in self._rates)
 
     @property
@@ -116,17 +116,17 @@ class RowScans:
 
     @property
     def rows(self) -> int:
-        """Rows that were read since the start."""
+        """The number of rows that were read since the start."""
         return self._before[0] + self.status.rows
 
     @property
     def chunks(self) -> int:
-        """Chunks that entered the log since the start."""
+        """The number of chunks that entered the log since the start."""
         return self._before[1] + self.status.chunks
 
     @property
     def discards(self) -> int:
-        """Chunks that were read again since the start."""
+        """The number of chunks that were read again since the start."""
         return self._before[2] + self.status.discards
 
     @property
@@ -141,7 +141,7 @@ class RowScans:
 
     @property
     def problem(self) -> Problem:
-        """Why the tables cannot be opened; empty where they can."""
+        """Why the tables cannot be opened; empty if they can."""
         return self._problem
 
     def samples(self) -> Iterator[Row]:
@@ -153,11 +153,11 @@ class RowScans:
         yield c.ROWS_WAIT, self.wanted and bool(self.problem or self.status.waits)
 
     def reach(self, flow: CaravanFlow) -> bool:
-        """Whether rows reach the flow: they enter the log where the lead caravan is."""
+        """Whether rows can reach the flow. They enter the log at the lead caravan's place."""
         return self._fleet.lead is not None and flow in self._fleet.lead.flows
 
     async def tables(self, wanted: Callable[[str], bool], named: Collection[str]) -> Sequence[ScannedTable]:
-        """See :meth:`~wormhole.ports.table_source.TableSource.tables`; by a connection of its own.
+        """See :meth:`~wormhole.ports.table_source.TableSource.tables`; uses a connection of its own.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """

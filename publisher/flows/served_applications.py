@@ -1,7 +1,7 @@
-"""Which configured applications the publishers of a copy serve, for a process that stands by as well as for the owner.
+"""The configured applications that the publishers of a copy serve, for standbys as well as for the owner.
 
 A log of the same name in another dataset, or in a copy that serves by itself, has applications of its own. Their
-datamarkers say nothing of this log.
+datamarkers do not belong to this log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _RETRY_S: Final = 2.0
 
 
 class ServedApplications:
-    """Those of ``dataset`` that ``copy`` serves, by itself or in turn with others, as long as :meth:`run` runs."""
+    """The applications of ``dataset`` that ``copy`` serves, by itself or in turn with other copies, as long as
+    :meth:`run` runs."""
 
     def __init__(
         self, coordinator: Coordinator, dataset: DatasetConfig, copy: str, clock: Clock = SYSTEM_CLOCK
@@ -37,8 +38,8 @@ class ServedApplications:
         self._asked = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the configuration until cancelled, or until the coordinator is stopped. What was seen last counts
-        while it cannot be read.
+        """Follow the configuration until cancelled, or until the coordinator is stopped. While it cannot be read, the
+        last known one is used.
         """
         while True:
             try:
@@ -59,7 +60,7 @@ class ServedApplications:
                 await self._clock.sleep(_RETRY_S)
 
     async def names(self) -> frozenset[str]:
-        """Their names, once they are known. Raises what coordination raises instead of them."""
+        """The applications' names, once they are known. Raises what coordination raises instead."""
         await self._asked.wait()
         if self._names is None:
             assert self._error is not None
@@ -67,5 +68,5 @@ class ServedApplications:
         return self._names
 
     def any(self) -> bool:
-        """Whether there are any, as far as is known."""
+        """Whether there are any applications, as far as is known."""
         return self._names is None or bool(self._names)

@@ -1,4 +1,4 @@
-"""The log that is served: its source, the caravans that read it, and what is known of its end."""
+"""The log that is served: its source, the caravans that read it, and what is known about its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RETRY_S = 2.0
 
 
 class TailedLog:
-    """``watch``: how far flows are behind its end; ``progress``: whether it is read while it grows."""
+    """``watch``: measures how far flows are behind its end; ``progress``: whether the log is read while it grows."""
 
     def __init__(self, source: LogSource, fleet: Fleet, clock: Clock) -> None:
         self.source = source
@@ -40,17 +40,17 @@ class TailedLog:
 
     @property
     def unreadable(self) -> Problem:
-        """Why nothing of the log can be read just now; empty while it is read."""
+        """Why the log cannot be read now; empty while it is read."""
         if self.watch.unreachable:
             return self.watch.unreachable
         return self.fleet.unreadable if self.fleet.lead is None else NO_PROBLEM
 
     def cannot_be_read(self) -> bool:
-        """Whether another publisher should serve the log if that one can read it."""
+        """Whether another publisher should serve the log, if it can read the log."""
         return bool(self.fleet.trouble or self.watch.end_unknown)
 
     async def read(self, applications: Applications, assigner: Assigner) -> None:
-        """Read until cancelled. The lead begins where the flows are, so they have to be known first."""
+        """Read until cancelled. The lead begins at the flows' places, so the flows have to be known first."""
         while True:
             try:
                 start = await asyncio.to_thread(lead_start, self.source)
@@ -62,12 +62,12 @@ class TailedLog:
                 await self._clock.sleep(_RETRY_S)
         await applications.known.wait()
         start = common_start(start, (flow.delivery.marker for flow in assigner.flows.values()))
-        # The first shard of an application may have been born since it was registered: reading what is between shows
+        # The first shard of an application may have appeared since its registration. Reading the log in between shows
         # it.
         await self.fleet.run(min((start, *applications.unused_starts()), key=lambda marker: marker.order))
 
     async def look(self) -> None:
-        """Ask the source. Raises what that raises."""
+        """Read the source's status. Raises what the source raises."""
         try:
             status = await asyncio.to_thread(self.source.status)
         except WormholeError as error:
@@ -77,7 +77,7 @@ class TailedLog:
         self.fleet.files(status.files)
 
     def look_at_lead(self, now: float) -> None:
-        """Note how far the lead caravan is; about once a second."""
+        """Note the lead caravan's place; called about once a second."""
         lead = self.fleet.lead
         if lead is None:
             self.progress.measured(None, None, now)
@@ -112,15 +112,15 @@ class TailedLog:
         yield from caravan_samples(fleet, now)
 
     def lag(self, flow: PublisherFlow) -> FlowLag:
-        """How far the flow is behind."""
+        """The flow's lag."""
         return self.watch.lag(flow.shard, flow.delivery.acknowledged_to, self._clock.wall())
 
     def headroom(self, flow: PublisherFlow) -> Headroom:
-        """For how long the log holds what the flow needs next. A replayed flow does not need it."""
+        """For how long the log holds the updates that the flow needs next. A replayed flow does not need them."""
         if flow.control.replay is not None:
             return Headroom(None, "a replay delivers the flow")
         return self.watch.headroom(flow.delivery.marker)
 
     async def release(self, oldest: LogPosition) -> None:
-        """Log before ``oldest`` is not needed. Raises what the source raises."""
+        """Release log before ``oldest``, which is not needed. Raises what the source raises."""
         await asyncio.to_thread(self.source.release, oldest)

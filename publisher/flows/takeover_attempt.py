@@ -1,8 +1,8 @@
 """When a candidate for a log tries to own it. Pure.
 
-Nothing here decides who owns a log: that does one transaction of the coordination service, which only one process can
-make (:meth:`wormhole.coordination.port.Coordinator.own_log`). What is here delays an attempt, so that the candidate
-that should serve usually comes first. A delay that is wrong costs time and nothing else.
+This module does not decide which process owns a log. One transaction of the coordination service decides that, which
+only one process can make (:meth:`wormhole.coordination.port.Coordinator.own_log`). This module delays an attempt, so
+that the candidate that should serve usually tries first. A wrong delay has no other effect than lost time.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 __all__ = ["STEP_S", "UNREADY_S", "Attempt", "attempt", "moved_to", "successor"]
 
 STEP_S: Final = 0.5
-"""How much later each candidate tries than the one that is preferred to it."""
+"""The delay of each candidate after the next preferred one."""
 UNREADY_S: Final = 5.0
 """How long a candidate whose datastore cannot be read leaves the log to others, after their patience.
 
-Then it owns the log all the same. Without an owner an operator could not look at the flows and decide about them."""
+After that it owns the log nevertheless, because without an owner an operator could not inspect the flows and decide
+about them."""
 _MOST_AHEAD: Final = 10
-"""At most so many preferred candidates delay an attempt, however many there are."""
+"""The most preferred candidates that delay an attempt, however many there are."""
 _MOVED_S: Final = 5.0
-"""How long the others leave a log to the candidate that it was moved to."""
+"""How long other candidates leave a log to the candidate to which it was moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """``after_s``: seconds from the moment at which the log lost its owner, infinite while this candidate must not try.
-    ``why``: why it leaves the log to others, for operators; empty: it only lets preferred candidates try first.
+    """``after_s``: seconds after the log lost its owner, infinite while this candidate must not try. ``why``: why it
+    leaves the log to others, for operators; empty if it only lets preferred candidates try first.
     """
 
     after_s: float
@@ -39,9 +40,9 @@ class Attempt:
 
 
 def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
-    """When ``me`` tries to own the log that has no owner.
+    """When ``me`` tries to own a log without an owner.
 
-    ``patience_s``: how long a candidate that lacks what was delivered leaves the log to a more complete one.
+    ``patience_s``: how long a candidate that lacks delivered updates leaves the log to a more complete one.
     """
     other = _other_server(me, owners)
     if other is not None:
@@ -68,20 +69,20 @@ def attempt(me: CandidateInfo, owners: LogOwners, patience_s: float) -> Attempt:
 
 
 def moved_to(owners: LogOwners) -> str:
-    """The candidate that an operator moved the log to, if it is there; else empty."""
+    """The candidate to which an operator moved the log, if it is present; otherwise empty."""
     move = owners.move
     return move.to if move is not None and any(one.name == move.to for one in owners.candidates) else ""
 
 
 def successor(owners: LogOwners) -> str:
-    """The candidate that could serve in place of an owner that cannot read its datastore; empty: none."""
-    vacant = replace(owners, owner=None)  # which server the owner reads does not count: it cannot read it
+    """The candidate that could replace an owner that cannot read its datastore; empty if there is none."""
+    vacant = replace(owners, owner=None)  # the owner's server is ignored: the owner cannot read it
     able = [one for one in owners.candidates if one.ready and _other_server(one, vacant) is None]
     return min(able, key=lambda one: (bool(one.lacking), one.rank, one.name)).name if able else ""
 
 
 def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
-    """The problem if ``me`` reads another server than the one of its copy; ``None``: no sign of it.
+    """The problem if ``me`` reads another server than that of its copy; ``None`` if there is no sign of that.
 
     The server of a copy is the one that served the copy last, as long as the owner or a ready candidate reads it. If
     none does, the server was replaced.

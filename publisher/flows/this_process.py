@@ -1,4 +1,4 @@
-"""This process as people and other processes know it."""
+"""The identity and addresses of this process, for people and other processes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Ids of updates as operators write them, ``SOURCE:NUMBER:INDEX``: what is one, and whether a datamarker is behind
-it."""
+"""Ids of updates as operators write them, ``SOURCE:NUMBER:INDEX``: whether a text is one, and whether a datamarker has
+passed the update."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wormhole.ports.datastore import number_is_behind
 __all__ = ["check_update_id", "is_behind"]
 
 _LONGEST: Final = 200
-# The source is what the datastore calls it, with one colon at most.
+# The source is the datastore's name for it, with one colon at most.
 _ID: Final = re.compile(r"([!-9;-~]+(?::[!-9;-~]+)?):(\d{1,20}):(\d{1,10})")
 
 
 def check_update_id(text: str) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for what no update is called."""
+    """Raises :class:`~wormhole.model.errors.UsageError` for a text that is no update's id."""
     if len(text) > _LONGEST or not _ID.fullmatch(text):
         raise UsageError(
             f"{text[:_LONGEST]!r} is no id of an update",
@@ -30,7 +30,7 @@ def check_update_id(text: str) -> None:
 def is_behind(kind: str, update_id: str, marker: Datamarker) -> bool:
     """Whether the update ends at or before the marker, as far as its id and the marker's logical position show.
 
-    ``kind``: of the source; one that no datastore is installed for numbers its transactions.
+    ``kind``: of the source. A kind without an installed datastore is assumed to number its transactions.
     """
     match = _ID.fullmatch(update_id)
     if match is None:

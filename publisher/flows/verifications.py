@@ -1,4 +1,4 @@
-"""What verifications of flows found, for as long as the publisher runs."""
+"""The findings of flows' verifications, for as long as the publisher runs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _UNKEPT: Final = "the keys that only the application holds take too much memory.
 _SHOWN: Final = 10
 _LONGEST_TROUBLE: Final = 3000  # characters
 _LONGEST_KEY: Final = 200  # characters
-_COST: Final = 200  # a difference takes this, beside its key and the names of its columns
+_COST: Final = 200  # memory of a difference, without its key and the names of its columns
 
 
 @dataclass(slots=True)
 class _OfFlow:
-    """``extra``: by table, keys that only the application holds, until they are asked for."""
+    """``extra``: by table, keys that only the application holds, until they are taken."""
 
     generation: int
     epoch: int
@@ -41,7 +41,8 @@ class _OfFlow:
     extra_size: int = 0
 
     def keep_extra(self, more: TableVerification) -> int:
-        """Remember the keys that only the application holds, as far as there is room. How many there was none for."""
+        """Remember keys that only the application holds, within the memory limit. Returns the number of the other
+        keys."""
         unkept = 0
         for one in more.differences:
             if one.kind is DifferenceKind.EXTRA:
@@ -56,7 +57,7 @@ class _OfFlow:
         return unkept
 
     def take_extra(self, table: str) -> Sequence[bytes]:
-        """The keys that are remembered of the table; they are forgotten here."""
+        """Remove and return the remembered keys of the table."""
         keys = tuple(self.extra.pop(table, ()))
         self.extra_size -= sum(_COST + len(key) for key in keys)
         return keys
@@ -69,24 +70,24 @@ class Verifications:
         self._flows: dict[FlowKey, _OfFlow] = {}
 
     def begin(self, flow: PublisherFlow, generation: int) -> None:
-        """The flow is verified from here on: what was found in another epoch holds no more."""
+        """The flow is verified from now on: findings of another epoch are no longer valid."""
         self._flows[flow.key] = _OfFlow(generation, flow.holding.epoch)
 
     def of(self, flow: PublisherFlow, generation: int) -> Sequence[TableVerification]:
-        """What was found, by table."""
+        """The findings, by table."""
         found = self._flows.get(flow.key)
         return [found.tables[name] for name in sorted(found.tables)] if found and found.generation == generation else ()
 
     def add(self, flow: PublisherFlow, more: TableVerification) -> None:
-        """The subscriber, or this publisher, found ``more``."""
+        """Add findings of the subscriber or of this publisher."""
         found = self._flows.get(flow.key)
         if found is None or found.epoch != flow.holding.epoch:
             return
         unkept = found.keep_extra(more)
         if more.ended:
-            found.take_extra(more.table)  # they are not asked for any more
+            found.take_extra(more.table)  # they will not be requested any more
         before = found.tables.get(more.table, TableVerification(more.table))
-        # A key counts when it is confirmed, and is named before that too, to be asked for.
+        # A key is counted when it is confirmed. It is named before that, so that it can be requested.
         unnamed = before.extra + more.extra - sum(one.kind is DifferenceKind.EXTRA for one in before.differences)
         kept = []
         for one in more.differences:
@@ -106,17 +107,17 @@ class Verifications:
         found.tables[more.table] = before.plus(replace(more, differences=tuple(kept), trouble=trouble, ended=ended))
 
     def take_extra(self, flow: PublisherFlow, table: str) -> Sequence[bytes]:
-        """The keys of the table that only the application holds, as far as they were named; they are forgotten here."""
+        """Remove and return the named keys of the table that only the application holds."""
         found = self._flows.get(flow.key)
         return () if found is None else found.take_extra(table)
 
     def has_ended(self, flow: PublisherFlow, table: str) -> bool:
-        """Whether nothing of the table is left to compare."""
+        """Whether no part of the table is left to compare."""
         found = self._flows.get(flow.key)
         return found is not None and table in found.tables and found.tables[table].ended
 
     def log_end(self, flow: PublisherFlow, table: str) -> None:
-        """The table is through."""
+        """Log that the table is finished."""
         found = self._flows[flow.key].tables[table]
         if found.equal:
             _log.info("%s of %s is equal: %d rows compared", table, flow.name, found.compared, extra=flow.about)
@@ -141,7 +142,7 @@ class Verifications:
 
 
 def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
-    """What the table's verification says of keys that the subscriber named and of which nothing is known."""
+    """The note in the table's verification about keys that the subscriber named and about which nothing is known."""
     said = []
     if keys.foreign:
         said.append(
@@ -154,7 +155,7 @@ def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
 
 
 def unread_keys(table: str, keys: int) -> TableVerification:
-    """What the verification of a table says of which rows could not be read."""
+    """The note in the verification of a table some of whose rows could not be read."""
     trouble = (
         f"{keys} rows changed each time that they were read, so that what the application holds beside the table's "
         "rows was not looked at. Next: verify the table again"
