@@ -91,7 +91,8 @@ async def test_only_rows_that_changed_in_what_the_relay_gave_up_are_read_again(
     """The publisher ends between the request of the rows and the acceptance of the loss."""
     statements = ("CREATE TABLE users (id int PRIMARY KEY, value text)", "CREATE TABLE noise (id serial, value text)")
     noise = "INSERT INTO noise (value) SELECT repeat('n', 1000) FROM generate_series(1, 10)"
-    there = await asyncio.to_thread(PostgresScene, new_postgres(), "postgres", *statements)
+    server = await asyncio.to_thread(new_postgres)
+    there = await asyncio.to_thread(PostgresScene, server, "postgres", *statements)
     scene = Scene(there, tmp_path)
     scene.application(tables=["public.users"])
     async with scripted_subscriber("app", "s1") as wire, running_copy(HaltingCopy(wire)) as copy:
