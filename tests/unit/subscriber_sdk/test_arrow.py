@@ -76,6 +76,7 @@ def plain(value: Value, type_: bytes) -> object:
     if isinstance(value, Mapping):
         return list(value.items())
     if type_ == b"double":
+        assert isinstance(value, float)
         return "nan" if math.isnan(value) else struct.pack("<d", value)  # the sign of a NaN has no meaning
     if type_ == b"decimal":
         return str(value)
