@@ -29,7 +29,7 @@ class PurgedInside(PositionPurged):
 
 @dataclass(frozen=True, slots=True)
 class SlotStatus:
-    """What keeps log from deletion at the datastore, for this source (PostgreSQL: a replication slot).
+    """What keeps log from deletion at the datastore, for this source.
 
     ``kept_bytes``: how much log it keeps. ``left_bytes``: how much more may be written until the datastore gives it up;
     ``None``: there is no bound. ``lost``: the datastore gave it up.
