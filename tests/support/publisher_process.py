@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.eventually import patience
+from tests.support.eventually import patience, until
 from tests.system.harness.programs import Command
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
+from wormhole.model.errors import StreamBroken
 from wormhole.wire.v1 import admin_pb2
 
 QUICK: Final = 'heartbeat = "500ms"\ngrace_period = "1s"'
@@ -51,10 +52,13 @@ state_dir = "{self.state}"
         return ready
 
     def answer(self) -> Answer | None:
-        """What it reports, once it serves."""
+        """What it reports; nothing while it does not answer."""
         if (ready := self.serves()) is None:
             return None
-        return Answer(ready.admin, admin_service.describe(ready.admin), state_dir=self.state)
+        try:
+            return Answer(ready.admin, admin_service.describe(ready.admin), state_dir=self.state)
+        except StreamBroken:
+            return None  # it was killed a moment ago, or the machine is busy
 
     def flow(self, application: str) -> admin_pb2.FlowStatus | None:
         """The application's flow, once there is one."""
@@ -64,8 +68,7 @@ state_dir = "{self.state}"
 
     def change(self, application: str, what: str, *, preview: bool = False, **fields: Any) -> admin_pb2.ChangeReply:
         """Do what an operator may do with the application's flow."""
-        answer = self.answer()
-        assert answer is not None
+        answer = until(self.answer, self.tail)
         asked = admin_pb2.ChangeRequest(who="maria@ops", flow=f"{application}/db1", preview=preview)
         getattr(asked, what).SetInParent()
         for name, value in fields.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ ROWS = 4_000
 MANY = 20_000
 TWO_CHUNKS = 6_000  # the server may read so many more that are not for all three
 # So little that the table comes in dozens of chunks.
-_DATASET = 'caravans = { max_total_read_rate = "1MiB/s" }\nexisting_rows = { memory = "4MiB" }'
+_DATASET = 'caravans = { max_total_read_rate = "1MiB/s" }\nexisting_rows = { rate = "2MiB/s", memory = "4MiB" }'
 
 
 def _key(number: int) -> str:
@@ -53,6 +53,21 @@ class Scene(CopiedTable):
         chance = random.Random(SEED)
         connection, key = self.server.connect(), lambda: _key(chance.randrange(ROWS + 500))
         return changing(connection, "mariadb", self.table, chance, key, alter=True)
+
+    def waiting(self) -> int:
+        """Number of the newest query that waits for a lock of a table; 0 for none."""
+        newest = "SELECT MAX(query_id) FROM information_schema.processlist"
+        waits = "state LIKE 'Waiting for table%' AND info LIKE '%SELECT%'"
+        return int(self.server.sql(f"{newest} WHERE {waits}")[0][0] or 0)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within the block no row of the table can be read."""
+        connection = self.server.connect()
+        with connection, connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLES {self.table} WRITE")
+            yield
+            cursor.execute("UNLOCK TABLES")
 
     def close(self) -> None:
         super().close()
@@ -91,12 +106,15 @@ def test_the_copies_equal_the_table_whatever_is_killed_and_paused(scene: Scene) 
         scene.await_done("early")
         assert reads(copy) > 0.5 * ROWS
 
+        scene.publisher.kill()  # its buffer has the rows that early was sent, and late would get them from there
+        scene.publisher.start()
         scene.subscribers["late"].start()
         scene.becomes("live", application="late")
-        change("late", "backfill_start")
-        until(lambda: reads(scene.copy("late")), "no rows come")
-        change("late", "backfill_pause")
-        assert scene.backfill("late").state == "paused"
+        with scene.locked():  # while its first chunk is read
+            change("late", "backfill_start")
+            until(scene.waiting, "the chunk is not asked for")
+            change("late", "backfill_pause")
+            assert scene.backfill("late").state == "paused"
         change("early", "backfill_start")
         scene.await_done("early", 2)
         change("late", "backfill_resume")
@@ -116,26 +134,18 @@ def test_three_applications_that_join_together_cost_one_scan(scene: Scene) -> No
         found = scene.server.sql(f"{count} WHERE table_schema = '{scene.database}' AND table_name = 'users'")
         return int(found[0][0]) if found else 0
 
-    def waiting() -> int:
-        """Number of the newest statement that waits for the lock."""
-        newest = "SELECT MAX(query_id) FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'"
-        return int(scene.server.sql(newest)[0][0] or 0)
-
-    locked = scene.server.connect()
-    with locked, locked.cursor() as cursor:
-        cursor.execute(f"LOCK TABLES {scene.table} WRITE")
+    with scene.locked():
         before = rows_read()
         for process in (*scene.subscribers.values(), scene.publisher):
             process.start()
         for name in scene.subscribers:
             scene.becomes("live", application=name)
         # A chunk that was asked for before all were there is not for all.
-        asked = waiting()
-        until(lambda: waiting() > asked, "the chunk is not asked for anew")
+        asked = scene.waiting()
+        until(lambda: scene.waiting() > asked, "the chunk is not asked for anew")
         assert rows_read() == before
-        cursor.execute("UNLOCK TABLES")
-        for name in scene.subscribers:
-            scene.await_done(name)
+    for name in scene.subscribers:
+        scene.await_done(name)
     read = rows_read() - before
     assert MANY <= read <= MANY + TWO_CHUNKS, f"the server read {read} rows"
     for name in scene.subscribers:

@@ -177,7 +177,7 @@ def test_a_repair_continues_after_each_process_is_killed(make: Make) -> None:
             victim.kill()
             victim.start()
             until(lambda before=before: scene.compared() < before, "anew")  # type: ignore[misc]
-        scene.await_done()
+        scene.await_done(generation=2)
         (table,) = scene.backfill().verified
         assert (table.ended, table.trouble.text) == (True, ""), table
         assert table.differs + table.missing == table.repaired <= 2, "those that no earlier pass came to"
