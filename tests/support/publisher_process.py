@@ -69,6 +69,7 @@ state_dir = "{self.state}"
     def change(self, application: str, what: str, *, preview: bool = False, **fields: Any) -> admin_pb2.ChangeReply:
         """Do what an operator may do with the application's flow."""
         answer = until(self.answer, self.tail)
+        assert answer is not None
         asked = admin_pb2.ChangeRequest(who="maria@ops", flow=f"{application}/db1", preview=preview)
         getattr(asked, what).SetInParent()
         for name, value in fields.items():
