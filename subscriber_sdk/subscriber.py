@@ -42,6 +42,12 @@ class ShardNotice:
     this epoch). ``cause``: the reason in words; may be empty. ``rewound`` (at ASSIGNED): whether an operator or a
     replay set the shard back to ``marker``, so that the next updates were delivered before. A later marker that the
     callback returns is then ignored. It stays true until something was acknowledged since.
+
+    ``move`` (at ASSIGNED): the number of the last move of the shard's datamarker, backwards or forwards, that was not
+    an acknowledgement. It is stored with the datamarker and only rises; 0: it was never moved, or the publisher is of
+    an earlier release. An application that stores its own datamarker stores the number with it, and adopts ``marker``
+    when a higher one comes. ``acknowledged`` (at ASSIGNED): whether the shard's datamarker was ever acknowledged or
+    moved. If it was, an application that holds nothing of the shard lost its state.
     """
 
     kind: NoticeKind
@@ -50,6 +56,8 @@ class ShardNotice:
     marker: Datamarker | None = None
     cause: str = ""
     rewound: bool = False
+    move: int = 0
+    acknowledged: bool = False
 
 
 @dataclass(slots=True, frozen=True)
