@@ -449,15 +449,18 @@ async def test_subscribers_come_and_go(form: Form) -> None:
     assert await soon(watch) == ()
 
 
-async def test_an_id_is_used_once(form: Form) -> None:
-    client = await form.client()
+@pytest.fixture
+async def client(form: Form) -> Coordinator:
+    return await form.client()
+
+
+async def test_an_id_is_used_once(form: Form, client: Coordinator) -> None:
     await client.register_subscriber(A)
     with pytest.raises(ConfigError, match="another live subscriber 'a'"):
         await client.register_subscriber(A)
 
 
-async def test_an_entry_can_be_made_again_after_it_was_closed(form: Form) -> None:
-    client = await form.client()
+async def test_an_entry_can_be_made_again_after_it_was_closed(form: Form, client: Coordinator) -> None:
     for _ in range(2):
         entry = await client.register_subscriber(A)
         assert await client.subscribers() == (A,)
@@ -530,8 +533,7 @@ async def test_a_changed_dataset_is_seen(form: Form) -> None:
     assert (await soon(watch))["shop"].caravans.max == 2
 
 
-async def test_what_is_published_is_in_the_history(form: Form) -> None:
-    client = await form.client()
+async def test_what_is_published_is_in_the_history(form: Form, client: Coordinator) -> None:
     version = (await client.configuration()).version
     assert await changed(client, MORE, "eve@host1") == version + 1
     assert (await client.configuration()).version == version + 1
@@ -542,8 +544,7 @@ async def test_what_is_published_is_in_the_history(form: Form) -> None:
     assert await client.history(1) == (entry,), "what is stored alike is not stored again"
 
 
-async def test_what_a_file_lacks_stays_until_it_is_pruned(form: Form) -> None:
-    client = await form.client()
+async def test_what_a_file_lacks_stays_until_it_is_pruned(form: Form, client: Coordinator) -> None:
     watch = client.watch_applications()
     await changed(client, MORE)
     await soon(watch, lambda found: len(found) == 2)
@@ -593,8 +594,7 @@ async def test_of_two_changes_at_once_one_is_refused_and_none_is_half_written(fo
     assert len(await clients[0].history()) == 2, "a refused change leaves no entry"
 
 
-async def test_a_refused_change_writes_nothing(form: Form) -> None:
-    client = await form.client()
+async def test_a_refused_change_writes_nothing(form: Form, client: Coordinator) -> None:
     before, entries = await client.configuration(), await client.history()
     for seen in (before.version - 1, before.version + 1):
         with pytest.raises(ConfigError, match="nothing was written"):
@@ -686,8 +686,7 @@ async def test_logs_are_owned_one_by_one(form: Form) -> None:
     assert {group: owners.owner and owners.owner.pid for group, owners in found.items()} == {alone: 43, nobodys: None}
 
 
-async def test_the_last_terms_are_kept(form: Form) -> None:
-    client = await form.client()
+async def test_the_last_terms_are_kept(form: Form, client: Coordinator) -> None:
     for number in range(1, TERMS_KEPT + 4):
         claim = await client.own_log(GROUP, DB1, server="", why=f"try {number}")
         assert claim.term == number
@@ -856,8 +855,7 @@ async def test_a_log_that_another_owned_and_left_meanwhile_is_lost_too(form: For
     assert (await owners_of(second)).owner == DB1
 
 
-async def test_an_owner_that_closed_writes_no_flows_of_its_log(form: Form) -> None:
-    client = await form.client()
+async def test_an_owner_that_closed_writes_no_flows_of_its_log(form: Form, client: Coordinator) -> None:
     ours, others = FlowRecord("me", "a", 1, "live"), FlowRecord("me", "b", 2, "live")
     claim = await client.own_log(GROUP, DB1, server="", why="")
     await client.write_flows({("cache", "db1"): ours, ("cache", "db1.t%2Fx"): ours, ("cache", "db10"): others})

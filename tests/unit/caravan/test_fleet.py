@@ -208,9 +208,13 @@ def expected(count: int) -> list[str]:
     return [f"mem:{number}" for number in range(1, count + 1)]
 
 
-async def test_flows_at_the_place_of_a_new_caravan_do_not_ask_whether_the_log_is_theirs() -> None:
+@pytest.fixture
+def yard() -> Yard:
+    return Yard(Limits())
+
+
+async def test_flows_at_the_place_of_a_new_caravan_do_not_ask_whether_the_log_is_theirs(yard: Yard) -> None:
     """However far it has read when they board: it was opened there."""
-    yard = Yard(Limits())
     riders = [yard.rider(name) for name in "abc"]
     yard.source.write(50)
     async with running(yard):
@@ -487,8 +491,7 @@ async def test_a_lead_that_nobody_needs_rests_longer_and_longer_at_log_that_cann
         assert not yard.fleet._lead_rest_s
 
 
-async def test_a_flow_does_not_wait_for_a_lead_that_rests() -> None:
-    yard = Yard(Limits())
+async def test_a_flow_does_not_wait_for_a_lead_that_rests(yard: Yard) -> None:
     yard.fleet._start_marker, yard.fleet._lead_not_before = yard.start, math.inf
     openings = []
     for name in ("", "a"):
@@ -530,8 +533,7 @@ async def test_a_log_that_breaks_while_its_caravan_is_closed_leaves_no_unretriev
     assert not reported
 
 
-async def test_a_purged_place_holds_only_that_flow() -> None:
-    yard = Yard(Limits())
+async def test_a_purged_place_holds_only_that_flow(yard: Yard) -> None:
     yard.source.write(3)
     yard.source.purge()
     async with running(yard):
@@ -549,9 +551,8 @@ async def test_a_purged_place_holds_only_that_flow() -> None:
 
 
 @pytest.mark.parametrize("reused", [False, True], ids=["ahead of the log", "a buffer holds its place"])
-async def test_a_flow_of_another_history_is_held_rather_than_waited_for(reused: bool) -> None:
+async def test_a_flow_of_another_history_is_held_rather_than_waited_for(reused: bool, yard: Yard) -> None:
     """The log was restored: what is written anew at the old places would be skipped in silence."""
-    yard = Yard(Limits())
     lost = yard.source.write(1, b"before" * 20)
     yard.source.restore(yard.start)
     async with running(yard):
@@ -621,8 +622,7 @@ async def test_a_stop_ends_a_waiting_read_and_a_capped_one_and_leaves_no_thread(
     assert rider.flow.state is CaravanFlowState.WAITING
 
 
-def test_a_reader_that_catches_up_asks_for_a_plan_where_it_meets_another_buffer() -> None:
-    yard = Yard(Limits())
+def test_a_reader_that_catches_up_asks_for_a_plan_where_it_meets_another_buffer(yard: Yard) -> None:
     behind = yard.start
     yard.source.write(30)
     reader = MemorySource.open(yard.source, yard.start)

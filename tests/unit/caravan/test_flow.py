@@ -64,8 +64,12 @@ def test_a_new_flow_waits_at_its_marker() -> None:
     assert repr(flow) == "<CaravanFlow app/log waiting epoch 3 at 1/1/0>"
 
 
-def test_peeking_does_not_move_and_taking_does() -> None:
-    journey = Journey()
+@pytest.fixture
+def journey() -> Journey:
+    return Journey()
+
+
+def test_peeking_does_not_move_and_taking_does(journey: Journey) -> None:
     journey.board()
     assert journey.wakes == 1
     assert journey.flow.peek() is None
@@ -78,11 +82,10 @@ def test_peeking_does_not_move_and_taking_does() -> None:
     assert (journey.flow.place, journey.flow.marker, journey.flow.cursor) == (marker.order, marker, 1)
 
 
-def test_log_is_kept_for_datamarkers_that_are_not_stored_yet() -> None:
+def test_log_is_kept_for_datamarkers_that_are_not_stored_yet(journey: Journey) -> None:
     """A flow that begins at `latest` knows no transaction before. The next datamarkers of its caravan have the last one
     as their anchor, which has to be read again where they are opened. As long as the caravan is there, the log is kept
     for its next datamarker (`Fleet.oldest_place`); when it has gone on, only the flow knows of those between."""
-    journey = Journey()
     journey.board()
     early = LogPosition(1, 0, 7)
     taken: list[Datamarker] = []
@@ -101,8 +104,7 @@ def test_log_is_kept_for_datamarkers_that_are_not_stored_yet() -> None:
     assert kept == [early, early, second.read_from]
 
 
-def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
-    journey = Journey()
+def test_a_flow_that_left_forgets_what_it_looked_at(journey: Journey) -> None:
     journey.board()
     journey.commit()
     journey.read()
@@ -111,8 +113,7 @@ def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
     assert (journey.flow.peek(), journey.flow.cursor, journey.flow.cause) == (None, None, "why")
 
 
-def test_rows_that_changed_without_a_trace_at_its_place_are_met_by_a_flow_that_boards_later() -> None:
-    journey = Journey()
+def test_rows_that_changed_without_a_trace_at_its_place_are_met_by_a_flow_that_boards_later(journey: Journey) -> None:
     first = journey.commit()
     journey.read()
     journey.flow.board(journey.buffer, 0)
@@ -131,8 +132,7 @@ def test_rows_that_changed_without_a_trace_at_its_place_are_met_by_a_flow_that_b
     assert journey.flow.replaced() == []
 
 
-def test_a_caravan_that_is_behind_is_skipped_on_with() -> None:
-    journey = Journey()
+def test_a_caravan_that_is_behind_is_skipped_on_with(journey: Journey) -> None:
     journey.flow.place = journey.commit("a").order
     journey.commit("b")
     journey.board()
@@ -143,9 +143,8 @@ def test_a_caravan_that_is_behind_is_skipped_on_with() -> None:
     assert journey.flow.cursor == 1
 
 
-def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
+def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed(journey: Journey) -> None:
     """Writes past the log leave no hole in its bytes: the place before the gap is the place after it."""
-    journey = Journey()
     before = journey.commit()
     journey.source.skip(2)
     after = journey.commit()
@@ -166,10 +165,9 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
     assert (passed.gap, passed.marker) == (None, after)
 
 
-def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
+def test_what_was_delivered_before_its_log_went_is_no_loss(journey: Journey) -> None:
     """The flow's own log file is gone, and all that it held was delivered: a caravan behind it meets a gap that is
     none for the flow."""
-    journey = Journey()
     before = journey.commit()
     journey.source.skip(2)
     after = journey.commit()
@@ -183,8 +181,7 @@ def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
     assert (piece.gap, piece.marker) == (None, after)
 
 
-def test_a_gap_that_was_passed_before_a_restart_is_not_reported_again() -> None:
-    journey = Journey()
+def test_a_gap_that_was_passed_before_a_restart_is_not_reported_again(journey: Journey) -> None:
     before = journey.commit()
     journey.source.skip(2)
     journey.commit()
@@ -196,9 +193,8 @@ def test_a_gap_that_was_passed_before_a_restart_is_not_reported_again() -> None:
     assert journey.piece().gap is None
 
 
-def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_read_again() -> None:
+def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_read_again(journey: Journey) -> None:
     """Whoever is moved again and again inside it would otherwise begin it anew each time and never get to its end."""
-    journey = Journey()
     end = journey.source.commit([(Op.UPSERT, "t", b"%d" % n, {"value": b"v"}) for n in range(6)])
     handed_on: list[int] = []
     for pieces in (4, 2, 1, 6):
@@ -219,8 +215,7 @@ def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_r
     assert (journey.flow.marker, journey.flow.resume_index) == (end, 0)
 
 
-def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> None:
-    journey = Journey()
+def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only(journey: Journey) -> None:
     journey.board()
     journey.commit()
     journey.read()
@@ -242,8 +237,7 @@ def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> 
     assert journey.flow.peek() is None  # who is behind it already is not asked
 
 
-def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
-    journey = Journey()
+def test_a_flow_that_wants_none_of_the_broken_tables_goes_on(journey: Journey) -> None:
     journey.flow.filter = Filter.parse(None, ["shop.*"])
     journey.commit()
     segment = journey.segment()
@@ -257,9 +251,8 @@ def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
     assert journey.piece().broken is segment.broken["log"]
 
 
-def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
+def test_what_must_not_be_sent_as_it_is_stops_the_flow(journey: Journey) -> None:
     """A mask names a column of a table's key, which only the log shows."""
-    journey = Journey()
     journey.flow.filter = Filter.parse(None, projection=Projection.parse([], {"key": "null"}))
     journey.commit()
     journey.read()
@@ -273,8 +266,7 @@ def test_what_must_not_be_sent_as_it_is_stops_the_flow() -> None:
     assert journey.piece().body is not None
 
 
-def test_what_an_operator_skips_is_passed_and_nothing_else() -> None:
-    journey = Journey()
+def test_what_an_operator_skips_is_passed_and_nothing_else(journey: Journey) -> None:
     for number in range(2):
         journey.commit()
         segment = journey.segment()
@@ -291,9 +283,8 @@ def test_what_an_operator_skips_is_passed_and_nothing_else() -> None:
     assert piece.broken.update_id == "db1:1:0"
 
 
-def test_the_places_of_another_history_are_all_ahead() -> None:
+def test_the_places_of_another_history_are_all_ahead(journey: Journey) -> None:
     """After a failover file numbers begin at any other value: by number alone what is new could look delivered."""
-    journey = Journey()
     journey.commit("old")
     segment = journey.segment()
     order = segment.end

@@ -72,8 +72,12 @@ async def asked(state: HostState) -> dict[tuple[str, str], float]:
     }
 
 
-async def test_publishers_are_joined_by_family() -> None:
-    state = HostState("h1")
+@pytest.fixture
+def state() -> HostState:
+    return HostState("h1")
+
+
+async def test_publishers_are_joined_by_family(state: HostState) -> None:
     async with publisher(state, ONE, says(told(ONE, 3))), publisher(state, TWO, says(told(TWO, 4))):
         values = await asked(state)
     assert values["wormhole_reader_updates_total", "db1"] == 3
@@ -81,8 +85,7 @@ async def test_publishers_are_joined_by_family() -> None:
     assert values["wormhole_monitor_publisher_up", "db1"] == values["wormhole_monitor_publisher_up", "db2"] == 1
 
 
-async def test_an_answer_of_many_pieces_is_taken_whole() -> None:
-    state = HostState("h1")
+async def test_an_answer_of_many_pieces_is_taken_whole(state: HostState) -> None:
     log = ("shop", "main", "db1")
     flows = [Sample(c.FLOW_LAG, 1.0, (*log, "app", f"shard-{number}")) for number in range(20_000)]
     text = told(ONE, 3) + render(flows).decode()
@@ -123,8 +126,7 @@ async def test_who_does_not_answer_in_time_is_left_out_and_reported(monkeypatch:
         "",
     ],
 )
-async def test_what_is_no_answer_of_this_publisher_is_left_out(text: str) -> None:
-    state = HostState("h1")
+async def test_what_is_no_answer_of_this_publisher_is_left_out(text: str, state: HostState) -> None:
     async with publisher(state, ONE, says(text)):
         values = await asked(state)
     assert values["wormhole_monitor_publisher_up", "db1"] == 0
@@ -159,8 +161,7 @@ def test_every_metric_of_a_monitor_is_reported() -> None:
     assert Sample(c.MONITOR_PUBLISHERS, 1, ("h1", "running")) in found
 
 
-async def test_the_routes_tell_health_with_reasons() -> None:
-    state = HostState("h1")
+async def test_the_routes_tell_health_with_reasons(state: HostState) -> None:
     app = web.Application()
     add_routes(app, state)
     server = await serve(app, "127.0.0.1:0")
@@ -182,8 +183,7 @@ async def test_the_routes_tell_health_with_reasons() -> None:
         await server.close()
 
 
-async def test_opentelemetry_gets_the_monitors_own_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = HostState("h1")
+async def test_opentelemetry_gets_the_monitors_own_metrics(monkeypatch: pytest.MonkeyPatch, state: HostState) -> None:
     state.publishers[ONE] = PublisherState(ONE, Phase.GIVEN_UP)
     app = web.Application()
     add_routes(app, state)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
+import pytest
+
 from monitor.state import HostEvent, HostState, LogKey
 from wormhole.host.clock import Clock
 
 
-async def test_a_reader_wakes_at_a_change_and_not_before() -> None:
-    state = HostState("h1")
+@pytest.fixture
+def state() -> HostState:
+    return HostState("h1")
+
+
+async def test_a_reader_wakes_at_a_change_and_not_before(state: HostState) -> None:
     seen = state.version
     waiting = [asyncio.ensure_future(state.wait(seen)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -19,16 +25,14 @@ async def test_a_reader_wakes_at_a_change_and_not_before() -> None:
     assert await asyncio.gather(*waiting) == [seen + 1, seen + 1]
 
 
-async def test_a_change_before_the_wait_is_not_missed() -> None:
-    state = HostState("h1")
+async def test_a_change_before_the_wait_is_not_missed(state: HostState) -> None:
     seen = state.version
     state.changed()
     state.changed()
     assert await state.wait(seen) == seen + 2
 
 
-async def test_a_reader_that_gave_up_is_forgotten() -> None:
-    state = HostState("h1")
+async def test_a_reader_that_gave_up_is_forgotten(state: HostState) -> None:
     waiting = asyncio.ensure_future(state.wait(state.version))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -46,8 +50,7 @@ def test_the_last_events_are_kept_and_each_is_a_change() -> None:
     assert state.version == 1000
 
 
-def test_caravans_by_the_dozen_push_nothing_else_out() -> None:
-    state = HostState("h1")
+def test_caravans_by_the_dozen_push_nothing_else_out(state: HostState) -> None:
     for number in range(120):
         state.add(HostEvent(float(number), "restart", "shop/main/db1", "ended"))
     for number in range(1000):

@@ -49,8 +49,12 @@ def restarted(progress: FlowBackfill, *lists: tuple[str, Boundaries]) -> FlowBac
     return again
 
 
-def test_everything_is_needed_first_and_nothing_when_every_range_was_taken() -> None:
-    progress = offered()
+@pytest.fixture
+def progress() -> FlowBackfill:
+    return offered()
+
+
+def test_everything_is_needed_first_and_nothing_when_every_range_was_taken(progress: FlowBackfill) -> None:
     assert progress.tables == ["t"]
     for begin, end in ((START, 10), (20, END)):
         assert progress.needs(chunk(begin, end))
@@ -86,8 +90,7 @@ def test_goes_on_from_its_bytes() -> None:
     assert again.finishes(chunk(0, 0, alone=(b"k",)), 1) == (FinishedTable("t", 6),)
 
 
-def test_a_finished_one_stays_finished() -> None:
-    progress = offered()
+def test_a_finished_one_stays_finished(progress: FlowBackfill) -> None:
     progress.took(chunk(START, END), 3)
     again = FlowBackfill.resume(REQUEST, progress.to_bytes(), "f")
     assert again.finished
@@ -107,9 +110,11 @@ def test_a_finished_one_stays_finished() -> None:
     ],
 )
 def test_starts_again_for_another_generation_filter_or_bytes(
-    request_: BackfillRequest, filter_hash: str, data: bytes | None
+    request_: BackfillRequest,
+    filter_hash: str,
+    data: bytes | None,
+    progress: FlowBackfill,
 ) -> None:
-    progress = offered()
     progress.took(chunk(START, 10), 3)
     again = FlowBackfill.resume(request_, progress.to_bytes() if data is None else data, filter_hash)
     again.offer([("t", boundaries((10, b"10")))])
@@ -169,8 +174,7 @@ def test_finished_tables_keep_their_rows_over_a_restart() -> None:
     assert again.finished_tables() == (FinishedTable("s", 5),)
 
 
-def test_ranges_are_widened_to_what_the_list_still_has() -> None:
-    progress = offered()
+def test_ranges_are_widened_to_what_the_list_still_has(progress: FlowBackfill) -> None:
     progress.took(chunk(START, 10), 3)
     progress.took(chunk(20, END), 3)
     thinned = boundaries((20, b"20"))
@@ -179,8 +183,7 @@ def test_ranges_are_widened_to_what_the_list_still_has() -> None:
     assert progress.ranges("t") == [(START, 20)]
 
 
-def test_a_key_is_read_again_some_times_and_then_reported() -> None:
-    progress = offered()
+def test_a_key_is_read_again_some_times_and_then_reported(progress: FlowBackfill) -> None:
     progress.took(chunk(START, END, again=(b"k",)), 0)
     for _ in range(9):
         assert progress.needs(chunk(0, 0, alone=(b"k",)))
@@ -192,8 +195,7 @@ def test_a_key_is_read_again_some_times_and_then_reported() -> None:
     assert progress.finished_tables() == (FinishedTable("t", 0, unread=1),)
 
 
-def test_too_many_keys_to_read_again_become_their_range() -> None:
-    progress = offered()
+def test_too_many_keys_to_read_again_become_their_range(progress: FlowBackfill) -> None:
     progress.took(chunk(START, 10), 0)
     progress.took(chunk(20, END), 0)
     progress.took(chunk(10, 20, again=tuple(b"%d" % i for i in range(2000))), 0)
@@ -201,8 +203,7 @@ def test_too_many_keys_to_read_again_become_their_range() -> None:
     assert progress.ranges("t") == [(10, 20)]
 
 
-def test_keys_of_another_flow_are_not_taken_over() -> None:
-    progress = offered()
+def test_keys_of_another_flow_are_not_taken_over(progress: FlowBackfill) -> None:
     progress.took(chunk(START, 10, again=(b"k",)), 0)
     progress.took(chunk(0, 0, alone=(b"k", b"x"), again=(b"x",)), 1)
     assert not list(progress.again("t"))
@@ -314,8 +315,7 @@ def test_a_truncated_table_is_compared_from_its_beginning_unless_it_is_finished(
     assert (progress.ranges("t"), list(progress.named("t"))) == ([(START, END)], [])
 
 
-def test_rows_that_were_sent_of_a_table_before_it_was_refused_are_known() -> None:
-    progress = offered()
+def test_rows_that_were_sent_of_a_table_before_it_was_refused_are_known(progress: FlowBackfill) -> None:
     progress.took(chunk(START, 10), 3)
     progress.refuse("t", Problem("it was dropped"))
     assert progress.rows_of("t") == 3

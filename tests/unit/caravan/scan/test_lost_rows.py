@@ -190,8 +190,12 @@ class LosingWorld(World):
         )
 
 
-async def test_a_copy_equals_the_tables_again() -> None:
-    world = LosingWorld()
+@pytest.fixture
+def world() -> LosingWorld:
+    return LosingWorld()
+
+
+async def test_a_copy_equals_the_tables_again(world: LosingWorld) -> None:
     world.put(*range(1_200))
     world.put(*range(1_200), table="u")
     rows = {(table, key): (dict(row), 0) for table, of in world.tables.all_rows().items() for key, row in of.items()}
@@ -208,8 +212,7 @@ async def test_a_copy_equals_the_tables_again() -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-async def test_keys_of_former_columns_cost_the_shortcut_of_their_table_only(columns: int) -> None:
-    world = LosingWorld()
+async def test_keys_of_former_columns_cost_the_shortcut_of_their_table_only(columns: int, world: LosingWorld) -> None:
     world.put(*range(5))
     world.put(*range(5), table="u")
     receiver = world.missed(t={1}, u={2})
@@ -226,8 +229,7 @@ async def test_keys_of_former_columns_cost_the_shortcut_of_their_table_only(colu
     assert sorted(receiver.copy.reads) == [*(("t", (key,)) for key in range(5)), ("u", (2,))]
 
 
-async def test_another_spelling_of_a_key_costs_the_shortcut() -> None:
-    world = LosingWorld()
+async def test_another_spelling_of_a_key_costs_the_shortcut(world: LosingWorld) -> None:
     world.put(*range(5))
     world.tables.changes = lambda chunk: replace(chunk, unclear=[encode_key((99,))])
     async with running(world):
@@ -238,8 +240,7 @@ async def test_another_spelling_of_a_key_costs_the_shortcut() -> None:
     assert len(receiver.copy.reads) == 5
 
 
-async def test_a_row_that_changes_or_moves_meanwhile_is_right() -> None:
-    world = LosingWorld()
+async def test_a_row_that_changes_or_moves_meanwhile_is_right(world: LosingWorld) -> None:
     world.put(*range(4), more=1)
     changes = [
         [(Op.MERGE, "t", 1, {"v": 91})],

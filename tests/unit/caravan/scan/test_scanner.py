@@ -160,8 +160,12 @@ async def running(world: World) -> AsyncIterator[World]:
             await tasks[0]
 
 
-async def test_existing_rows_then_changes() -> None:
-    world = World()
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_existing_rows_then_changes(world: World) -> None:
     world.put(*range(10))
     world.put(3, op=Op.UPDATE)
     async with running(world):
@@ -173,8 +177,7 @@ async def test_existing_rows_then_changes() -> None:
     assert (status.rows, status.chunks, status.estimates) == (10, 4, {"t": 10})
 
 
-async def test_ids_of_rows_rise_with_the_scan() -> None:
-    world = World()
+async def test_ids_of_rows_rise_with_the_scan(world: World) -> None:
     world.put(*range(5))
     async with running(world):
         ids: list[str] = []
@@ -185,8 +188,7 @@ async def test_ids_of_rows_rise_with_the_scan() -> None:
     assert world.boundaries.next_scan() == 2
 
 
-async def test_applications_share_one_scan_and_a_late_one_gets_what_it_missed() -> None:
-    world = World()
+async def test_applications_share_one_scan_and_a_late_one_gets_what_it_missed(world: World) -> None:
     world.put(*range(30))
     async with running(world):
         first = world.join()
@@ -198,8 +200,7 @@ async def test_applications_share_one_scan_and_a_late_one_gets_what_it_missed() 
     assert world.scanner.status.rows <= 30 + 30
 
 
-async def test_waits_until_what_the_log_shows_is_visible() -> None:
-    world = World()
+async def test_waits_until_what_the_log_shows_is_visible(world: World) -> None:
     old = world.put(*range(4))
     world.tables.visible = old
     world.put(2, op=Op.UPDATE)
@@ -212,8 +213,7 @@ async def test_waits_until_what_the_log_shows_is_visible() -> None:
         assert world.matches(receiver)
 
 
-async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on() -> None:
-    world = World()
+async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on(world: World) -> None:
     world.put(1, 2)
     world.put(1, 2, table="u")
     world.tables.refused["u"] = Problem("it has no key", "give it one")
@@ -230,8 +230,7 @@ async def test_a_table_that_cannot_be_read_is_refused_and_the_others_go_on() -> 
         assert len(receiver.copy.reads) == 2
 
 
-async def test_goes_on_after_the_datastore_was_away() -> None:
-    world = World()
+async def test_goes_on_after_the_datastore_was_away(world: World) -> None:
     world.put(*range(10))
     world.tables.before = times(3, lambda: fail(SourceUnavailable("killed", hint="it is tried again")))
     async with running(world):
@@ -241,8 +240,7 @@ async def test_goes_on_after_the_datastore_was_away() -> None:
         assert world.matches(world.receivers[0])
 
 
-async def test_a_table_that_is_truncated_all_the_time_holds_up_no_other() -> None:
-    world = World()
+async def test_a_table_that_is_truncated_all_the_time_holds_up_no_other(world: World) -> None:
     world.put(*range(10))
     world.put(*range(10), table="u")
     done = threading.Event()
@@ -338,8 +336,7 @@ async def test_keys_that_a_subscriber_named_are_read_once_and_the_table_finishes
 
 
 @pytest.mark.parametrize("error", [UnreadableTable, SourceUnavailable, UnsupportedLog])
-async def test_keys_that_a_subscriber_named_cost_no_flow_its_table(error: type[WormholeError]) -> None:
-    world = World()
+async def test_keys_that_a_subscriber_named_cost_no_flow_its_table(error: type[WormholeError], world: World) -> None:
     world.put(*range(3))
     read, bad = world.tables.rows, encode_key((99,))
 
@@ -358,8 +355,7 @@ async def test_keys_that_a_subscriber_named_cost_no_flow_its_table(error: type[W
         assert (receiver.copy.finished, receiver.backfill.refused, other.backfill.refused) == (["t", "t"], {}, {})
 
 
-async def test_a_key_that_changes_while_it_is_read_is_left_to_the_log() -> None:
-    world = World()
+async def test_a_key_that_changes_while_it_is_read_is_left_to_the_log(world: World) -> None:
     world.put(1)
     async with running(world):
         receiver = await world.copied(verify=True)
@@ -370,8 +366,7 @@ async def test_a_key_that_changes_while_it_is_read_is_left_to_the_log() -> None:
         assert world.matches(receiver)
 
 
-async def test_the_loop_is_free_while_a_chunk_is_read() -> None:
-    world = World()
+async def test_the_loop_is_free_while_a_chunk_is_read(world: World) -> None:
     world.put(1)
     reading, go_on = threading.Event(), threading.Event()
 
@@ -391,8 +386,7 @@ async def test_the_loop_is_free_while_a_chunk_is_read() -> None:
         assert world.matches(receiver)
 
 
-async def test_rows_enter_however_fast_the_lead_reads() -> None:
-    world = World()
+async def test_rows_enter_however_fast_the_lead_reads(world: World) -> None:
     world.put(*range(4))
     call = world.scanner._call
     looks = [0]
@@ -428,8 +422,7 @@ async def test_at_a_rate_chunks_are_small(rate: float, most: int) -> None:
     assert [limits.bytes for limits in world.tables.asked] == [most]
 
 
-async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take() -> None:
-    world = World()
+async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take(world: World) -> None:
     settings = replace(SETTINGS, rate=math.inf)
     world.scanner = Scanner(world.fleet, world.tables, world.boundaries, settings, clock=Clock(monotonic=lambda: 1.0))
     world.put(*range(10))
@@ -441,8 +434,9 @@ async def test_the_rate_is_that_of_the_rows_and_not_of_the_memory_they_take() ->
 
 @pytest.mark.parametrize("name", ["can_ask", "shard_of"])
 @pytest.mark.parametrize("error", [SourceUnavailable, UnsupportedLog, MemoryError])
-async def test_a_key_that_cannot_be_looked_at_stops_no_other_rows(name: str, error: type[Exception]) -> None:
-    world = World()
+async def test_a_key_that_cannot_be_looked_at_stops_no_other_rows(
+    name: str, error: type[Exception], world: World
+) -> None:
     world.put(*range(3))
     whole, bad = getattr(world.tables, name), encode_key((99,))
     setattr(world.tables, name, lambda table, key: fail(error("gone away")) if key == bad else whole(table, key))
@@ -487,8 +481,7 @@ async def test_a_rate_of_zero_pauses_and_says_so() -> None:
         assert world.matches(receiver)
 
 
-async def test_nothing_is_read_for_flows_that_cannot_take_it() -> None:
-    world = World()
+async def test_nothing_is_read_for_flows_that_cannot_take_it(world: World) -> None:
     world.put(*range(10))
     async with running(world):
         receiver = world.join()

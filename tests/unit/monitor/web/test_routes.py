@@ -86,8 +86,12 @@ async def test_the_status_is_json() -> None:
         assert (await answer.json())["host"] == "db7"
 
 
-async def test_words_that_are_no_text_do_not_break_it() -> None:
-    state = quiet(time.time())
+@pytest.fixture
+def state() -> HostState:
+    return quiet(time.time())
+
+
+async def test_words_that_are_no_text_do_not_break_it(state: HostState) -> None:
     state.add(HostEvent(1.0, "restart", "shop/main/db1", b"\xff\n\xe2\x80\xa8".decode(errors="surrogateescape")))
     async with serving(state) as client:
         assert (await client.get("/api/status")).status == 200
@@ -95,8 +99,7 @@ async def test_words_that_are_no_text_do_not_break_it() -> None:
             assert (await next_event(stream))[1]["events"][0]["text"] == "\udcff\n\u2028"
 
 
-async def test_a_change_is_pushed_and_quiet_is_distinguished_from_lost() -> None:
-    state = quiet(time.time())
+async def test_a_change_is_pushed_and_quiet_is_distinguished_from_lost(state: HostState) -> None:
     async with watching(StatusPage(state, pace_s=0.01, beat_s=0.02)) as client, client.get("/api/events") as stream:
         assert stream.content_type == "text/event-stream"
         name, told = await next_event(stream)
@@ -108,8 +111,7 @@ async def test_a_change_is_pushed_and_quiet_is_distinguished_from_lost() -> None
             name, told = await next_event(stream)
 
 
-async def test_many_changes_within_the_pace_are_one_snapshot() -> None:
-    state = quiet(time.time())
+async def test_many_changes_within_the_pace_are_one_snapshot(state: HostState) -> None:
     async with watching(StatusPage(state, pace_s=0.2, beat_s=60)) as client, client.get("/api/events") as stream:
         await next_event(stream)
         for number in range(500):
@@ -119,8 +121,7 @@ async def test_many_changes_within_the_pace_are_one_snapshot() -> None:
         assert (await next_event(stream))[1]["configuration"] == "version 499"
 
 
-async def test_watchers_are_bounded_and_one_that_leaves_makes_room() -> None:
-    state = quiet(time.time())
+async def test_watchers_are_bounded_and_one_that_leaves_makes_room(state: HostState) -> None:
     page = StatusPage(state, watchers=2, pace_s=0.01, beat_s=0.02)
     async with watching(page) as client:
         one = await client.get("/api/events")
@@ -149,8 +150,7 @@ async def test_streams_end_when_the_server_does() -> None:
     await client.close()
 
 
-async def test_all_watchers_of_one_second_get_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = quiet(time.time())
+async def test_all_watchers_of_one_second_get_the_same_bytes(monkeypatch: pytest.MonkeyPatch, state: HostState) -> None:
     made: list[float] = []
     page = StatusPage(state, pace_s=60)
 

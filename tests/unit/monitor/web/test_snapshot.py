@@ -9,20 +9,29 @@ import pytest
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.snapshot import SCHEMA, snapshot
 from tests.support.monitor_states import add_flow, busy, crowded, publisher, quiet
+from tests.support.present import present
 from tests.support.publisher_status import relay
 from wormhole.wire.v1 import admin_pb2
 
 NOW = 1_700_000_000.0
-QuietHost = tuple[HostState, PublisherState, admin_pb2.PublisherStatus]
+Status = admin_pb2.PublisherStatus
 
 
 @pytest.fixture
-def host() -> QuietHost:
-    """With one publisher, and what that reports."""
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
-    assert shop.status is not None
-    return state, shop, shop.status
+def state() -> HostState:
+    """With one publisher."""
+    return quiet(NOW)
+
+
+@pytest.fixture
+def shop(state: HostState) -> PublisherState:
+    return present(*state.publishers.values())
+
+
+@pytest.fixture
+def status(shop: PublisherState) -> Status:
+    """What the publisher reports."""
+    return present(shop.status)
 
 
 def test_a_host_without_anything_is_a_snapshot_too() -> None:
@@ -33,9 +42,9 @@ def test_a_host_without_anything_is_a_snapshot_too() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
-def test_a_publisher_that_has_not_answered_yet_is_unknown_and_not_well(phase: Phase) -> None:
-    state = quiet(NOW)
-    (shop,) = state.publishers.values()
+def test_a_publisher_that_has_not_answered_yet_is_unknown_and_not_well(
+    phase: Phase, state: HostState, shop: PublisherState
+) -> None:
     assert snapshot(state, NOW)["unanswered"] == 0
     assert snapshot(state, NOW)["publishers"][0]["level"] == "none"
     shop.phase, shop.status, shop.answered, shop.since = phase, None, 0.0, NOW
@@ -64,9 +73,9 @@ def test_everything_of_a_busy_host_is_there_and_the_worst_first() -> None:
     assert {event["level"] for event in told["events"] if event["kind"] == "crash_loop"} == {"problem"}
 
 
-def test_a_relay_says_how_full_it_is_and_whether_it_records(host: QuietHost) -> None:
-    state, _, status = host
-
+def test_a_relay_says_how_full_it_is_and_whether_it_records(
+    state: HostState, status: admin_pb2.PublisherStatus
+) -> None:
     def shown() -> Any:
         return snapshot(state, NOW)["publishers"][0]["status"]["relay"]
 
@@ -103,16 +112,16 @@ def test_caravans_stand_where_they_are_on_the_line() -> None:
     assert line["span_bytes"] >= line["oldest_bytes"] == 22 * (1 << 30)
 
 
-def test_the_end_of_a_log_is_shown_as_the_datastore_writes_it_too(host: QuietHost) -> None:
-    state, _, status = host
+def test_the_end_of_a_log_is_shown_as_the_datastore_writes_it_too(
+    state: HostState, status: admin_pb2.PublisherStatus
+) -> None:
     assert snapshot(state, NOW)["publishers"][0]["status"]["native_log_end"] is None
     status.source, status.log_base = "mariadb", "binlog"
     status.log_end.file, status.log_end.offset = 3, 1892
     assert snapshot(state, NOW)["publishers"][0]["status"]["native_log_end"] == "binlog.000003:1892"
 
 
-def test_what_is_not_known_comes_with_its_reason(host: QuietHost) -> None:
-    state, _, status = host
+def test_what_is_not_known_comes_with_its_reason(state: HostState, status: Status) -> None:
     flow = status.flows[0]
     flow.ClearField("headroom_s")
     flow.ClearField("lag_transactions")
@@ -132,8 +141,7 @@ def test_a_caravan_that_does_not_gain_never_arrives() -> None:
     assert line["caravans"][2]["arrives_s"] is None
 
 
-def test_a_log_whose_end_is_not_known_has_no_line(host: QuietHost) -> None:
-    state, _, status = host
+def test_a_log_whose_end_is_not_known_has_no_line(state: HostState, status: Status) -> None:
     status.ClearField("log_end")
     (told,) = snapshot(state, NOW)["publishers"]
     assert told["status"]["line"] is None
@@ -141,8 +149,9 @@ def test_a_log_whose_end_is_not_known_has_no_line(host: QuietHost) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.BACKING_OFF, Phase.GIVEN_UP, Phase.DRAINED])
-def test_the_status_of_a_process_that_is_gone_is_not_shown_as_new(phase: Phase, host: QuietHost) -> None:
-    state, shop, status = host
+def test_the_status_of_a_process_that_is_gone_is_not_shown_as_new(
+    phase: Phase, state: HostState, shop: PublisherState, status: admin_pb2.PublisherStatus
+) -> None:
     status.flows[0].halted_at = "1:2:3"
     shop.phase, shop.pid = phase, None
     told = snapshot(state, NOW)
@@ -185,8 +194,7 @@ def test_what_concerns_many_in_the_same_words_is_shown_once() -> None:
     assert (concern["count"], concern["names"]) == (6, ["cache/0", "cache/1", "cache/2", "cache/3"])
 
 
-def test_numbers_that_json_does_not_have_are_not_reported(host: QuietHost) -> None:
-    state, _, status = host
+def test_numbers_that_json_does_not_have_are_not_reported(state: HostState, status: Status) -> None:
     status.flows[0].headroom_s = math.inf
     status.flows[0].lag_s = math.nan
     told = snapshot(state, NOW)
@@ -194,8 +202,7 @@ def test_numbers_that_json_does_not_have_are_not_reported(host: QuietHost) -> No
     assert (told["flows"][0]["headroom_s"], told["flows"][0]["lag_s"]) == (None, None)
 
 
-def test_a_paused_flow_says_who_paused_it(host: QuietHost) -> None:
-    state, _, status = host
+def test_a_paused_flow_says_who_paused_it(state: HostState, status: Status) -> None:
     status.flows[0].paused = "alice@ops1 at 12:00"
     flow = next(flow for flow in snapshot(state, NOW)["flows"] if flow["state"] == "paused")
     assert (flow["level"], flow["cause"]) == ("none", "paused by alice@ops1 at 12:00")
@@ -226,8 +233,9 @@ def test_caravans_that_come_and_go_by_the_dozen_are_one_event() -> None:
     assert told[3]["at"] == NOW - 61
 
 
-def test_one_that_stands_by_is_shown_with_the_owner_and_without_concern(host: QuietHost) -> None:
-    state, _, status = host
+def test_one_that_stands_by_is_shown_with_the_owner_and_without_concern(
+    state: HostState, status: admin_pb2.PublisherStatus
+) -> None:
     status.term = 3
     [owner] = snapshot(state, NOW)["publishers"]
     assert (owner["status"]["term"], owner["status"]["standby"]) == (3, None)

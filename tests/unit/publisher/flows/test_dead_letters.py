@@ -93,16 +93,19 @@ async def test_a_letter_is_stored_in_the_threads_of_letters_and_its_peer_is_char
     assert len(charged) == 4  # it is looked at, stored and noted; then it is looked at
 
 
-async def test_what_is_answered_is_durable() -> None:
-    desk = Desk()
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_what_is_answered_is_durable(desk: Desk) -> None:
     assert await desk.park(1) == ""
     [stored] = desk.store.load(CACHE)
     assert stored.parked_at == 1000.0
     assert desk.flow.parking.letters == (stored,)
 
 
-async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk()
+async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.LogCaptureFixture, desk: Desk) -> None:
     told, parcel = letter(1)
     for number, error in enumerate(("ValueError('seven')", "", "")):
         one = replace(told, id=f"mem:{number}:0", error=error)
@@ -131,8 +134,7 @@ async def test_an_assignment_has_to_hold_the_rows() -> None:
     assert "half of max_frame is 200" in refused
 
 
-async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
-    desk = Desk()
+async def test_a_former_epoch_gets_no_answer_and_parks_nothing(desk: Desk) -> None:
     before = desk.flow.holding.epoch
     await desk.assign()
     assert await desk.office.park(desk.flow, before, *letter(1), desk.max_frame) is None
@@ -140,15 +142,13 @@ async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
     assert desk.told == []
 
 
-async def test_another_owner_ends_it() -> None:
-    desk = Desk()
+async def test_another_owner_ends_it(desk: Desk) -> None:
     desk.markers.raise_epoch(CACHE)
     assert await desk.park(1) is None
     assert desk.told == ["another publisher owns the flow"]
 
 
-async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk()
+async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     tries = []
 
     def park(*given: object) -> None:
@@ -163,8 +163,7 @@ async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pyt
     assert await parking is None
 
 
-async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk()
+async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     desk.flow.explain(NO_PROBLEM)
     full = MarkerStoreError("the disk is full")
     park = MemoryDeadLetters.park
@@ -176,8 +175,7 @@ async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest
     assert desk.flow.cause == ""
 
 
-async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_acknowledged() -> None:
-    desk = Desk()
+async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_acknowledged(desk: Desk) -> None:
     for number in (2, 1, 3):
         await desk.park(number)
     await desk.office.retry(desk.flow, "")
@@ -194,8 +192,7 @@ async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_ac
     assert desk.store.load(CACHE) == desk.flow.parking.letters == ()
 
 
-async def test_a_letter_waits_while_the_publisher_may_not_send() -> None:
-    desk = Desk()
+async def test_a_letter_waits_while_the_publisher_may_not_send(desk: Desk) -> None:
     await desk.park(1)
     await desk.office.retry(desk.flow, "")
     await desk.assign()
@@ -217,8 +214,7 @@ async def test_a_letter_waits_while_the_publisher_may_not_send() -> None:
     assert await running
 
 
-async def test_a_letter_goes_with_the_columns_that_its_application_receives_now() -> None:
-    desk = Desk()
+async def test_a_letter_goes_with_the_columns_that_its_application_receives_now(desk: Desk) -> None:
     await desk.park(1)
     masked = Filter.parse(None, projection=Projection.parse([], {"name": "null"}))
     desk.flow.configure(masked, halts_on_bad_value=False, parks=True)
@@ -233,8 +229,7 @@ async def test_a_letter_goes_with_the_columns_that_its_application_receives_now(
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: bool) -> None:
-    desk = Desk()
+async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: bool, desk: Desk) -> None:
     await desk.park(1)
     desk.held = held
     await desk.office.retry(desk.flow, "")
@@ -242,8 +237,7 @@ async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: b
     assert [told.retrying for told in desk.store.load(CACHE)] == [True]
 
 
-async def test_a_letter_that_is_parked_again_stays() -> None:
-    desk = Desk()
+async def test_a_letter_that_is_parked_again_stays(desk: Desk) -> None:
     await desk.park(1)
     await desk.office.retry(desk.flow, "")
     await desk.assign()
@@ -257,8 +251,7 @@ async def test_a_letter_that_is_parked_again_stays() -> None:
     assert [(one.error, one.retrying) for one in desk.store.load(CACHE)] == [("again", False)]
 
 
-async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next() -> None:
-    desk = Desk()
+async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next(desk: Desk) -> None:
     for number in (1, 2):
         await desk.park(number)
     await desk.office.retry(desk.flow, "users:1")
@@ -275,9 +268,10 @@ async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next()
 
 
 async def test_a_letter_that_cannot_be_read_is_reported_and_holds_the_flow_until_it_is_discarded(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    desk: Desk,
 ) -> None:
-    desk = Desk()
     await desk.park(1)
     damaged = Parcel(b"\xff", b"\xff")
     monkeypatch.setattr(MemoryDeadLetters, "read", lambda store, flow, id_: damaged)
@@ -294,8 +288,7 @@ async def test_a_letter_that_cannot_be_read_is_reported_and_holds_the_flow_until
     assert await desk.redeliver(), "the log may follow"
 
 
-async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest() -> None:
-    desk = Desk()
+async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest(desk: Desk) -> None:
     await desk.park(1)
     await desk.park(2)
     await desk.office.retry(desk.flow, "")
@@ -308,8 +301,7 @@ async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest() -> Non
     assert desk.ids == []
 
 
-async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk()
+async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     await desk.park(1)
     await desk.park(9, key=2)
     await desk.office.retry(desk.flow, "users:1")
@@ -319,8 +311,7 @@ async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch)
     assert desk.ids == ["test:1:0", "test:2:0", "test:9:0"]
 
 
-async def test_a_preview_changes_nothing() -> None:
-    desk = Desk()
+async def test_a_preview_changes_nothing(desk: Desk) -> None:
     await desk.park(1)
     before = desk.store.load(CACHE)
     assert "1 parked update is delivered again" in await desk.office.retry(desk.flow, "users:1", preview=True)
@@ -329,8 +320,7 @@ async def test_a_preview_changes_nothing() -> None:
     assert desk.told == []
 
 
-async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> None:
-    desk = Desk()
+async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew(desk: Desk) -> None:
     await desk.park(1)
     await desk.park(2, key=2)
     with pytest.raises(UsageError, match=r"no update of users:3 is parked.*cache/db1.*users:1, users:2"):
@@ -341,8 +331,7 @@ async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> Non
     assert desk.told == ["1 parked update is discarded"]
 
 
-async def test_what_nobody_received_yet_is_reported_too() -> None:
-    desk = Desk()
+async def test_what_nobody_received_yet_is_reported_too(desk: Desk) -> None:
     desk.store.park(CACHE, desk.flow.holding.epoch, *letter(1))
     assert desk.flow.parking.count == 0
     told, total = await desk.office.letters(None, 10)
@@ -351,16 +340,14 @@ async def test_what_nobody_received_yet_is_reported_too() -> None:
     assert await desk.office.letters(("cache", "other"), 10) == ([], 0)
 
 
-async def test_a_forgotten_flow_has_none() -> None:
-    desk = Desk()
+async def test_a_forgotten_flow_has_none(desk: Desk) -> None:
     await desk.park(1)
     await desk.office.forget(desk.flow)
     assert desk.store.load(CACHE) == desk.flow.parking.letters == ()
 
 
-async def test_what_fails_again_stays_what_it_was() -> None:
+async def test_what_fails_again_stays_what_it_was(desk: Desk) -> None:
     """Another subscriber may get it then, which is not to change what is in it or whose it is."""
-    desk = Desk()
     told, parcel = letter(1)
     mine = replace(told, parked_by="me")
     assert await desk.office.park(desk.flow, desk.flow.holding.epoch, mine, parcel, desk.max_frame) == ""
@@ -385,9 +372,13 @@ async def test_what_fails_again_stays_what_it_was() -> None:
     ],
 )
 async def test_an_operator_is_told_what_is_delivered_and_what_waits_for_whom(
-    held: bool, receiver: str, anyone: bool, goes: int, stays: int
+    held: bool,
+    receiver: str,
+    anyone: bool,
+    goes: int,
+    stays: int,
+    desk: Desk,
 ) -> None:
-    desk = Desk()
     for number, by in ((1, "old-1"), (2, "")):  # an earlier release stored no name
         told, parcel = letter(number, number)
         await desk.office.park(desk.flow, desk.flow.holding.epoch, replace(told, parked_by=by), parcel, desk.max_frame)

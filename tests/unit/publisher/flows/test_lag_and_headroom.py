@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from datastores.memory.source import MemorySource
 from publisher.flows.lag_and_headroom import FlowLag, Headroom, LogWatch
 from wormhole.model.position import Datamarker, LogPosition
@@ -43,8 +45,12 @@ def status(*files: tuple[int, int], budget: int = 0) -> SourceStatus:
     return SourceStatus(at(*files[-1]), at(files[0][0], 0), 0, files=files, budget_bytes=budget)
 
 
-def test_a_flow_at_the_end_has_no_lag() -> None:
-    log = Log()
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_a_flow_at_the_end_has_no_lag(log: Log) -> None:
     assert log.watch.lag("log.t", log.start, 9.0) == FlowLag(0.0, None, None)  # nothing is known of the log yet
     end = log.commit()
     log.read()
@@ -52,16 +58,19 @@ def test_a_flow_at_the_end_has_no_lag() -> None:
     assert log.watch.lag("log.t", end, 9.0) == FlowLag(0.0, 0, 0)
 
 
-def test_before_the_log_is_measured_the_age_of_the_datamarker_is_no_lag() -> None:
-    log = Log()
+def test_before_the_log_is_measured_the_age_of_the_datamarker_is_no_lag(log: Log) -> None:
     acknowledged = log.commit()
     assert log.watch.lag("log.t", acknowledged, 9.0) == FlowLag(0.0, None, None)
     log.watch.failed(Problem("it cannot be asked"))
     assert log.watch.lag("log.t", acknowledged, 9.0) == FlowLag(8.0, None, None), "it may grow unseen"
 
 
-def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
-    watch = LogWatch()
+@pytest.fixture
+def watch() -> LogWatch:
+    return LogWatch()
+
+
+def test_the_end_is_unknown_while_the_source_cannot_say_it(watch: LogWatch) -> None:
     assert (watch.problems, watch.end_unknown) == ((), "")
     watch.measured(replace(status((1, 9)), problems=(Problem("full"), Problem("away")), end_unknown="away"), 1.0)
     assert (watch.problems, watch.end_unknown) == ((Problem("full"), Problem("away")), "away")
@@ -71,8 +80,7 @@ def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
     assert (watch.problems, watch.end_unknown) == ((), "")
 
 
-def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard() -> None:
-    log = Log()
+def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard(log: Log) -> None:
     first = log.commit()
     log.us = 5_000_000
     for table in "ttot":
@@ -83,10 +91,9 @@ def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard() -
     assert log.watch.lag("log.t", log.start, 9.0).seconds == 8.0
 
 
-def test_a_log_that_grows_by_nothing_of_the_shard_makes_no_lag() -> None:
+def test_a_log_that_grows_by_nothing_of_the_shard_makes_no_lag(log: Log) -> None:
     """PostgreSQL's does so by itself every few seconds: an idle flow was shown as far behind as its last update is
     old."""
-    log = Log()
     first = log.commit()
     log.us = 50_000_000
     end = log.commit("o")
@@ -95,8 +102,7 @@ def test_a_log_that_grows_by_nothing_of_the_shard_makes_no_lag() -> None:
     assert log.watch.lag("log.o", first, 51.0).seconds == 1.0
 
 
-def test_what_was_not_read_is_not_counted() -> None:
-    log = Log()
+def test_what_was_not_read_is_not_counted(log: Log) -> None:
     first, second = log.commit(), log.commit()
     fresh = LogWatch()
     reader = log.source.open(first)
@@ -109,8 +115,7 @@ def test_what_was_not_read_is_not_counted() -> None:
     assert fresh.lag("log.t", first, 9.0).transactions is None
 
 
-def test_a_stretch_that_was_read_already_is_counted_once_and_a_jump_starts_anew() -> None:
-    log = Log()
+def test_a_stretch_that_was_read_already_is_counted_once_and_a_jump_starts_anew(log: Log) -> None:
     for _ in range(4):
         log.commit()
     reader = log.source.open(log.start)
@@ -123,8 +128,7 @@ def test_a_stretch_that_was_read_already_is_counted_once_and_a_jump_starts_anew(
     assert log.watch.lag("log.t", marker(segments[3].begin), 9.0).transactions == 1
 
 
-def test_far_back_it_counts_about_and_near_the_end_exactly() -> None:
-    log = Log()
+def test_far_back_it_counts_about_and_near_the_end_exactly(log: Log) -> None:
     markers = [log.start, *(log.commit() for _ in range(3000))]
     log.read()
     for behind in (1, 2, 50, 200):
@@ -135,8 +139,7 @@ def test_far_back_it_counts_about_and_near_the_end_exactly() -> None:
     assert abs(far - 2000) <= 20
 
 
-def test_thousands_of_shards_stay_bounded() -> None:
-    log = Log()
+def test_thousands_of_shards_stay_bounded(log: Log) -> None:
     changes = [(Op.UPSERT, f"t{i}", b"k", {"value": b"v"}) for i in range(5000)]
     for _ in range(10):
         log.source.commit(changes)
@@ -146,8 +149,7 @@ def test_thousands_of_shards_stay_bounded() -> None:
     assert log.watch.lag("log.t7", log.start, 9.0).transactions == 10
 
 
-def test_growth_needs_a_while_and_follows_the_files() -> None:
-    watch = LogWatch()
+def test_growth_needs_a_while_and_follows_the_files(watch: LogWatch) -> None:
     assert watch.growth() is None
     watch.measured(status((1, 100)), 0.0)
     watch.measured(status((1, 200)), 1.0)
@@ -160,8 +162,7 @@ def test_growth_needs_a_while_and_follows_the_files() -> None:
     assert watch.growth() is None
 
 
-def test_headroom_is_what_the_budget_leaves_at_this_growth() -> None:
-    watch = LogWatch()
+def test_headroom_is_what_the_budget_leaves_at_this_growth(watch: LogWatch) -> None:
     assert watch.headroom(marker(at(1, 50))) == Headroom(None, "the log was not measured yet")
     watch.measured(status((1, 100), (2, 100), budget=1000), 0.0)
     assert watch.headroom(marker(at(1, 50))) == Headroom(None, "the growth of the log is not known yet")
@@ -238,8 +239,7 @@ def test_what_follows_a_hole_only_the_log_holds() -> None:
     assert full.headroom(marker(at(0, 100))) == Headroom(5.0), "nothing of it goes, and the slot keeps what comes"
 
 
-def test_headroom_with_a_relay_that_cannot_be_known() -> None:
-    watch = LogWatch()
+def test_headroom_with_a_relay_that_cannot_be_known(watch: LogWatch) -> None:
     watch.measured(replace(status((0, 400)), relay=relay(), slots=(SLOT,)), 0.0)
     assert watch.headroom(marker(at(0, 100))).unknown == "the growth of the log is not known yet"
     other = replace(relay(), stretches=((LogPosition(0, 0, 5), at(0, 400)),))
@@ -259,16 +259,14 @@ def test_who_reads_the_relay() -> None:
     assert LogWatch().relay is None
 
 
-def test_a_log_that_does_not_grow_has_no_end_of_headroom() -> None:
-    watch = LogWatch()
+def test_a_log_that_does_not_grow_has_no_end_of_headroom(watch: LogWatch) -> None:
     for second in range(5):
         watch.measured(status((1, 100), budget=1000), float(second))
     assert watch.growth() == 0.0
     assert watch.headroom(marker(at(1, 50))) == Headroom(None, "the log does not grow")
 
 
-def test_what_is_written_after_a_place_counts_whole_files() -> None:
-    watch = LogWatch()
+def test_what_is_written_after_a_place_counts_whole_files(watch: LogWatch) -> None:
     assert watch.behind(at(1, 0)) is None
     watch.measured(status((1, 100), (2, 30)), 0.0)
     assert watch.behind(at(1, 90)) == 40
@@ -278,8 +276,7 @@ def test_what_is_written_after_a_place_counts_whole_files() -> None:
     assert watch.behind(LogPosition(0, 1, 0)) is None
 
 
-def test_what_is_read_for_the_first_time_is_counted_once() -> None:
-    log = Log()
+def test_what_is_read_for_the_first_time_is_counted_once(log: Log) -> None:
     log.commit()
     log.commit("u")
     log.read()
@@ -289,8 +286,7 @@ def test_what_is_read_for_the_first_time_is_counted_once() -> None:
     assert (log.watch.transactions, log.watch.updates) == (2, 2)
 
 
-def test_a_marker_without_a_commit_time_is_as_old_as_the_log_around_it() -> None:
-    log = Log()
+def test_a_marker_without_a_commit_time_is_as_old_as_the_log_around_it(log: Log) -> None:
     inside = log.commit()
     log.us = 5_000_000
     log.commit()

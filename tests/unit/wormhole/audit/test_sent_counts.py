@@ -24,8 +24,12 @@ def settled(counts: SentCounts, offset: int) -> Settled:
     return found
 
 
-def test_what_lies_before_an_acknowledged_datamarker_is_settled() -> None:
-    counts = SentCounts(marker(0).order, None)
+@pytest.fixture
+def counts() -> SentCounts:
+    return SentCounts(marker(0).order, None)
+
+
+def test_what_lies_before_an_acknowledged_datamarker_is_settled(counts: SentCounts) -> None:
     counts.opened(7, told(10), [1, 2])
     counts.sent(body(0, 2))
     counts.offered(marker(2))
@@ -51,8 +55,7 @@ def test_what_lies_before_an_acknowledged_datamarker_is_settled() -> None:
     )
 
 
-def test_of_several_passes_the_last_one_counts() -> None:
-    counts = SentCounts(marker(0).order, None)
+def test_of_several_passes_the_last_one_counts(counts: SentCounts) -> None:
     counts.opened(7)
     counts.sent(body(0, 3))
     counts.offered(marker(3))
@@ -63,8 +66,7 @@ def test_of_several_passes_the_last_one_counts() -> None:
     assert (found.reported, found.passed) == ({WINDOW: ProcessedCount(10, rolled_back=5)}, {WINDOW: 5})
 
 
-def test_a_datamarker_that_was_not_offered_here_settles_nothing() -> None:
-    counts = SentCounts(marker(0).order, None)
+def test_a_datamarker_that_was_not_offered_here_settles_nothing(counts: SentCounts) -> None:
     counts.sent(body(0, 1))
     assert counts.acknowledged(marker(4)) is None
     assert counts.place == marker(4).order
@@ -121,8 +123,7 @@ def test_a_flow_that_no_subscriber_has_counts_nothing() -> None:
     assert (NOT_COUNTED.life, NOT_COUNTED.ended().sent) == (0, {})
 
 
-def test_a_subscriber_that_does_not_count_reports_nothing() -> None:
-    counts = SentCounts(marker(0).order, None)
+def test_a_subscriber_that_does_not_count_reports_nothing(counts: SentCounts) -> None:
     counts.opened(0)
     counts.sent(body(0, 1))
     counts.offered(marker(1))
@@ -131,8 +132,7 @@ def test_a_subscriber_that_does_not_count_reports_nothing() -> None:
     assert (found.life, found.reported, found.passed, found.before) == (0, {}, {}, None)
 
 
-def test_two_that_follow_each_other_are_one() -> None:
-    counts = SentCounts(marker(0).order, None)
+def test_two_that_follow_each_other_are_one(counts: SentCounts) -> None:
     counts.opened(7, told(1), [3])
     found = []
     for number in (0, 1):

@@ -20,12 +20,17 @@ PATH = f"{FOLDER}/one"
 
 
 @pytest.fixture
-async def sessions(session: ZooKeeperSession) -> AsyncIterator[tuple[ZooKeeperSession, ZooKeeperSession]]:
-    second = ZooKeeperSession(session.settings)
-    await second.start()
+async def first(session: ZooKeeperSession) -> ZooKeeperSession:
     await session.call("make", lambda client: client.ensure_path_async(FOLDER))
-    yield session, second
-    await second.stop()
+    return session
+
+
+@pytest.fixture
+async def second(first: ZooKeeperSession) -> AsyncIterator[ZooKeeperSession]:
+    made = ZooKeeperSession(first.settings)
+    await made.start()
+    yield made
+    await made.stop()
 
 
 def entry(session: ZooKeeperSession, data: bytes = b"me") -> EphemeralNode:
@@ -37,8 +42,7 @@ async def owner(session: ZooKeeperSession) -> int | None:
     return None if stat is None else int(stat.ephemeralOwner)
 
 
-async def test_a_deleted_node_is_made_again(sessions: tuple[ZooKeeperSession, ZooKeeperSession]) -> None:
-    first, second = sessions
+async def test_a_deleted_node_is_made_again(first: ZooKeeperSession, second: ZooKeeperSession) -> None:
     kept = entry(first)
     await kept.open()
     before = (await second.call("look", lambda client: client.exists_async(PATH))).czxid
@@ -55,9 +59,9 @@ async def test_a_deleted_node_is_made_again(sessions: tuple[ZooKeeperSession, Zo
 
 @pytest.mark.parametrize("session_timeout", [2.0])
 async def test_another_live_owner_is_reported_after_its_session_had_time_to_end(
-    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+    first: ZooKeeperSession,
+    second: ZooKeeperSession,
 ) -> None:
-    first, second = sessions
     kept = entry(first, b"the first one")
     await kept.open()
     with pytest.raises(NodeTaken) as caught:
@@ -66,8 +70,7 @@ async def test_another_live_owner_is_reported_after_its_session_had_time_to_end(
     await kept.close()
 
 
-async def test_an_owner_that_leaves_is_followed_at_once(sessions: tuple[ZooKeeperSession, ZooKeeperSession]) -> None:
-    first, second = sessions
+async def test_an_owner_that_leaves_is_followed_at_once(first: ZooKeeperSession, second: ZooKeeperSession) -> None:
     kept, waiting = entry(first), entry(second)
     await kept.open()
     opening = asyncio.ensure_future(waiting.open())
@@ -79,8 +82,7 @@ async def test_an_owner_that_leaves_is_followed_at_once(sessions: tuple[ZooKeepe
     await waiting.close()
 
 
-async def test_closing_leaves_alone_what_another_made(sessions: tuple[ZooKeeperSession, ZooKeeperSession]) -> None:
-    first, second = sessions
+async def test_closing_leaves_alone_what_another_made(first: ZooKeeperSession, second: ZooKeeperSession) -> None:
     kept = entry(first)
     await kept.open()
     assert kept._keeper is not None
@@ -92,9 +94,9 @@ async def test_closing_leaves_alone_what_another_made(sessions: tuple[ZooKeeperS
 
 
 async def test_an_entry_that_another_took_over_is_not_held_until_it_comes_back(
-    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+    first: ZooKeeperSession,
+    second: ZooKeeperSession,
 ) -> None:
-    first, second = sessions
     kept = entry(first)
     await kept.open()
     assert kept.held
@@ -113,10 +115,9 @@ async def test_an_entry_that_another_took_over_is_not_held_until_it_comes_back(
 
 
 async def test_what_it_holds_changes_and_comes_back_changed(
-    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+    first: ZooKeeperSession,
+    second: ZooKeeperSession,
 ) -> None:
-    first, second = sessions
-
     async def held() -> bytes | None:
         try:
             data, _ = await second.call("read", lambda client: client.get_async(PATH))
@@ -141,9 +142,9 @@ async def test_what_it_holds_changes_and_comes_back_changed(
 
 
 async def test_what_a_dead_predecessor_left_is_replaced_at_once(
-    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+    first: ZooKeeperSession,
+    second: ZooKeeperSession,
 ) -> None:
-    first, second = sessions
     await entry(first, b"left by a process that was killed")._hold()
     other = EphemeralNode(second, PATH, b"new", lambda _: None, lambda data: data.startswith(b"left by"))
     await other.open()  # without that it would wait for the end of the first one's session, which does not come

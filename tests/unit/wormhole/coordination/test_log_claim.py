@@ -132,10 +132,16 @@ def before_taking(client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch)
     return interpose
 
 
+@pytest.fixture
+async def claim(client: ZooKeeperCoordinator) -> ZooKeeperClaim:
+    return await owned(client)
+
+
 async def test_a_claim_is_there_as_long_as_its_session(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     assert await claims(other) == [claim.fence()]
     stat = await other._session.call("look", lambda zookeeper: zookeeper.exists_async(claim.fence()))
     assert stat.ephemeralOwner == client._session.session_id
@@ -210,12 +216,13 @@ async def test_what_was_given_up_late_is_not_the_next_ones(
 
 
 async def test_an_entry_that_was_given_up_and_came_back_counts_as_free_and_is_replaced(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    claim: ZooKeeperClaim,
 ) -> None:
     """ZooKeeper was put back to when the log was owned, and the session lives: else the process would stand by for
     itself.
     """
-    claim = await owned(client)
     path, fence = client._paths.owner(GROUP), claim.fence()
     entry = await client._nodes.get(path)
     assert entry is not None
@@ -230,9 +237,11 @@ async def test_an_entry_that_was_given_up_and_came_back_counts_as_free_and_is_re
 
 
 async def test_a_claim_that_is_closed_without_contact_is_given_up_when_there_is_contact(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, losing: Callable[..., Answers]
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    losing: Callable[..., Answers],
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     answers = losing("give up ", away=True, sent=False)
     await claim.close()
     assert not claim.held
@@ -278,9 +287,11 @@ async def test_a_call_that_is_cancelled_leaves_nothing(
 
 @pytest.mark.parametrize("what", ["owner", "claims"])
 async def test_a_node_that_another_client_deletes_is_made_again(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, what: str
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    what: str,
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     fence = claim.fence()
     await kept(claim, 1)
     await wipe(other, f"{client._paths.log(GROUP)}/{what}")
@@ -291,9 +302,11 @@ async def test_a_node_that_another_client_deletes_is_made_again(
 
 
 async def test_a_log_that_another_takes_and_leaves_just_before_it_is_taken_again_is_lost(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, before_taking: Callable[[Action], None]
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    before_taking: Callable[[Action], None],
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     watched = client._session._client._data_watchers
     await eventually(lambda: watched.get(client._paths.owner(GROUP)), "what comes is seen as one change")
 
@@ -332,10 +345,12 @@ async def test_a_log_that_another_takes_while_it_is_looked_at_is_lost(
 
 
 async def test_a_log_that_another_had_since_its_term_was_made_anew_is_lost(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, before_taking: Callable[[Action], None]
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    before_taking: Callable[[Action], None],
+    claim: ZooKeeperClaim,
 ) -> None:
     """The new node has the version of the former one, so the transaction that takes the log again goes through."""
-    claim = await owned(client)
 
     async def made_anew() -> None:
         await delete(other, client._paths.term(GROUP))
@@ -350,9 +365,11 @@ async def test_a_log_that_another_had_since_its_term_was_made_anew_is_lost(
 
 
 async def test_who_takes_a_log_whose_owners_node_was_deleted_shuts_that_owner_out(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     assert claim._keeper is not None
     claim._keeper.cancel()  # so that it does not take the log again
     await delete(other, client._paths.owner(GROUP))
@@ -363,10 +380,11 @@ async def test_who_takes_a_log_whose_owners_node_was_deleted_shuts_that_owner_ou
 
 
 async def test_a_session_that_was_left_behind_gives_its_log_to_the_next_one_of_the_process(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    claim: ZooKeeperClaim,
 ) -> None:
     """kazoo may begin a new session while the old one still lives."""
-    claim = await owned(client)
     await kept(claim, 1)
     before = client._session.session_id
     claim._session = other._session
@@ -379,9 +397,10 @@ async def test_a_session_that_was_left_behind_gives_its_log_to_the_next_one_of_t
 
 
 async def test_in_a_wiped_root_another_may_have_owned_the_log(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     await kept(claim, 1)
     await client.register_candidate(GROUP, CANDIDATE)
     await wipe(other, client._paths.logs)
@@ -399,9 +418,10 @@ async def test_in_a_wiped_root_another_may_have_owned_the_log(
 
 
 async def test_a_term_that_another_client_wrote_is_anothers_even_with_the_number_of_ours(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     await kept(claim, 1)
     path = client._paths.term(GROUP)
     data = await other._nodes.get(path)
@@ -441,9 +461,11 @@ async def test_records_that_make_no_sense_are_left_out(
 
 
 async def test_a_log_that_cannot_be_taken_again_is_tried_again(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, caplog: pytest.LogCaptureFixture
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    caplog: pytest.LogCaptureFixture,
+    claim: ZooKeeperClaim,
 ) -> None:
-    claim = await owned(client)
     await kept(claim, 1)
     folder = client._paths.claims(GROUP)
     assert claim._keeper is not None
@@ -498,10 +520,12 @@ async def test_a_move_that_came_while_the_log_was_taken_is_seen_or_stays(
 
 
 async def test_who_reads_while_a_log_is_taken_sees_no_former_owner_without_the_move(
-    client: ZooKeeperCoordinator, other: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+    client: ZooKeeperCoordinator,
+    other: ZooKeeperCoordinator,
+    monkeypatch: pytest.MonkeyPatch,
+    claim: ZooKeeperClaim,
 ) -> None:
     """Red before: `publishers move` said that the former owner took the log instead."""
-    claim = await owned(client)
     await kept(claim, 1)
     await other.request_move(GROUP, MoveRequest("west@host2", "eve", 1.0))
     call, taken = client._session.call, False

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from kazoo.security import make_acl
 
 from tests.support.eventually import patience
-from wormhole.config import CoordinatorConfig
 from wormhole.coordination import nodes as module
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
@@ -17,21 +16,20 @@ from wormhole.model.errors import ConfigError, CoordinationLost
 
 
 @pytest.fixture
-async def nodes(zookeeper: str) -> AsyncIterator[tuple[Nodes, str]]:
-    hosts, _, root = zookeeper.partition("/")
-    session = ZooKeeperSession(CoordinatorConfig(zookeeper=hosts, session_timeout=6.0))
-    await session.start()
-    yield Nodes(session), f"/{root}"
-    await session.stop()
+async def made(session: ZooKeeperSession) -> Nodes:
+    return Nodes(session)
 
 
-async def test_what_is_missing_is_nothing(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
+@pytest.fixture
+def root(zookeeper: str) -> str:
+    return f"/{zookeeper.partition('/')[2]}"
+
+
+async def test_what_is_missing_is_nothing(made: Nodes, root: str) -> None:
     assert (await made.get(f"{root}/x"), await made.children(root), await made.version(root)) == (None, [], 0)
 
 
-async def test_each_write_raises_the_version(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
+async def test_each_write_raises_the_version(made: Nodes, root: str) -> None:
     await made.put(f"{root}/x/y", b"one")
     assert await made.version(f"{root}/x/y") == 0
     await made.put(f"{root}/x/y", b"two")
@@ -40,8 +38,7 @@ async def test_each_write_raises_the_version(nodes: tuple[Nodes, str]) -> None:
     assert await made.children(f"{root}/x") == ["y"]
 
 
-async def test_a_watch_sees_what_was_missing_come_change_and_go(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
+async def test_a_watch_sees_what_was_missing_come_change_and_go(made: Nodes, root: str) -> None:
     stopped = False
 
     async def read(changed: Watcher) -> tuple[bytes | None, list[str]]:
@@ -62,9 +59,7 @@ async def test_a_watch_sees_what_was_missing_come_change_and_go(nodes: tuple[Nod
         assert [state async for state in watch] == []
 
 
-async def test_of_many_questions_one_error_comes_out(nodes: tuple[Nodes, str]) -> None:
-    made, _ = nodes
-
+async def test_of_many_questions_one_error_comes_out(made: Nodes) -> None:
     async def ask(number: int) -> int | None:
         if number == 3:
             raise ConfigError("three")
@@ -75,17 +70,15 @@ async def test_of_many_questions_one_error_comes_out(nodes: tuple[Nodes, str]) -
         await made.each(range(5), ask)
 
 
-async def test_a_node_too_large_is_refused_here(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
+async def test_a_node_too_large_is_refused_here(made: Nodes, root: str) -> None:
     with pytest.raises(ConfigError, match="too large"):
         await made.put(f"{root}/x", b"x" * (LARGEST_NODE + 1))
     assert await made.get(f"{root}/x") is None
 
 
 async def test_many_nodes_are_written_in_a_few_requests_and_read_at_once(
-    nodes: tuple[Nodes, str], monkeypatch: pytest.MonkeyPatch
+    made: Nodes, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, root = nodes
     paths = [f"{root}/flows{number % 2}/{number:03}" for number in range(250)]
     await made.put(paths[7], b"was there")
     asked: list[str] = []
@@ -105,9 +98,7 @@ async def test_many_nodes_are_written_in_a_few_requests_and_read_at_once(
     assert await made.get_all([*paths, f"{root}/none"]) == [b"again"] * 250 + [None]
 
 
-async def test_a_node_that_another_client_makes_meanwhile_is_written_too(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
-
+async def test_a_node_that_another_client_makes_meanwhile_is_written_too(made: Nodes, root: str) -> None:
     class Raced(Nodes):
         async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
             found = await super()._lacking(nodes)
@@ -118,16 +109,14 @@ async def test_a_node_that_another_client_makes_meanwhile_is_written_too(nodes: 
     assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"one", b"two"]
 
 
-async def test_a_large_node_among_many_is_refused_by_itself(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
+async def test_a_large_node_among_many_is_refused_by_itself(made: Nodes, root: str) -> None:
     with pytest.raises(ConfigError, match=f"{root}/b: .* too large"):
         await made.put_all({f"{root}/a": b"one", f"{root}/b": bytes(LARGEST_NODE + 1)})
     assert await made.get(f"{root}/a") == b"one"
 
 
 @pytest.mark.parametrize("count", [1, 3, 250])
-async def test_without_its_fence_nothing_is_written(nodes: tuple[Nodes, str], count: int) -> None:
-    made, root = nodes
+async def test_without_its_fence_nothing_is_written(made: Nodes, root: str, count: int) -> None:
     fence, paths = f"{root}/claims/one", [f"{root}/flows/{number:03}" for number in range(count)]
     await made.put(fence, b"")
     await made.put_all(dict.fromkeys(paths, b"one"), fence)
@@ -143,9 +132,8 @@ async def test_without_its_fence_nothing_is_written(nodes: tuple[Nodes, str], co
 
 @pytest.mark.parametrize("fenced", [True, False])
 async def test_nodes_that_another_client_makes_meanwhile_are_written_as_long_as_the_fence_is_there(
-    nodes: tuple[Nodes, str], fenced: bool
+    made: Nodes, root: str, fenced: bool
 ) -> None:
-    made, root = nodes
     fence, looks = f"{root}/fence", 0
     await made.put(fence, b"")
 
@@ -172,8 +160,7 @@ async def test_nodes_that_another_client_makes_meanwhile_are_written_as_long_as_
         assert await made.get_all([f"{root}/a", f"{root}/b"]) == [b"theirs", b"two"]
 
 
-async def test_what_is_refused_beside_a_fence_says_why(nodes: tuple[Nodes, str]) -> None:
-    made, root = nodes
+async def test_what_is_refused_beside_a_fence_says_why(made: Nodes, root: str) -> None:
     await made.put(f"{root}/fence", b"")
     with pytest.raises(ConfigError, match=f"{root}/b: .* too large"):
         await made.put_all({f"{root}/b": bytes(LARGEST_NODE + 1)}, f"{root}/fence")
@@ -184,9 +171,8 @@ async def test_what_is_refused_beside_a_fence_says_why(nodes: tuple[Nodes, str])
 
 
 async def test_what_is_below_a_node_is_removed_so_many_at_one_time(
-    nodes: tuple[Nodes, str], monkeypatch: pytest.MonkeyPatch
+    made: Nodes, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, root = nodes
     monkeypatch.setattr(module, "MOST_CHILDREN", 2)
     for path in ("a/b/c/d", "a/b/e", "f/g", "h/i/j", "k"):
         await made.ensure(f"{root}/x/{path}")
@@ -199,9 +185,9 @@ async def test_what_is_below_a_node_is_removed_so_many_at_one_time(
 
 
 async def test_a_node_that_its_maker_closed_is_left_out_and_others_are_removed_by_those_who_may(
-    nodes: tuple[Nodes, str],
+    made: Nodes,
+    root: str,
 ) -> None:
-    made, root = nodes
     nobody = [make_acl("digest", "nobody:x", all=True)]
     path = f"{root}/x/closed"
     await made.ensure(f"{root}/x")

@@ -80,8 +80,12 @@ async def welcomed(owner: Owner, subscriber: ScriptedSubscriber) -> asyncio.Task
     return run
 
 
-async def test_messages_go_out_and_events_come_in(subscriber: ScriptedSubscriber) -> None:
-    owner = Owner()
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+async def test_messages_go_out_and_events_come_in(subscriber: ScriptedSubscriber, owner: Owner) -> None:
     run = await welcomed(owner, subscriber)
     assert owner.events == [Welcomed("s1")]
     assert 0 < owner.connection.welcomed_at <= owner.connection.heard_at
@@ -201,8 +205,9 @@ async def test_a_subscriber_that_talks_all_the_time_hears_something_too(subscrib
     await run
 
 
-async def test_what_breaks_the_protocol_is_answered_with_what_is_wrong(subscriber: ScriptedSubscriber) -> None:
-    owner = Owner()
+async def test_what_breaks_the_protocol_is_answered_with_what_is_wrong(
+    subscriber: ScriptedSubscriber, owner: Owner
+) -> None:
     run = await welcomed(owner, subscriber)
     await subscriber.says_bytes(b"\xff\xff\xff")
     goodbye = (await subscriber.hears_later("goodbye")).goodbye
@@ -215,8 +220,7 @@ async def test_what_breaks_the_protocol_is_answered_with_what_is_wrong(subscribe
     assert owner.traffic.refused == {Refusal.PROTOCOL: 1}
 
 
-async def test_after_it_was_closed_nothing_is_received(subscriber: ScriptedSubscriber) -> None:
-    owner = Owner()
+async def test_after_it_was_closed_nothing_is_received(subscriber: ScriptedSubscriber, owner: Owner) -> None:
     run = await welcomed(owner, subscriber)
     error = StreamBroken("enough")
     owner.connection.close(error)
@@ -228,15 +232,15 @@ async def test_after_it_was_closed_nothing_is_received(subscriber: ScriptedSubsc
     assert (owner.ends, owner.events, owner.connection.refused) == ([error], [Welcomed("s1")], False)
 
 
-async def test_a_connection_that_was_never_dialled_is_not_refused() -> None:
-    owner = Owner()
+async def test_a_connection_that_was_never_dialled_is_not_refused(owner: Owner) -> None:
     owner.connection.refuse(ProtocolError("early"))
     assert (owner.ends, owner.traffic.refused) == ([], {})
 
 
 @pytest.mark.parametrize(("reason", "name"), [(push_pb2.Goodbye.WRONG_ADDRESS, "wrong_address"), (77, "reason 77")])
-async def test_a_goodbye_is_received_and_ends_it(subscriber: ScriptedSubscriber, reason: int, name: str) -> None:
-    owner = Owner()
+async def test_a_goodbye_is_received_and_ends_it(
+    subscriber: ScriptedSubscriber, reason: int, name: str, owner: Owner
+) -> None:
     run = await welcomed(owner, subscriber)
     goodbye = push_pb2.Goodbye(reason=reason, message="no", hint="fix it")  # type: ignore[arg-type]
     await subscriber.says(goodbye=goodbye)
@@ -264,8 +268,8 @@ async def test_how_it_ends(
     error: type[Exception],
     message: str,
     subscriber: ScriptedSubscriber,
+    owner: Owner,
 ) -> None:
-    owner = Owner()
     run = await welcomed(owner, subscriber)
     await act(owner, subscriber)
     with pytest.raises(error, match=message):
@@ -273,9 +277,7 @@ async def test_how_it_ends(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_work_beside_it_ends_it(subscriber: ScriptedSubscriber, fails: bool) -> None:
-    owner = Owner()
-
+async def test_work_beside_it_ends_it(subscriber: ScriptedSubscriber, fails: bool, owner: Owner) -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 

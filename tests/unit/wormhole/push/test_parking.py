@@ -24,9 +24,13 @@ def park(**fields: Any) -> push_pb2.Park:
     return push_pb2.Park(**given)
 
 
+@pytest.fixture
+def arriving() -> Arriving:
+    return Arriving()
+
+
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
-def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) -> None:
-    arriving = Arriving()
+def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int, arriving: Arriving) -> None:
     for number in (5, 6):
         told, parcel = letter(number)
         *before, last = park_frames(told.id, parcel, told.place, told.error, piece)
@@ -80,8 +84,7 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], says: str) -> No
         open_letter(whole, "app/log")
 
 
-def test_frames_of_two_updates_do_not_mix() -> None:
-    arriving = Arriving()
+def test_frames_of_two_updates_do_not_mix(arriving: Arriving) -> None:
     arriving.take(park(more=True), "app/log")
     with pytest.raises(
         ProtocolError, match=r"park.update_id: 'test:6:0' comes amid the frames of 'test:5:0' of app/log"
@@ -97,9 +100,8 @@ def test_an_update_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         arriving.take(park(body=b"x", more=True), "app/log")
 
 
-def test_pieces_are_joined_where_the_update_is_opened() -> None:
+def test_pieces_are_joined_where_the_update_is_opened(arriving: Arriving) -> None:
     """On the event loop, growing a buffer would copy all of a large one again and again."""
-    arriving = Arriving()
     for _ in range(30):
         assert arriving.take(park(body=bytes(64 << 10), more=True), "app/log") is None
     whole = arriving.take(park(), "app/log")
@@ -107,8 +109,7 @@ def test_pieces_are_joined_where_the_update_is_opened() -> None:
     assert len(whole.pieces) == 31
 
 
-def test_tiny_pieces_cost_no_more_memory_than_is_counted() -> None:
-    arriving = Arriving()
+def test_tiny_pieces_cost_no_more_memory_than_is_counted(arriving: Arriving) -> None:
     for _ in range(1000):
         arriving.take(park(body=b"x", more=True), "app/log")
     whole = arriving.take(park(body=b"y"), "app/log")

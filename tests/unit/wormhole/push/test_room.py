@@ -22,8 +22,12 @@ class Peer:
             self.share.give(self.share.held)
 
 
-def test_one_may_have_all_while_no_other_needs_it() -> None:
-    room = Room(100)
+@pytest.fixture
+def room() -> Room:
+    return Room(100)
+
+
+def test_one_may_have_all_while_no_other_needs_it(room: Room) -> None:
     one = Peer(room)
     one.share.take(60)
     one.share.take(40)
@@ -32,8 +36,7 @@ def test_one_may_have_all_while_no_other_needs_it() -> None:
     assert room.used == 0
 
 
-def test_who_asks_for_too_much_is_refused_and_holds_what_it_had() -> None:
-    room = Room(100)
+def test_who_asks_for_too_much_is_refused_and_holds_what_it_had(room: Room) -> None:
     one = Peer(room)
     one.share.take(60)
     with pytest.raises(ProtocolError, match="park: 101 bytes of updates are not stored yet"):
@@ -41,8 +44,7 @@ def test_who_asks_for_too_much_is_refused_and_holds_what_it_had() -> None:
     assert (room.used, one.evicted) == (60, [])
 
 
-def test_who_holds_the_most_goes_for_one_that_holds_little() -> None:
-    room = Room(100)
+def test_who_holds_the_most_goes_for_one_that_holds_little(room: Room) -> None:
     large, small = Peer(room), Peer(room)
     large.share.take(95)
     small.share.take(10)
@@ -50,8 +52,7 @@ def test_who_holds_the_most_goes_for_one_that_holds_little() -> None:
     assert (small.evicted, room.used) == ([], 10)
 
 
-def test_where_the_largest_cannot_go_the_next_one_has_to() -> None:
-    room = Room(100)
+def test_where_the_largest_cannot_go_the_next_one_has_to(room: Room) -> None:
     storing, middle, small = Peer(room, stubborn=True), Peer(room), Peer(room)
     storing.share.take(60)
     middle.share.take(30)

@@ -179,9 +179,13 @@ def test_the_grammar_names_every_frame_and_phase() -> None:
     assert all(phases.keys() == set(FlowPhase) for phases in GRAMMAR.values())
 
 
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
 @pytest.mark.parametrize(("kind", "phase"), CASES)
-def test_a_frame_in_a_phase(kind: str, phase: FlowPhase) -> None:
-    peer = Peer()
+def test_a_frame_in_a_phase(kind: str, phase: FlowPhase, peer: Peer) -> None:
     flow = peer.flow(phase)
     expected = GRAMMAR[kind][phase]
     if isinstance(expected, str):
@@ -193,8 +197,7 @@ def test_a_frame_in_a_phase(kind: str, phase: FlowPhase) -> None:
 
 
 @pytest.mark.parametrize(("kind", "phase"), CASES)
-def test_a_frame_of_an_older_epoch_is_dropped_and_counted(kind: str, phase: FlowPhase) -> None:
-    peer = Peer()
+def test_a_frame_of_an_older_epoch_is_dropped_and_counted(kind: str, phase: FlowPhase, peer: Peer) -> None:
     flow = peer.flow(phase)
     in_flight = flow.window.in_flight
     assert peer.says(FRAMES[kind](flow, epoch=EPOCH - 1)) == []
@@ -202,19 +205,22 @@ def test_a_frame_of_an_older_epoch_is_dropped_and_counted(kind: str, phase: Flow
     assert (flow.phase, flow.window.in_flight, peer.session.flows) == (phase, in_flight, {flow.number: flow})
 
 
+@pytest.fixture
+def flow(peer: Peer) -> PushFlow:
+    return peer.flow(FlowPhase.OPEN)
+
+
 @pytest.mark.parametrize("kind", GRAMMAR)
-def test_a_frame_of_an_epoch_that_was_never_given_is_refused(kind: str) -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_frame_of_an_epoch_that_was_never_given_is_refused(kind: str, peer: Peer, flow: PushFlow) -> None:
     with pytest.raises(ProtocolError, match="app/log: epoch 8 was never given; the flow is at 7"):
         peer.says(FRAMES[kind](flow, epoch=EPOCH + 1))
 
 
 @pytest.mark.parametrize("kind", GRAMMAR)
 @pytest.mark.parametrize("end", [released, failed])
-def test_a_frame_for_a_flow_that_ended_was_on_its_way(kind: str, end: Callable[[PushFlow], Frame]) -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_frame_for_a_flow_that_ended_was_on_its_way(
+    kind: str, end: Callable[[PushFlow], Frame], peer: Peer, flow: PushFlow
+) -> None:
     peer.says(end(flow))
     assert peer.session.flows == {}
     assert peer.says(FRAMES[kind](flow)) == []
@@ -223,9 +229,9 @@ def test_a_frame_for_a_flow_that_ended_was_on_its_way(kind: str, end: Callable[[
 
 @pytest.mark.parametrize("kind", GRAMMAR)
 @pytest.mark.parametrize("number", [0, 2, 1 << 31])
-def test_a_frame_for_a_flow_that_was_never_assigned_is_refused(kind: str, number: int) -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_frame_for_a_flow_that_was_never_assigned_is_refused(
+    kind: str, number: int, peer: Peer, flow: PushFlow
+) -> None:
     flow.number = number
     with pytest.raises(ProtocolError, match=rf"{kind.replace('_', '')}: flow {number} was never assigned"):
         peer.says(FRAMES[kind](flow))
@@ -282,9 +288,7 @@ def test_a_subscriber_of_version_1_hears_nothing_of_version_2_and_may_say_nothin
             peer.says(late)
 
 
-def test_a_parked_update_comes_whole_with_its_rows() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_parked_update_comes_whole_with_its_rows(peer: Peer, flow: PushFlow) -> None:
     told, parcel = letter(5)
     [event] = peer.says(park(flow))
     assert isinstance(event, ParkWanted)
@@ -306,9 +310,7 @@ def test_a_parked_update_has_a_schema_that_the_stream_was_sent() -> None:
     assert room.used == 0
 
 
-def test_a_parked_update_may_come_in_several_frames() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_parked_update_may_come_in_several_frames(peer: Peer, flow: PushFlow) -> None:
     _, parcel = letter(5)
     assert peer.says(park(flow, body=parcel.body[:3], more=True, schema=b"")) == []
     [event] = peer.says(park(flow, body=parcel.body[3:]))
@@ -316,16 +318,14 @@ def test_a_parked_update_may_come_in_several_frames() -> None:
     assert open_letter(event.arrived, "app/log")[1] == parcel
 
 
-def test_a_parked_update_is_not_opened_before_it_is_to_be_stored() -> None:
-    peer = Peer()
+def test_a_parked_update_is_not_opened_before_it_is_to_be_stored(peer: Peer) -> None:
     [event] = peer.says(park(peer.flow(FlowPhase.OPEN), update_id="test:6:0"))
     assert isinstance(event, ParkWanted)
     with pytest.raises(ProtocolError, match=r"park.body: update test:5:0 in the frames of test:6:0 of app/log"):
         open_letter(event.arrived, "app/log")
 
 
-def test_what_is_delivered_again_goes_as_a_replayed_batch_with_a_datamarker_behind_it() -> None:
-    peer = Peer()
+def test_what_is_delivered_again_goes_as_a_replayed_batch_with_a_datamarker_behind_it(peer: Peer) -> None:
     _, parcel = letter(5)
     peer.session = PushSession(HELLO)
     peer.says(WELCOME)
@@ -344,9 +344,7 @@ def test_what_is_delivered_again_goes_as_a_replayed_batch_with_a_datamarker_behi
     assert [frame.WhichOneof("kind") for frame in again.frames] == ["batch", "datamarker"]
 
 
-def test_a_parked_update_is_answered() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_parked_update_is_answered(peer: Peer, flow: PushFlow) -> None:
     [frame] = push_pb2.PublisherMessage.FromString(peer.session.parked(flow, "s:1:0", "full")).frames
     assert frame.parked == push_pb2.Parked(flow=flow.number, epoch=EPOCH, update_id="s:1:0", refused="full")
 
@@ -424,9 +422,7 @@ def test_the_smaller_frame_size_is_used(theirs: int, used: int) -> None:
     assert peer.session.max_frame_bytes == used
 
 
-def test_several_frames_in_one_message_give_their_events_in_order() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_several_frames_in_one_message_give_their_events_in_order(peer: Peer, flow: PushFlow) -> None:
     events = peer.says(progress(flow), ack(flow), released(flow))
     assert [type(event) for event in events] == [Progressed, Acked, Released]
 
@@ -434,8 +430,7 @@ def test_several_frames_in_one_message_give_their_events_in_order() -> None:
 # --- what answers mean
 
 
-def test_accepted_may_say_what_the_application_has() -> None:
-    peer = Peer()
+def test_accepted_may_say_what_the_application_has(peer: Peer) -> None:
     flow = peer.flow(FlowPhase.ASSIGNED)
     assert peer.says(accepted(flow, 500, have=marker(9))) == [Opened(flow, marker(9))]
     assert flow.window.credit == 500
@@ -464,8 +459,9 @@ def forged(flow: PushFlow) -> Frame:
         ),
     ],
 )
-def test_a_frame_that_cannot_be_true_is_refused(phase: FlowPhase, said: Callable[[PushFlow], Frame], why: str) -> None:
-    peer = Peer()
+def test_a_frame_that_cannot_be_true_is_refused(
+    phase: FlowPhase, said: Callable[[PushFlow], Frame], why: str, peer: Peer
+) -> None:
     flow = peer.flow(phase)
     in_flight = flow.window.in_flight
     with pytest.raises(ProtocolError, match=why):
@@ -473,9 +469,7 @@ def test_a_frame_that_cannot_be_true_is_refused(phase: FlowPhase, said: Callable
     assert flow.window.in_flight == in_flight
 
 
-def test_an_ack_counts_for_offered_markers_only_and_for_those_before_it() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_an_ack_counts_for_offered_markers_only_and_for_those_before_it(peer: Peer, flow: PushFlow) -> None:
     for offset in (20, 30):
         peer.session.datamarker(flow, marker(offset), 2.0)
     assert peer.says(ack(flow, marker(20))) == [Acked(flow, marker(20))]
@@ -485,23 +479,18 @@ def test_an_ack_counts_for_offered_markers_only_and_for_those_before_it() -> Non
             peer.says(ack(flow, never))
 
 
-def test_progress_is_never_an_ack() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_progress_is_never_an_ack(peer: Peer, flow: PushFlow) -> None:
     assert peer.says(progress(flow)) == [Progressed(flow)]
     assert flow.window.in_flight == 0
     assert len(flow.offered) == 1
 
 
 @pytest.mark.parametrize("reason", FailedReason)
-def test_a_failure_carries_reason_update_and_message(reason: FailedReason) -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_failure_carries_reason_update_and_message(reason: FailedReason, peer: Peer, flow: PushFlow) -> None:
     assert peer.says(failed(flow, reason.value)) == [FlowFailed(flow, reason, "s:1:0", "no")]
 
 
-def test_a_decision_opens_the_flow_again() -> None:
-    peer = Peer()
+def test_a_decision_opens_the_flow_again(peer: Peer) -> None:
     flow = peer.flow(FlowPhase.DECIDING)
     assert peer.says(decision(flow)) == [LossDecided(flow, True)]
     assert flow.phase is FlowPhase.OPEN
@@ -515,8 +504,7 @@ def test_a_decision_opens_the_flow_again() -> None:
     [([b"x"], 0.999, 1.0), ([bytes(1 << 20)] * 4, None, 0.0), ([bytes(1 << 20)] * 3, 0.0, 1.0), ([], 9.9, 10.0)],
     ids=["every second", "after four mebibytes", "before four mebibytes", "every ten seconds though nothing matched"],
 )
-def test_when_a_marker_is_due(bodies: list[bytes], not_yet: float | None, due: float) -> None:
-    peer = Peer()
+def test_when_a_marker_is_due(bodies: list[bytes], not_yet: float | None, due: float, peer: Peer) -> None:
     flow = peer.flow(FlowPhase.ASSIGNED)
     peer.says(accepted(flow, 1 << 30))
     for body in bodies:
@@ -528,16 +516,12 @@ def test_when_a_marker_is_due(bodies: list[bytes], not_yet: float | None, due: f
     assert peer.session.marker_due(flow, due + 10.0)
 
 
-def test_the_same_marker_is_offered_once_while_it_waits_for_its_ack() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_the_same_marker_is_offered_once_while_it_waits_for_its_ack(peer: Peer, flow: PushFlow) -> None:
     assert peer.session.datamarker(flow, marker(10), 2.0) is None
     assert len(flow.offered) == 1
 
 
-def test_a_subscriber_that_never_acks_costs_a_bounded_number_of_markers() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_subscriber_that_never_acks_costs_a_bounded_number_of_markers(peer: Peer, flow: PushFlow) -> None:
     offset, now = 20, 20.0
     while peer.session.marker_due(flow, now):
         peer.session.datamarker(flow, marker(offset), now)
@@ -559,8 +543,7 @@ def test_hello_is_the_first_frame() -> None:
     assert sent(PushSession(HELLO).start()).hello == HELLO
 
 
-def test_assign_says_where_the_flow_begins_and_whether_it_repeats() -> None:
-    peer = Peer()
+def test_assign_says_where_the_flow_begins_and_whether_it_repeats(peer: Peer) -> None:
     flow, data = peer.session.assign("app", "log", EPOCH, marker(10), marker(30).order, 0.0)
     expected = push_pb2.Assign(
         flow=1, epoch=EPOCH, application="app", shard="log", marker=marker_to_message(marker(10)), replayed=True
@@ -574,8 +557,7 @@ def test_assign_says_where_the_flow_begins_and_whether_it_repeats() -> None:
     assert again.number == 4
 
 
-def test_batches_are_marked_replayed_up_to_where_the_flow_was_delivered() -> None:
-    peer = Peer()
+def test_batches_are_marked_replayed_up_to_where_the_flow_was_delivered(peer: Peer) -> None:
     flow, _ = peer.session.assign("app", "log", EPOCH, marker(10), place(30), 0.0)
     peer.says(accepted(flow, 1 << 20))
     marks = []
@@ -585,8 +567,7 @@ def test_batches_are_marked_replayed_up_to_where_the_flow_was_delivered() -> Non
     assert marks == [True, True, True, False, False]
 
 
-def test_a_schema_goes_out_once_per_stream() -> None:
-    peer = Peer()
+def test_a_schema_goes_out_once_per_stream(peer: Peer) -> None:
     one, two = Schema("t", (Column("key", "bytes"),), ()), Schema("u", (), ())
     first = peer.session.schemas([one, two, one])
     assert [sent(data).schema for data in first] == [
@@ -595,9 +576,7 @@ def test_a_schema_goes_out_once_per_stream() -> None:
     assert peer.session.schemas([two, one]) == []
 
 
-def test_a_loss_is_reported_with_its_range() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_a_loss_is_reported_with_its_range(peer: Peer, flow: PushFlow) -> None:
     expected = push_pb2.DataLoss(
         flow=flow.number,
         epoch=EPOCH,
@@ -612,9 +591,7 @@ def test_a_loss_is_reported_with_its_range() -> None:
     assert len(kinds) == len(LossKind)
 
 
-def test_the_small_frames() -> None:
-    peer = Peer()
-    flow = peer.flow(FlowPhase.OPEN)
+def test_the_small_frames(peer: Peer, flow: PushFlow) -> None:
     assert sent(peer.session.revoke(flow, "moves")).revoke == push_pb2.Revoke(flow=1, epoch=EPOCH, cause="moves")
     for begins, kind in ((True, push_pb2.ShardNotice.REPLAY_BEGIN), (False, push_pb2.ShardNotice.REPLAY_END)):
         told = push_pb2.ShardNotice(flow=1, epoch=EPOCH, kind=kind)

@@ -8,8 +8,12 @@ from wormhole.model.errors import ProtocolError
 from wormhole.push.window import MOST_BATCHES, MOST_CREDIT, Window
 
 
-def test_a_body_fits_while_the_credit_lasts() -> None:
-    window = Window(100)
+@pytest.fixture
+def window() -> Window:
+    return Window(100)
+
+
+def test_a_body_fits_while_the_credit_lasts(window: Window) -> None:
     assert window.admits(100)
     assert window.sent(60) == 1
     assert window.admits(40)
@@ -18,8 +22,7 @@ def test_a_body_fits_while_the_credit_lasts() -> None:
     assert not window.admits(1)
 
 
-def test_progress_covers_every_batch_up_to_its_own() -> None:
-    window = Window(100)
+def test_progress_covers_every_batch_up_to_its_own(window: Window) -> None:
     for size in (10, 20, 30):
         window.sent(size)
     window.returned(2)
@@ -31,8 +34,7 @@ def test_progress_covers_every_batch_up_to_its_own() -> None:
     assert window.in_flight == 0
 
 
-def test_a_body_larger_than_the_credit_goes_alone() -> None:
-    window = Window(100)
+def test_a_body_larger_than_the_credit_goes_alone(window: Window) -> None:
     window.sent(1)
     assert not window.admits(101)
     window.returned(1)
@@ -41,8 +43,7 @@ def test_a_body_larger_than_the_credit_goes_alone() -> None:
     assert not window.admits(1)
 
 
-def test_an_unsent_batch_cannot_have_been_processed() -> None:
-    window = Window(100)
+def test_an_unsent_batch_cannot_have_been_processed(window: Window) -> None:
     with pytest.raises(ProtocolError, match="batch 1 was never sent; the last one is 0"):
         window.returned(1)
 

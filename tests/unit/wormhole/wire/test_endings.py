@@ -43,8 +43,12 @@ def test_a_whole_transaction_passes_untouched() -> None:
     assert Endings().pass_on(data, unfinished=False) is data
 
 
-def test_the_last_update_of_a_piece_comes_with_the_next_one() -> None:
-    endings = Endings()
+@pytest.fixture
+def endings() -> Endings:
+    return Endings()
+
+
+def test_the_last_update_of_a_piece_comes_with_the_next_one(endings: Endings) -> None:
     first = endings.pass_on(body((1, (1,)), (2, (2, 3)), unfinished=True), unfinished=True)
     assert told(first) == [("s:1:0", 1, True), ("s:2:0", 2, False)]
     second = endings.pass_on(body((2, (4,)), unfinished=True, first=2), unfinished=True)
@@ -54,15 +58,13 @@ def test_the_last_update_of_a_piece_comes_with_the_next_one() -> None:
     assert endings.release() is None
 
 
-def test_an_end_without_an_update_is_the_end_of_the_one_before() -> None:
-    endings = Endings()
+def test_an_end_without_an_update_is_the_end_of_the_one_before(endings: Endings) -> None:
     first = endings.pass_on(body((2, (7,)), unfinished=True), unfinished=True)
     assert told(first) == []
     assert told(endings.pass_on(body((2, ())), unfinished=False)) == [("s:2:0", 7, True)]
 
 
-def test_pieces_that_need_no_column_for_each_update_get_none() -> None:
-    endings = Endings()
+def test_pieces_that_need_no_column_for_each_update_get_none(endings: Endings) -> None:
     for first in (0, 3, 6):
         piece = replace(parse_body(body((2, (1, 2, 3)), unfinished=True)), update_index=(), first_index=first, window=7)
         passed = parse_body(endings.pass_on(piece.to_bytes(), unfinished=True))
@@ -75,8 +77,7 @@ def test_pieces_that_need_no_column_for_each_update_get_none() -> None:
     assert [end.index_of(i) for i in range(3)] == [8, 0, 1]
 
 
-def test_an_end_behind_the_only_update_that_was_held_back() -> None:
-    endings = Endings()
+def test_an_end_behind_the_only_update_that_was_held_back(endings: Endings) -> None:
     endings.pass_on(body((2, (7,)), unfinished=True), unfinished=True)
     assert told(endings.pass_on(body((2, ()), unfinished=True), unfinished=True)) == []
     assert told(endings.pass_on(body((2, (8,)), first=1), unfinished=False)) == [
@@ -94,16 +95,14 @@ def test_a_piece_whose_fields_stand_in_another_order() -> None:
     assert told(Endings().pass_on(mixed, unfinished=True)) == told(Endings().pass_on(piece, unfinished=True))
 
 
-def test_marks_go_with_their_updates() -> None:
-    endings = Endings()
+def test_marks_go_with_their_updates(endings: Endings) -> None:
     first = endings.pass_on(body((2, (1, 2, 3)), unfinished=True, marks=True), unfinished=True)
     last = parse_body(endings.pass_on(body((2, (4,)), first=3), unfinished=False))
     assert [parse_body(first).mark_of(i) for i in (0, 1)] == [0, 1]
     assert [last.mark_of(i) for i in (0, 1)] == [2, 0]
 
 
-def test_what_is_held_back_when_nothing_of_its_transaction_follows() -> None:
-    endings = Endings()
+def test_what_is_held_back_when_nothing_of_its_transaction_follows(endings: Endings) -> None:
     endings.pass_on(body((2, (1, 2)), unfinished=True), unfinished=True)
     assert told(endings.pass_on(body((3, (4,))), unfinished=False)) == [("s:2:1", 2, True), ("s:3:0", 4, True)]
     endings.pass_on(body((4, (1,)), unfinished=True), unfinished=True)

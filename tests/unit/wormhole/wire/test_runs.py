@@ -25,8 +25,12 @@ def parsed(run: Run) -> ParsedBody:
     return parse_body(body.data)
 
 
-def test_a_plain_transaction_needs_no_indexes() -> None:
-    builder = RunsBuilder()
+@pytest.fixture
+def builder() -> RunsBuilder:
+    return RunsBuilder()
+
+
+def test_a_plain_transaction_needs_no_indexes(builder: RunsBuilder) -> None:
     builder.begin("s", 7, 1000, place(0))
     builder.add(["x"], USERS, ROW)
     builder.add(["x"], ORDERS, ROW)
@@ -45,8 +49,7 @@ def test_a_plain_transaction_needs_no_indexes() -> None:
     assert list(body.tx_end) == [2]
 
 
-def test_a_cut_transaction_goes_on_and_its_end_reaches_every_shard() -> None:
-    builder = RunsBuilder()
+def test_a_cut_transaction_goes_on_and_its_end_reaches_every_shard(builder: RunsBuilder) -> None:
     builder.begin("s", 7, 1000, place(5))
     builder.add(["x"], USERS, ROW)
     builder.add(["y"], USERS, ROW)
@@ -67,8 +70,7 @@ def test_a_cut_transaction_goes_on_and_its_end_reaches_every_shard() -> None:
     assert y.position_of(0) == place(10)
 
 
-def test_indexes_count_over_all_shards() -> None:
-    builder = RunsBuilder()
+def test_indexes_count_over_all_shards(builder: RunsBuilder) -> None:
     builder.begin("s", 1, 0, place(0))
     for shard in "xyxyx":
         builder.add([shard], USERS, ROW)
@@ -78,8 +80,7 @@ def test_indexes_count_over_all_shards() -> None:
     assert [parsed(runs["y"]).index_of(i) for i in range(2)] == [1, 3]
 
 
-def test_an_end_without_updates_is_a_body_of_its_own() -> None:
-    builder = RunsBuilder()
+def test_an_end_without_updates_is_a_body_of_its_own(builder: RunsBuilder) -> None:
     builder.begin("s", 1, 0, place(0))
     builder.add(["x"], USERS, ROW)
     builder.take()
@@ -89,8 +90,7 @@ def test_an_end_without_updates_is_a_body_of_its_own() -> None:
     assert list(body.tx_end) == [0]
 
 
-def test_sources_are_listed_where_there_are_several() -> None:
-    builder = RunsBuilder()
+def test_sources_are_listed_where_there_are_several(builder: RunsBuilder) -> None:
     for n, source in enumerate("aba"):
         builder.begin(source, n, 0, place(n))
         builder.add(["x"], USERS, ROW)
@@ -99,8 +99,7 @@ def test_sources_are_listed_where_there_are_several() -> None:
     assert [body.transaction_id(t) for t in range(3)] == ["a:0", "b:1", "a:2"]
 
 
-def test_calls_out_of_order_are_refused() -> None:
-    builder = RunsBuilder()
+def test_calls_out_of_order_are_refused(builder: RunsBuilder) -> None:
     with pytest.raises(ValueError, match="no transaction"):
         builder.add(["x"], USERS, ROW)
     with pytest.raises(ValueError, match="no transaction"):
