@@ -47,7 +47,7 @@ _WHERE: Final = (
 class UnloggedChange:
     """The rows of a table changed after ``since`` and before ``place``.
 
-    ``files``: it may have been a TRUNCATE, which is in the log if the publication publishes it.
+    ``files``: it may have been a TRUNCATE, which is in the log after ``since`` if the publication publishes it.
     """
 
     place: int
@@ -89,6 +89,9 @@ class UnloggedChanges:
         Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, what the state raises when it cannot
         be written, and ``ValueError`` for an answer that no PostgreSQL server gives.
         """
+        # Before the query's snapshot is taken: a transaction may commit between the snapshot and the answer.
+        ((began,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
+        since = parse_lsn(began or "")
         asked = question(connection.version, publication)
         ((text, digest, end, block, segment),) = connection.query(
             f"SELECT nullif(f.text, CASE WHEN md5(f.text) = {quote_literal(self._digest)} THEN f.text END), "  # noqa: S608
@@ -98,7 +101,7 @@ class UnloggedChanges:
         )
         place = max(read, record_end(parse_lsn(end or ""), int(block or 0), int(segment or 0)))
         if text is None:
-            self._since = place
+            self._since = since
             return False
         try:
             now = facts_of(json.loads(text))
@@ -116,8 +119,8 @@ class UnloggedChanges:
             noted = {name: one for name, one in self._noted.items() if name in now.tables}
         noted |= found
         # Nothing changes in memory until the result is kept. If it cannot be kept, the next look finds it again.
-        self._keep(now, system, place, gone, noted)
-        self._facts, self._since, self._gone = now, place, gone
+        self._keep(now, system, since, gone, noted)
+        self._facts, self._since, self._gone = now, since, gone
         self._digest = digest or ""
         with self._lock:
             self._noted, self._system = noted, system

@@ -14,16 +14,22 @@ from wormhole.model.errors import SourceUnavailable
 
 
 class Catalogue:
-    """Answers with these tables, at a place that is 0x100 further each time."""
+    """Answers with these tables. The log ends 0x100 further at each look, and ``meanwhile`` further while the tables
+    are read.
+    """
 
     version = 150004
 
     def __init__(self) -> None:
         self.tables: list[dict[str, Any]] = []
+        self.meanwhile = 0
         self._place = 0x1000
 
-    def query(self, _sql: str, **_options: Any) -> list[tuple[str, ...]]:
-        self._place += 0x100
+    def query(self, sql: str, **_options: Any) -> list[tuple[str, ...]]:
+        if sql == "SELECT pg_current_wal_insert_lsn()":
+            self._place += 0x100
+            return [(f"0/{self._place:X}",)]
+        self._place += self.meanwhile
         text = json.dumps({"publication": [True, True], "types": None, "tables": self.tables})
         return [(text, str(hash(text)), f"0/{self._place:X}", "8192", "16777216")]
 
@@ -71,3 +77,13 @@ def test_a_table_that_is_gone_is_not_kept() -> None:
     look(changes, catalogue, row(20000), row(20001, "s.u"))
     assert look(changes, catalogue, row(20000, key=[2]), row(20001, "s.u", key=[2])).keys() == {"s.t", "s.u"}
     assert look(changes, catalogue, row(20000, key=[2])).keys() == {"s.t"}
+
+
+def test_what_commits_while_a_look_reads_counts_for_the_next_one() -> None:
+    """A TRUNCATE that the look did not see is in the log before the place at which the log then ends."""
+    changes, catalogue = UnloggedChanges(State()), Catalogue()
+    catalogue.meanwhile = 0x10
+    look(changes, catalogue, row(20000))
+    look(changes, catalogue, row(20000))
+    found = look(changes, catalogue, row(20000, file=20009))
+    assert found == {"s.t": UnloggedChange(0x1330, 0x1210, files=True)}
