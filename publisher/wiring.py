@@ -15,7 +15,6 @@ from publisher.flows.backfills import Backfills
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.configured_limits import ConfiguredLimits, limits_of
 from publisher.flows.dead_letters import DeadLetterOffice
-from publisher.flows.deliveries import Deliveries
 from publisher.flows.delivery_counter import DeliveryCounter
 from publisher.flows.epoch_openings import EpochOpenings
 from publisher.flows.flow_states import FlowStates
@@ -31,6 +30,7 @@ from publisher.flows.registrar import Registrar
 from publisher.flows.replay_parking import ReplayParking
 from publisher.flows.replays import Replays
 from publisher.flows.row_scans import RowScans
+from publisher.flows.subscriber_answers import Deliveries
 from publisher.flows.tailed_log import TailedLog
 from publisher.flows.this_process import ThisProcess
 from publisher.operate.backfill_changes import BackfillChanges

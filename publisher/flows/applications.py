@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
-from publisher.flows.described import Row, warn
 from publisher.flows.known_flows import FormerHolder
 from publisher.flows.marker_target import by_start, located
+from publisher.flows.part_reports import Row, warn
 from publisher.flows.registrar import Registrar
 from publisher.push.flow import PublisherFlow
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
@@ -287,7 +287,7 @@ class Applications:
             flow.holding.was_at(holder.subscriber, None, holder.seen_at + lease_s + settings.handler_timeout)
 
     def describe(self, message: admin_pb2.PublisherStatus) -> None:
-        """See :class:`~publisher.flows.described.Described`. The log is described before."""
+        """See :class:`~publisher.flows.part_reports.Described`. The log is described before."""
         unreadable = problem_from(message.unreadable)
         for name, unserved in sorted(self.unserved.items()):
             if unserved.why != unreadable:  # otherwise the common cause is reported already
@@ -295,7 +295,7 @@ class Applications:
                 warn(message, replace(unserved.why, text=text))
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         yield c.PUBLISHER_UNSERVED, len(self.unserved)
 
     def start_key(self, name: str) -> FlowKey:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from caravan.fleet import Fleet
 from publisher.flows.assignment import assign
-from publisher.flows.described import Row, warn
+from publisher.flows.part_reports import Row, warn
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.rules import written_anew
@@ -305,7 +305,7 @@ class Assigner:
     # -- what operators see
 
     def describe(self, message: admin_pb2.PublisherStatus) -> None:
-        """See :class:`~publisher.flows.described.Described`."""
+        """See :class:`~publisher.flows.part_reports.Described`."""
         left, streams = _LIST_BYTES, self.streams()
         for count, stream in enumerate(streams):
             one = stream.described()
@@ -317,7 +317,7 @@ class Assigner:
             message.subscribers.append(one)
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         yield c.PARKING_BYTES, self._dialer.room.used
         yield c.PARKING_MOST, self._dialer.room.most
         for stream in self.streams():

@@ -1,7 +1,7 @@
 """The candidacy of one process for a log that others may own: a standby.
 
 A candidate is announced together with what its datastore has of the log, and watches which process owns the log. It
-begins a takeover when the log has no owner (:mod:`publisher.flows.takeover_attempt`). Before that it reads nothing of
+begins a takeover when the log has no owner (:mod:`publisher.flows.takeover_delay`). Before that it reads nothing of
 the log and writes nothing to the datastore.
 """
 
@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from publisher.flows.datastore_looks import Looks
+from publisher.flows.datastore_queries import Looks
 from publisher.flows.owner_watch import OwnerWatch
-from publisher.flows.takeover_attempt import attempt, moved_to
+from publisher.flows.takeover_delay import attempt, moved_to
 from wormhole.coordination.change_signal import Signal
 from wormhole.coordination.port import (
     CandidateEntry,

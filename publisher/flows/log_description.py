@@ -8,8 +8,8 @@ from typing import Final
 
 from caravan.caravan import Caravan
 from caravan.fleet import CaravanEvent, Fleet
-from publisher.flows.described import Row, warn
 from publisher.flows.lag_and_headroom import LogWatch
+from publisher.flows.part_reports import Row, warn
 from wormhole.metrics import catalogue as c
 from wormhole.model.problem import Problem
 from wormhole.ports.log_source import RelayStatus, SourceStatus

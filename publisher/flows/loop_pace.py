@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from caravan.fleet import Fleet
 from publisher.flows.assigner import Assigner
-from publisher.flows.described import Row
+from publisher.flows.part_reports import Row
 from publisher.push.pacing import RoundCost, gather_interval
 from wormhole.host.clock import Clock
 from wormhole.metrics import catalogue as c
@@ -36,7 +36,7 @@ class LoopPace:
         return gather_interval(self._served, self.delay, self._cost.seconds)
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         yield c.PUBLISHER_LOOP_DELAY, self.delay
 
     async def run(self, assigner: Assigner, fleet: Fleet) -> None:

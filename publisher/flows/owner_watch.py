@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from publisher.flows.datastore_looks import Looks
-from publisher.flows.takeover_attempt import moved_to, successor
+from publisher.flows.datastore_queries import Looks
+from publisher.flows.takeover_delay import moved_to, successor
 from wormhole.coordination.port import Coordinator, LogClaim, LogGroup, LogOwners
 from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError

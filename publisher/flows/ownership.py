@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from publisher.flows.candidacy import Candidacy
-from publisher.flows.described import Row
 from publisher.flows.owner_watch import OwnerWatch
+from publisher.flows.part_reports import Row
 from wormhole.coordination.port import Contact, Coordinator, LogClaim, LogOwners, PublisherInfo, Registration
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.coordination.standbys import candidate_of, owner_name, why_not
@@ -221,7 +221,7 @@ class Ownership:
         )
 
     def describe(self, message: admin_pb2.PublisherStatus) -> None:
-        """See :class:`~publisher.flows.described.Described`."""
+        """See :class:`~publisher.flows.part_reports.Described`."""
         message.term, message.candidate = self.term, self.candidate
         standby = problem_to_message(self.standby)
         if standby is not None:
@@ -229,7 +229,7 @@ class Ownership:
             message.standby.CopyFrom(standby)
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         stands_by, owners = bool(self.standby), self.owners
         yield c.PUBLISHER_SENDS, None if stands_by else self.may_send()
         if owners is None or self._candidacy is None:

@@ -15,8 +15,8 @@ from publisher.flows.assigner import Assigner
 from publisher.flows.backfill_rules import is_unfinished, renewed
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.delivery_counter import DeliveryCounter
-from publisher.flows.described import Row
 from publisher.flows.marker_writer import MarkerWriter
+from publisher.flows.part_reports import Row
 from publisher.flows.update_ids import is_behind
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
@@ -61,7 +61,7 @@ class FlowRecords:
         self._changing = asyncio.Lock()
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         yield c.MARKERS_WAITING, self.markers.waiting
         yield c.MARKERS_FAILING, bool(self.markers.problem)
         for application in {application for application, _ in self._assigner.flows}:

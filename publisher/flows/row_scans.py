@@ -12,7 +12,7 @@ from caravan.backfill.boundaries import BoundaryStore
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow
 from caravan.scan.scanner import Scanner, ScanSettings, ScanStatus
-from publisher.flows.described import Row
+from publisher.flows.part_reports import Row
 from wormhole.config import ExistingRows
 from wormhole.host.clock import Clock
 from wormhole.metrics import catalogue as c
@@ -145,7 +145,7 @@ class RowScans:
         return self._problem
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         yield c.ROWS_READ, self.rows
         yield c.ROWS_CHUNKS, self.chunks
         yield c.ROWS_DISCARDED, self.discards

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from caravan.fleet import Fleet
 from publisher.flows.applications import Applications
 from publisher.flows.assigner import Assigner
-from publisher.flows.described import Row
 from publisher.flows.lag_and_headroom import FlowLag, Headroom, LogWatch
 from publisher.flows.log_description import caravan_samples, describe_end, describe_fleet, log_samples
+from publisher.flows.part_reports import Row
 from publisher.flows.progress import Progress
 from publisher.push.flow import PublisherFlow
 from publisher.relay.lead import common_start, lead_start
@@ -88,7 +88,7 @@ class TailedLog:
     # -- what operators see
 
     def describe(self, message: admin_pb2.PublisherStatus) -> None:
-        """See :class:`~publisher.flows.described.Described`."""
+        """See :class:`~publisher.flows.part_reports.Described`."""
         if (unreadable := problem_to_message(self.unreadable)) is not None:
             message.unreadable.CopyFrom(unreadable)
         stuck = self.progress.stuck_s(self._clock.monotonic())
@@ -98,7 +98,7 @@ class TailedLog:
         describe_fleet(message, self.fleet, self._clock.monotonic())
 
     def samples(self) -> Iterator[Row]:
-        """See :class:`~publisher.flows.described.Measured`."""
+        """See :class:`~publisher.flows.part_reports.Measured`."""
         watch, fleet, now = self.watch, self.fleet, self._clock.monotonic()
         yield c.READER_BYTES, fleet.read_bytes_total
         yield c.READER_TRANSACTIONS, watch.transactions

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from publisher.flows.applications import Served
-from publisher.flows.described import Measured, Row
+from publisher.flows.part_reports import Measured, Row
 from publisher.flows.this_process import ThisProcess
 from publisher.operate.flow_reports import FlowReports
 from publisher.operate.readiness import ReadinessCheck

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from publisher.flows.applications import Served
-from publisher.flows.described import Described
+from publisher.flows.part_reports import Described
 from publisher.flows.this_process import ThisProcess
 from publisher.operate.flow_reports import FlowReports
 from wormhole import __version__

@@ -58,7 +58,7 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="log-overtakes-what-is-delivered-again",
-        file="publisher/flows/deliveries.py",
+        file="publisher/flows/subscriber_answers.py",
         old="        if flow.parking.next_again is not None:",
         new="        if flow.parking.next_again is not None and not self._begin(stream, flow):",
         tests=("tests/integration/test_dead_letters.py",),

@@ -16,7 +16,6 @@ from publisher.flows.applications import Applications, Served
 from publisher.flows.assigner import Assigner, Timeouts
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.candidacy import Candidacy, Candidate
-from publisher.flows.deliveries import Deliveries
 from publisher.flows.epoch_openings import EpochOpenings
 from publisher.flows.flow_states import FlowStates
 from publisher.flows.housekeeping import Housekeeping
@@ -25,6 +24,7 @@ from publisher.flows.ownership import LogHandedOver, Ownership
 from publisher.flows.records import FlowRecords
 from publisher.flows.refused_epochs import RefusedEpochs
 from publisher.flows.registrar import Registrar
+from publisher.flows.subscriber_answers import Deliveries
 from publisher.flows.this_process import ThisProcess
 from publisher.publisher import Publisher
 from publisher.stores.markers import ZooKeeperMarkerStore

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from publisher.flows.takeover_attempt import attempt
+from publisher.flows.takeover_delay import attempt
 from wormhole.admin.admin_service import nearest
 from wormhole.admin.discovery import group_of
 from wormhole.config import DatasetConfig, preference

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from publisher.flows.takeover_attempt import STEP_S, UNREADY_S, Attempt, attempt, successor
+from publisher.flows.takeover_delay import STEP_S, UNREADY_S, Attempt, attempt, successor
 from wormhole.coordination.port import CandidateInfo, LogOwners, MoveRequest, PublisherInfo, Term
 
 
