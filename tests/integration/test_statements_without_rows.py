@@ -17,7 +17,7 @@ from datastores.postgres.source import PostgresSource
 from tests.support.databases import DatabaseServer
 from tests.support.eventually import until
 from tests.support.keyed_copy import Rows, differences, rows_of
-from tests.support.postgres_scene import PostgresScene
+from tests.support.postgres_scene import PostgresScene, waiting_commit
 from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.statements_without_rows import MARIADB, MYSQL, POSTGRES, Case, Outcome
 from tests.support.table_scene import TableScene
@@ -208,3 +208,19 @@ def test_what_the_server_refuses_and_what_could_be_published_is_found_at_the_sam
                 "refuses every UPDATE and DELETE of public.t" in one.text for one in scene.source.status().problems
             )
             assert shown == refused, statement
+
+
+def test_a_truncate_that_no_look_sees_for_a_while_is_not_noticed(postgres_of_each: PostgresServer) -> None:
+    """Its commit waits for a standby: it is in the log, and the tables are as before."""
+    table = "CREATE TABLE t (id int PRIMARY KEY)"
+    with (
+        new_database(postgres_of_each) as database,
+        PostgresScene(postgres_of_each, database, table, "INSERT INTO t VALUES (1)", user="postgres") as scene,
+    ):
+        scene.notice()
+        with waiting_commit(postgres_of_each, database, "TRUNCATE t"):
+            for _ in range(2):
+                scene.notice()
+        scene.sql("INSERT INTO t VALUES (2)")
+        scene.notice()
+        assert not scene.replaced

@@ -41,6 +41,11 @@ _WHERE: Final = (
     "pg_current_wal_insert_lsn(), current_setting('wal_block_size'), "
     "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')"
 )
+# The locks are read behind the place.
+_BEFORE: Final = """SELECT e.place, (SELECT json_agg(l.relation::bigint) FROM pg_locks l WHERE e.place IS NOT NULL
+  AND l.mode = 'AccessExclusiveLock' AND l.granted
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+  FROM (SELECT pg_current_wal_insert_lsn() AS place OFFSET 0) e"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class UnloggedChanges:
         self._gone: dict[str, str] = {}
         self._system = ""
         self._since = 0
+        self._locked: dict[int, int] = {}  # by number of a table that was locked at the last look: since when
         self._noted: dict[str, UnloggedChange] = {}  # replaced as a whole
         try:
             self._restore(load(state, DOCUMENT))
@@ -89,9 +95,11 @@ class UnloggedChanges:
         Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, what the state raises when it cannot
         be written, and ``ValueError`` for an answer that no PostgreSQL server gives.
         """
-        # Before the query's snapshot is taken: a transaction may commit between the snapshot and the answer.
-        ((began,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
+        # Before the query's snapshot is taken: a transaction may commit between the snapshot and the answer. One that
+        # committed in the log before, and that the snapshot does not show yet, holds its locks.
+        ((began, locks),) = connection.query(_BEFORE)
         since = parse_lsn(began or "")
+        locked = {number: self._locked.get(number, self._since) for number in json.loads(locks or "[]")}
         asked = question(connection.version, publication)
         ((text, digest, end, block, segment),) = connection.query(
             f"SELECT nullif(f.text, CASE WHEN md5(f.text) = {quote_literal(self._digest)} THEN f.text END), "  # noqa: S608
@@ -101,7 +109,7 @@ class UnloggedChanges:
         )
         place = max(read, record_end(parse_lsn(end or ""), int(block or 0), int(segment or 0)))
         if text is None:
-            self._since = since
+            self._since, self._locked = since, locked
             return False
         try:
             now = facts_of(json.loads(text))
@@ -111,7 +119,9 @@ class UnloggedChanges:
         found, noted = {}, {}
         gone = {name: number for name, number in self._gone.items() if name not in now.tables}
         if before is not None:
-            found = dict(self._found(connection, before, now, UnloggedChange(place, self._since)))
+            found = dict(self._found(connection, before, now, place))
+            changed = {int(number) for name in found for number in now.tables[name]["files"]}
+            locked = {number: since for number, since in locked.items() if number not in changed}
             went = {name: str(before.tables[name]["oid"]) for name in sorted(before.tables.keys() - now.tables.keys())}
             for name, number in went.items():
                 _report_gone(name, number, now)
@@ -120,7 +130,7 @@ class UnloggedChanges:
         noted |= found
         # Nothing changes in memory until the result is kept. If it cannot be kept, the next look finds it again.
         self._keep(now, system, since, gone, noted)
-        self._facts, self._since, self._gone = now, since, gone
+        self._facts, self._since, self._locked, self._gone = now, since, locked, gone
         self._digest = digest or ""
         with self._lock:
             self._noted, self._system = noted, system
@@ -129,7 +139,7 @@ class UnloggedChanges:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _found(
-        self, connection: Connection, before: Facts, now: Facts, where: UnloggedChange
+        self, connection: Connection, before: Facts, now: Facts, place: int
     ) -> Iterator[tuple[str, UnloggedChange]]:
         for change in changes(before, now, self._gone):
             if skips(self._skipped, *change.table.split(".", 1)):
@@ -144,7 +154,9 @@ class UnloggedChanges:
                     ", ".join(change.why),
                     shlex.quote(change.table),
                 )
-            yield change.table, UnloggedChange(where.place, where.since, change.files)
+            files = now.tables[change.table]["files"]
+            since = min([self._since, *(self._locked[at] for at in map(int, files) if at in self._locked)])
+            yield change.table, UnloggedChange(place, since, change.files)
 
     def _keep(
         self,

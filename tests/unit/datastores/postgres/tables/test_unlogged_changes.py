@@ -22,13 +22,14 @@ class Catalogue:
 
     def __init__(self) -> None:
         self.tables: list[dict[str, Any]] = []
+        self.locked: list[int] = []
         self.meanwhile = 0
         self._place = 0x1000
 
     def query(self, sql: str, **_options: Any) -> list[tuple[str, ...]]:
-        if sql == "SELECT pg_current_wal_insert_lsn()":
+        if "pg_locks" in sql:
             self._place += 0x100
-            return [(f"0/{self._place:X}",)]
+            return [(f"0/{self._place:X}", json.dumps(self.locked))]
         self._place += self.meanwhile
         text = json.dumps({"publication": [True, True], "types": None, "tables": self.tables})
         return [(text, str(hash(text)), f"0/{self._place:X}", "8192", "16777216")]
@@ -87,3 +88,16 @@ def test_what_commits_while_a_look_reads_counts_for_the_next_one() -> None:
     look(changes, catalogue, row(20000))
     found = look(changes, catalogue, row(20000, file=20009))
     assert found == {"s.t": UnloggedChange(0x1330, 0x1210, files=True)}
+
+
+def test_a_commit_that_no_look_sees_yet_may_be_as_old_as_its_lock() -> None:
+    changes, catalogue = UnloggedChanges(State()), Catalogue()
+    look(changes, catalogue, row(20000))
+    for catalogue.locked in [20000], [20000, 20002]:
+        look(changes, catalogue, row(20000))
+    found = look(changes, catalogue, row(20000, file=20009))
+    assert found == {"s.t": UnloggedChange(0x1400, 0x1100, files=True)}
+    catalogue.locked = []
+    look(changes, catalogue, row(20000, file=20009))
+    found = look(changes, catalogue, row(20000, file=20010))
+    assert found == {"s.t": UnloggedChange(0x1600, 0x1500, files=True)}
