@@ -35,8 +35,7 @@ def made(folder: Path) -> MadeArchive:
 
 def test_a_made_archive_is_one_that_the_archiver_could_have_written(tmp_path: Path) -> None:
     archive = made(tmp_path)
-    found = verify(archive.store, deep=True)
-    assert found.problems == []
+    assert verify(archive.store, deep=True).problems == []
     keys, places = set(), []
     for manifest in archive.store.manifests().values():
         assert sum(entry.rows for entry in manifest.files) == 200

@@ -31,8 +31,7 @@ from tests.compatibility.stored_forms import (
     parsed,
     unpack,
 )
-from tests.unit.datastores.postgres.tables.test_facts import row
-from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look
+from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look, row
 from wormhole.config import dataset_from_json, to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState

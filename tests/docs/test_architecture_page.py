@@ -19,8 +19,7 @@ def test_layers_are_drawn_and_other_contracts_are_sentences() -> None:
         {"name": "one", "type": "forbidden", "source_modules": ["a", "b"], "forbidden_modules": ["time"]},
         {"name": "two", "type": "layers", "layers": ["c", "a | b"]},
     ]
-    page = filled("before\n<!-- import rules -->\nold\n<!-- end -->\nbehind\n", contracts)
-    assert page == (
+    assert filled("before\n<!-- import rules -->\nold\n<!-- end -->\nbehind\n", contracts) == (
         "before\n<!-- import rules -->\n**two** (a layer may import the ones below it):\n\n    c\n    a    b\n\n"
         "- **one**: `a`, `b` may not import `time`\n<!-- end -->\nbehind\n"
     )

@@ -17,5 +17,4 @@ def test_the_page_has_the_rows_that_are_tested() -> None:
 def test_every_row_was_measured() -> None:
     seconds = seconds_of(TEXT)
     for row, cell in zip(rows_of(seconds), CELLS, strict=True):
-        measured = re.search(r"\n  - Seconds: [\d.]+ \+ [\d.]+$", row)
-        assert bool(measured) is (cell.setting is not None), row
+        assert bool(re.search(r"\n  - Seconds: [\d.]+ \+ [\d.]+$", row)) is (cell.setting is not None), row

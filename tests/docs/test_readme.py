@@ -51,8 +51,7 @@ def test_ten_minutes_with_your_own_store(tmp_path: Path, writer: RocksWriter, pa
         # That line gathers shards for a while: it may come later, and a busy machine splits it.
         served = [line for line in application.said if "serves shards" in line]
         assert serves in (served[0] if served else application.says("serves shards"))
-        flows = reader.shell(page.command("flows"))
-        assert flows.count(" live ") == 4
+        assert reader.shell(page.command("flows")).count(" live ") == 4
         assert "caravans, subscribers, lag, why-lag, top" in page.text
         for listing in ("caravans", "subscribers", "lag cache", "why-lag cache/db1.0of4"):
             assert "cache" in reader.shell(f"wormholectl {listing} -c shop.toml")

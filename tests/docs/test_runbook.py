@@ -92,8 +92,7 @@ _PARTS = ["Symptom", "What it means", "Look at", "Do"]
 
 def test_every_entry_says_what_it_means_and_what_to_do() -> None:
     for title, text in re.findall(r"^### (\S+)\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL):
-        found = re.findall(r"^- \*\*(.+?)\*\*: \S", text, re.MULTILINE)
-        assert found in (_PARTS, [*_PARTS, "Codes"]), title
+        assert re.findall(r"^- \*\*(.+?)\*\*: \S", text, re.MULTILINE) in (_PARTS, [*_PARTS, "Codes"]), title
 
 
 def test_every_command_of_the_runbook_is_one() -> None:
@@ -113,8 +112,7 @@ def test_every_command_of_the_runbook_is_one() -> None:
 
 
 def test_every_alert_and_series_named_in_the_runbook_exists() -> None:
-    named = set(re.findall(r"\bWormhole[A-Z]\w+", RUNBOOK))
-    assert named <= {alert["alert"] for alert in alerts()}
+    assert set(re.findall(r"\bWormhole[A-Z]\w+", RUNBOOK)) <= {alert["alert"] for alert in alerts()}
     for name in re.findall(r"`(wormhole_\w+)`", RUNBOOK):
         assert name in _SERIES
 

@@ -83,7 +83,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         file="datastores/postgres/existing_rows/snapshot.py",
         old="            if not unseen:\n",
         new="            if True:\n",
-        tests=(f"{_POSTGRES}/existing_rows/test_snapshot.py",),
+        tests=(f"{_POSTGRES}/existing_rows/test_source.py",),
         promise="no row goes back: a chunk shows every transaction that was delivered before it",
     ),
     Fault(
@@ -91,7 +91,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         file="datastores/postgres/history/delivered_transactions.py",
         old="                    return frozenset(late) | (self._unfinished - self._ends.keys())\n",
         new="                    return frozenset(late)\n",
-        tests=(f"{_POSTGRES}/history/test_delivered_transactions.py",),
+        tests=(f"{_POSTGRES}/history/test_history.py",),
         promise="a commit that was delivered before the publisher's start may be invisible still",
     ),
     Fault(
@@ -99,7 +99,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         file="datastores/postgres/history/delivered_transactions.py",
         old="            if self._beginnings == beginnings:  #",
         new="            if True:  #",
-        tests=(f"{_POSTGRES}/history/test_delivered_transactions.py",),
+        tests=(f"{_POSTGRES}/history/test_history.py",),
         promise="what may be invisible is asked for when the log has come to where nothing was noted",
     ),
     Fault(
@@ -107,7 +107,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         file="datastores/postgres/existing_rows/definition.py",
         old="    return sign if sign in PLAIN else ",
         new='    return sign.rpartition(".")[2] if sign else ',
-        tests=(f"{_POSTGRES}/existing_rows/test_definition.py",),
+        tests=(f"{_POSTGRES}/existing_rows/test_rows.py",),
         promise="keys are compared as their index orders them",
     ),
     Fault(
@@ -123,7 +123,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         file="datastores/postgres/tables/facts.py",
         old="    return leaf in before.known or leaf in now.altered\n",
         new="    return False\n",
-        tests=(f"{_POSTGRES}/tables/test_facts.py",),
+        tests=(f"{_POSTGRES}/tables/test_unlogged_changes.py",),
         promise="rows of a table that becomes a partition are reported",
     ),
 ]

@@ -15,7 +15,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="datastores/mysql/server/table_definitions.py",
         old="    return tuple(i for i in moments if not table.key or i in table.key)\n",
         new="    return tuple(i for i in moments[-1:] if not table.key or i == table.key[-1])\n",
-        tests=("tests/unit/datastores/mysql/server/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/server/test_catalog.py",),
         promise="ROW END of a system-versioned table is found wherever the key has it",
     ),
     Fault(
@@ -31,7 +31,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="datastores/mysql/history/continuity.py",
         old="    newest = max(left)\n",
         new="    newest = min(left)\n",
-        tests=("tests/unit/datastores/mysql/history/test_continuity.py",),
+        tests=("tests/unit/datastores/mysql/history/test_delivered.py",),
         promise="a restored copy, which has the oldest files too, is not taken for the server that was read",
     ),
     Fault(
@@ -47,7 +47,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="datastores/mysql/history/continuity.py",
         old="    if not cut and not gone:\n",
         new="    if not gone:\n",
-        tests=("tests/unit/datastores/mysql/history/test_continuity.py",),
+        tests=("tests/unit/datastores/mysql/history/test_delivered.py",),
         promise="a server that lost the end of its log is noticed although datamarkers lie before it",
     ),
     Fault(
@@ -95,7 +95,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="datastores/mysql/decode/row_stream.py",
         old="                    body.skip(size)\n                    continue\n",
         new="",
-        tests=("tests/unit/datastores/mysql/decode/test_row_stream.py", "tests/hostile/test_hostile_log.py"),
+        tests=("tests/unit/datastores/mysql/decode/test_row_events.py", "tests/hostile/test_hostile_log.py"),
         promise="a value over max_update_bytes is passed over, and takes no memory",
     ),
     Fault(
@@ -151,7 +151,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="datastores/mysql/server/table_definitions.py",
         old="            return (position, ()) if position in candidates else (-1, ())\n",
         new="            return -1, ()\n",
-        tests=("tests/unit/datastores/mysql/server/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/server/test_catalog.py",),
         promise="of a system-versioned table the current rows' changes are delivered",
     ),
     Fault(
@@ -159,7 +159,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="datastores/mysql/server/table_definitions.py",
         old="definition.created_s < logged_s\n",
         new="True\n",
-        tests=("tests/unit/datastores/mysql/server/test_table_definitions.py",),
+        tests=("tests/unit/datastores/mysql/server/test_catalog.py",),
         promise="a value of the old temporal format is right or its table is held",
     ),
     Fault(
@@ -279,7 +279,7 @@ MYSQL_FAULTS: list[Fault] = [
         file=f"{_ROWS}/snapshot.py",
         old="            if place >= not_before.order:\n",
         new="            if True:\n",
-        tests=(f"{_ROWS_TESTS}/test_snapshot.py",),
+        tests=(f"{_ROWS_TESTS}/test_source.py",),
         promise="a chunk shows every transaction before the place that it was asked for",
     ),
     Fault(
@@ -287,7 +287,7 @@ MYSQL_FAULTS: list[Fault] = [
         file=f"{_ROWS}/snapshot.py",
         old="        self._await_xa(connection, deadline, wait)\n",
         new="",
-        tests=(f"{_ROWS_TESTS}/test_snapshot.py",),
+        tests=(f"{_ROWS_TESTS}/test_source.py",),
         promise="an XA COMMIT that is in MariaDB's log and not visible yet is waited for",
     ),
     Fault(
@@ -295,7 +295,7 @@ MYSQL_FAULTS: list[Fault] = [
         file=f"{_ROWS}/key_order.py",
         old="after != column.descending",
         new="after",
-        tests=(f"{_ROWS_TESTS}/test_key_order.py",),
+        tests=(f"{_ROWS_TESTS}/test_rows.py",),
         promise="a chunk goes on behind its last key where the index descends, too",
     ),
     Fault(
@@ -303,7 +303,7 @@ MYSQL_FAULTS: list[Fault] = [
         file=f"{_ROWS}/values.py",
         old="    if _SMALLEST <= n < _LARGEST:\n",
         new="    if 0 <= n < _LARGEST:\n",
-        tests=(f"{_ROWS_TESTS}/test_values.py",),
+        tests=(f"{_ROWS_TESTS}/test_rows.py",),
         promise="keys of existing rows are byte for byte those of the log",
     ),
 ]

@@ -101,10 +101,7 @@ EXTENDED: Final = (
     "tests/system/test_command_line.py::test_the_page_word_for_word",
     "tests/system/test_demo.py",
     # What the tests, the benchmarks and the installation stand on.
-    "tests/benchmarks/test_caravans.py",
-    "tests/benchmarks/test_latency.py",
-    "tests/benchmarks/test_many_flows.py",
-    "tests/benchmarks/test_values_read.py",
+    "tests/benchmarks/test_loads.py",
     "tests/contract/test_relayed_log_source.py",
     "tests/hostile/test_zookeeper_access.py",
     "tests/contract/test_private_server.py",

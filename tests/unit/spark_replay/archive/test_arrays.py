@@ -10,10 +10,8 @@ from spark_replay.archive.arrays import ends_of, values_of
 
 
 def test_values_of_a_slice() -> None:
-    column = pa.array([1, 2, 3, 4], pa.int64()).slice(1, 2)
-    assert list(values_of(column, "q")) == [2, 3]
-    places = pa.array([b"aa", b"bb", b"cc"], pa.binary(2)).slice(1)
-    assert bytes(values_of(places, "B", 2)) == b"bbcc"
+    assert list(values_of(pa.array([1, 2, 3, 4], pa.int64()).slice(1, 2), "q")) == [2, 3]
+    assert bytes(values_of(pa.array([b"aa", b"bb", b"cc"], pa.binary(2)).slice(1), "B", 2)) == b"bbcc"
 
 
 def test_no_values() -> None:

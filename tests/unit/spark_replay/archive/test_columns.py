@@ -17,8 +17,7 @@ def test_bytes_order_as_places_do() -> None:
     index."""
     positions = [LogPosition(*parts) for parts in itertools.product((1, 2), (1, 256), (0, 255, 1 << 40))]
     places = [(at, inside, index) for at in positions for inside in (False, True) for index in (0, 1, 1 << 31)]
-    shuffled = random.Random(1).sample(places, len(places))
-    assert sorted(shuffled, key=lambda place: place_bytes(*place)) == places
+    assert sorted(random.Random(1).sample(places, len(places)), key=lambda place: place_bytes(*place)) == places
     assert {len(place_bytes(*place)) for place in places} == {PLACE_BYTES}
     assert SCHEMA.field("place").type.byte_width == PLACE_BYTES
     assert [position_of(place_bytes(*place)) for place in places] == [place[0] for place in places]

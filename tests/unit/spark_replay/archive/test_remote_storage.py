@@ -31,8 +31,7 @@ def stored(node: NameNode, tmp_path: Path) -> HdfsStorage:
 
 def test_a_storage_travels(s3_service: str) -> None:
     stored = S3Storage(f"s3://archives/a?{s3_service}")
-    again = pickle.loads(pickle.dumps(stored))
-    assert again.create_if_absent("pickled", b"")
+    assert pickle.loads(pickle.dumps(stored)).create_if_absent("pickled", b"")
     assert not stored.create_if_absent("pickled", b"")
 
 

@@ -52,8 +52,7 @@ def test_from_nothing_to_files(any_store: ArchiveStore) -> None:
     assert [(one.name, one.bytes) for one in any_store.data_files("a")] == [(file.name, file.bytes)]
     with any_store.open_data("a", file.name) as source:
         assert source.read_at(4, 0) == b"PAR1"
-    again = open_store(any_store.to, "orders", copy="main", create=True)
-    assert again.read("a") == written
+    assert open_store(any_store.to, "orders", copy="main", create=True).read("a") == written
     with pytest.raises(UsageError, match="nothing is archived of shard b"):
         any_store.chosen(["b"])
 
@@ -239,8 +238,7 @@ def test_a_file_whose_durability_is_not_certain_is_not_there(
 
 def test_it_travels_to_executors(store: ArchiveStore) -> None:
     store.commit(START)
-    again = pickle.loads(pickle.dumps(store))
-    assert again.read("a") == START
+    assert pickle.loads(pickle.dumps(store)).read("a") == START
 
 
 CONFIG = """version = 1

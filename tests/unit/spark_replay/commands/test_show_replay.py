@@ -19,8 +19,7 @@ GOING = ReplayProgress(5, 10, 5, 500, 1.0, 100.0, None, (0, 1))
 def test_the_bar_says_how_far_how_fast_and_for_how_long() -> None:
     pace = Pace()
     pace.look(0.0, 0, 1000, 0, 0, (0, 2))
-    text = bar(pace.look(10.0, 250, 1000, 12_340, 5 << 20, (1, 4), 2))
-    assert text == (
+    assert bar(pace.look(10.0, 250, 1000, 12_340, 5 << 20, (1, 4), 2)) == (
         "[######..................]  25%  12,340 updates  1,234/s  512 KiB/s  30s left  "
         "1 of 4 flows done, 2 pushing, 1 waiting"
     )

@@ -104,8 +104,7 @@ def test_it_goes_on_until_the_log_reaches_back(tmp_path: Path, script: ScriptedR
         return done(task)
 
     jobs = Pushing(grows)
-    run = begun(store, script, jobs)
-    assert run.run().handed_over
+    assert begun(store, script, jobs).run().handed_over
     assert [(task.begin, task.until) for task in jobs.tasks] == [
         (marker_at(1), marker_at(3)),
         (marker_at(3), marker_at(4)),
@@ -179,8 +178,7 @@ def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_wait
         monkeypatch.setattr(ArchiveStore, "read", read)
         return read(store, shard)
 
-    run = begun(store, script, Pushing(grows), patience_s=60.0)
-    assert run.run().handed_over
+    assert begun(store, script, Pushing(grows), patience_s=60.0).run().handed_over
     assert not away
 
 
@@ -354,8 +352,7 @@ def test_a_paused_flow_is_given_to_spark_again_when_it_is_no_longer_paused(
 
     script.answer = paused  # type: ignore[method-assign]
     jobs = Pushing(lambda task: TaskOutcome(ends.pop(0), 4, task.until, 5, 50))
-    run = begun(archived(tmp_path), script, jobs)
-    assert run.run().handed_over
+    assert begun(archived(tmp_path), script, jobs).run().handed_over
     assert script.asked == ["begin", "renew", "renew", "renew", "finish"]
     first, second = jobs.tasks
     assert first.name != second.name

@@ -117,13 +117,11 @@ def test_the_executors_of_a_cluster_are_counted_without_the_driver(local: bool) 
     tracker = SimpleNamespace(getExecutorInfos=lambda: ["driver", "0", "1"])
     scala = SimpleNamespace(isLocal=lambda: local, statusTracker=lambda: tracker)
     context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala))
-    jobs = Jobs(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
-    assert jobs.executors == (None if local else 2)
+    assert Jobs(SimpleNamespace(sparkContext=context)).executors == (None if local else 2)  # type: ignore[arg-type]
 
 
 def test_of_a_spark_that_has_ended_no_executors_are_known() -> None:
     def ended() -> object:
         raise Py4JError("the context was stopped")
 
-    jobs = Jobs(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=ended))))  # type: ignore[arg-type]
-    assert jobs.executors is None
+    assert Jobs(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=ended)))).executors is None  # type: ignore[arg-type]

@@ -88,10 +88,8 @@ def test_what_came_before_counts_until_something_newer_comes(tmp_path: Path) -> 
     first = select(store, stop=Asked("then", place=marker_at(2).order))
     rest = select(store, start=Asked("there", place=marker_at(2).order))
     ids = {one.id: one for one in rest.schemas}
-    found = newest_schemas(store, rest.shards, {"a": "a"}, ids, first.newest)
-    assert found["shop.orders"]["a"].schema == C
-    nothing = newest_schemas(store, (), {"a": "a"}, {}, first.newest)
-    assert nothing == first.newest
+    assert newest_schemas(store, rest.shards, {"a": "a"}, ids, first.newest)["shop.orders"]["a"].schema == C
+    assert newest_schemas(store, (), {"a": "a"}, {}, first.newest) == first.newest
 
 
 def test_one_schema_alone_needs_no_look_at_rows(tmp_path: Path) -> None:

@@ -193,8 +193,7 @@ def test_the_archive_s_columns_or_a_table_s(given: dict[str, str]) -> None:
     found = all_rows(reader_of(given))
     assert [one["shard"] for one in found] == ["a", "a", "a", "b"]
     assert list(found[0]) == plain.names
-    table = source(given, table=CUSTOMERS.table)
-    assert table.schema().names[:5] == ["id", "name", "city", "credit", "_op"]
+    assert source(given, table=CUSTOMERS.table).schema().names[:5] == ["id", "name", "city", "credit", "_op"]
     assert [(one["id"], one["_op"]) for one in all_rows(reader_of(given, table=CUSTOMERS.table))] == [
         (1, "insert"),
         (1, "delete"),

@@ -47,8 +47,7 @@ def test_who_is_meant(fields: dict[str, object], reason: Goodbye.Reason | None, 
 
 @pytest.mark.parametrize(("ours", "older"), [((3, 4), "publisher"), ((0, 0), "subscriber")])
 def test_without_a_common_version_both_ranges_and_the_older_side_are_named(ours: tuple[int, int], older: str) -> None:
-    refusal = admission().refuses_hello(hello(publisher="shop/main/db1@h:7"), ours)
-    assert refusal == (
+    assert admission().refuses_hello(hello(publisher="shop/main/db1@h:7"), ours) == (
         Goodbye.VERSION,
         (
             f"publisher shop/main/db1@h:7 speaks protocol versions 1 to 2, subscriber app/one {ours[0]} to {ours[1]}: "

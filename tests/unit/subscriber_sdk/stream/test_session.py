@@ -266,8 +266,7 @@ def test_flows_and_epochs_that_were_never_assigned_are_refused(
 
 def test_after_failed_only_a_revocation_matters(session: Session) -> None:
     session.fail(1, push_pb2.Failed.HANDLER, "a:1:0", "poison")
-    events = tell(session, frames.batch(1, 5, 1, b"x"), frames.revoke(1, 5))
-    assert events == [Revoked(1, "")]
+    assert tell(session, frames.batch(1, 5, 1, b"x"), frames.revoke(1, 5)) == [Revoked(1, "")]
     session.release(1, marker_at(1))
     assert kinds(session) == ["failed", "released"]
 
@@ -297,8 +296,7 @@ def test_a_newer_epoch_takes_the_flow_over(session: Session) -> None:
     ],
 )
 def test_a_wrong_field_is_named(session: Session, frame: Frame, named: str) -> None:
-    events = tell(session, frame, frames.batch(1, 5, 1, b"after"))
-    assert isinstance(events[-1], Closed)
+    assert isinstance(tell(session, frame, frames.batch(1, 5, 1, b"after"))[-1], Closed)
     goodbye = refusal(session)
     assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
     assert named in goodbye.message

@@ -103,8 +103,7 @@ def test_nobody_who_can_be_asked_changes_nothing(stored: Path) -> None:
 
 def test_what_was_applied_is_stored_and_in_the_history(stored: Path) -> None:
     add(stored, 'tables = ["users"]')
-    out = output("config", "apply", str(stored), "--yes")
-    assert out.splitlines() == [
+    assert output("config", "apply", str(stored), "--yes").splitlines() == [
         '+ applications.cache.tables = ["users"]',
         f"{stored}: applied, version 2: applications.cache",
     ]

@@ -63,8 +63,7 @@ def test_without_a_relay_nothing_is_said() -> None:
 
 
 def test_the_room_counts_what_the_relay_takes_already(tmp_path: Path) -> None:
-    free = free_bytes(tmp_path / "not" / "there")
-    assert free is not None
+    assert free_bytes(tmp_path / "not" / "there") is not None
     (tmp_path / "relay-00000000000000000001.wrf").write_bytes(b"x" * 100)
     assert (free_bytes(tmp_path) or 0) > 0
 

@@ -27,8 +27,7 @@ def test_a_long_cause_is_below_the_table(capsys: pytest.CaptureFixture[str]) -> 
     before = admin_pb2.FlowStatus(flow="a/b", state="held", cause=cause, loss_pending=True)
     after = admin_pb2.FlowStatus(flow="a/b", state="live")
     show_change(Change(STATUS, "a/b", before, after, ("never delivered",), made=False), as_json=False)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2:] == [
+    assert capsys.readouterr().out.splitlines()[2:] == [
         "state         held    live",
         "loss pending  yes     no",
         "cause         [1]     -",

@@ -47,13 +47,11 @@ def test_one_whose_records_are_all_synced() -> None:
 
 
 def test_one_that_does_not_record_says_why_and_what_to_do() -> None:
-    empty = admin_pb2.RelayStatus(mode="cache", budget_bytes=1 << 30, problem=FULL)
-    assert lines(empty) == [
+    assert lines(admin_pb2.RelayStatus(mode="cache", budget_bytes=1 << 30, problem=FULL)) == [
         "relay (cache): nothing is recorded yet; it does not record: the relay is full",
         "next: raise relay_budget",
     ]
-    unsafe = lines(admin_pb2.RelayStatus(mode="hold", keeps_slot=True))
-    assert unsafe[1:] == [
+    assert lines(admin_pb2.RelayStatus(mode="hold", keeps_slot=True))[1:] == [
         "the server keeps at most 0 B for flows that are behind; when the relay is full, the server keeps more",
     ]
 

@@ -1,9 +1,17 @@
+"""GTIDs, and the ordinals of their sources."""
+
 from __future__ import annotations
+
+from types import ModuleType
 
 import pytest
 
 from datastores.mysql.decode.gtid import MAX_NUMBER, GtidSet, MariaPosition, source_text
+from tests.support.hot import hot_module
 from wormhole.model.errors import DecodeError, PositionError
+
+# --- gtid ---
+
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "896e7882-18fe-11ef-ab88-22222d34d411"
@@ -143,3 +151,19 @@ def test_mariadb_positions() -> None:
 def test_text_that_is_no_mariadb_position_is_refused(text: str, words: str) -> None:
     with pytest.raises(PositionError, match=words):
         MariaPosition.parse(text)
+
+
+# --- transaction sources ---
+
+
+sources = hot_module("datastores.mysql.decode.transaction_sources")
+
+
+def test_one_name_has_one_ordinal_however_it_is_said(sources: ModuleType) -> None:
+    s = sources.Sources()
+    uuid = bytes(range(16))
+    text = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert (s.of_uuid(uuid), s.of_domain(0, 7), s.add(text), s.add("0-7"), s.add("uuid/1")) == (0, 1, 0, 1, 2)
+    assert (s.of_uuid(uuid), s.of_domain(0, 7)) == (0, 1)
+    assert s.of_domain((1 << 32) - 1, (1 << 32) - 1) == 3
+    assert s.names == [text, "0-7", "uuid/1", "4294967295-4294967295"]

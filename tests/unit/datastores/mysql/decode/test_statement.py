@@ -1,10 +1,18 @@
+"""Statements of the log: their words, the tables that they name, and the rows that they change."""
+
 from __future__ import annotations
 
 import pytest
 
-from datastores.mysql.decode.lexer import Dialect
+from datastores.mysql.decode.altered_rows import altered_tables
+from datastores.mysql.decode.lexer import Dialect, Tokens
+from datastores.mysql.decode.name_folding import fold, fold_newest, savepoint_key
 from datastores.mysql.decode.rare_events import Xid
 from datastores.mysql.decode.statement import Kind, Statement, classify
+from wormhole.model.errors import DecodeError
+
+# --- statement ---
+
 
 DB = "shop"
 
@@ -273,3 +281,174 @@ def test_an_xid_that_cannot_be_read(sql: str) -> None:
 @pytest.mark.parametrize("mark", ["'", "`", '"', "/*", "'\\", "\\", "--", "0x", "X'"])
 def test_odd_text_takes_time_in_proportion_to_its_length(mark: str) -> None:
     classify("ALTER TABLE t " + mark * 20_000, DB)
+
+
+# --- lexer ---
+
+
+def split(sql: str, dialect: Dialect | None = None) -> list[tuple[str, str]]:
+    tokens, found = Tokens(sql, dialect or Dialect()), []
+    while tokens.kind:
+        found.append((tokens.kind, tokens.text))
+        tokens.next()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("a b\tc\x0b\x0cd", [("word", "a"), ("word", "b"), ("word", "c"), ("word", "d")]),
+        ("a€\u0301\u3000\xa0\u2028$_9", [("word", "a€\u0301\u3000\xa0\u2028$_9")]),
+        ("--x", [("other", "-"), ("other", "-"), ("word", "x")]),
+        ("-- x\n--\x01y\n--", []),
+        ("/*!50100 a */b/*!1 c */", [("word", "a"), ("word", "b"), ("word", "1"), ("word", "c")]),
+        ("/*M! a */ b /* c", [("word", "b")]),
+        ("`a``b``", [("quoted", "`a``b``")]),
+        ("'a\\'b''c' d", [("string", "'a\\'b''c'"), ("word", "d")]),
+        ("0xAB 0xAg x'ab' 0x", [("hex", "0xAB"), ("word", "0xAg"), ("hex", "x'ab'"), ("word", "0x")]),
+    ],
+)
+def test_tokens(sql: str, expected: list[tuple[str, str]]) -> None:
+    assert split(sql) == expected
+
+
+def test_what_sql_mode_and_server_change() -> None:
+    ansi, plain = Dialect(sql_mode=4), Dialect(sql_mode=1 << 20)
+    assert split('"a\\" "b', ansi) == [("quoted", '"a\\"'), ("quoted", '"b')]
+    assert split("'a\\' 'b'", plain) == [("string", "'a\\'"), ("string", "'b'")]
+    assert split('"a\\" b"', Dialect()) == [("string", '"a\\" b"')]
+    assert split("/*M!100100 a */", Dialect(mariadb=True)) == [("word", "a")]
+    assert split("a\xa0b", Dialect(spaces="\xa0")) == [("word", "a"), ("word", "b")]
+
+
+def test_names() -> None:
+    tokens = Tokens('`a``b` "c""d" 0xAB e\udc80f 😀 ;', Dialect())
+    assert [tokens.name() for _ in range(6)] == ["a`b", 'c"d', "0xAB", None, "?", None]
+    assert Tokens("`ÄB`", Dialect(folds=True)).name() == "äb"
+
+
+def test_values() -> None:
+    tokens = Tokens("x'616' 0x6 'a\\nb''c'", Dialect())
+    assert [tokens.value() for _ in range(3)] == [b"\x06\x16", b"\6", b"a\nb'c"]
+    with pytest.raises(DecodeError):
+        tokens.value()
+
+
+@pytest.mark.parametrize(
+    ("mariadb", "mode", "substitutes"), [(True, 0, True), (True, 1 << 30, False), (False, 0, False)]
+)
+def test_where_another_engine_may_have_been_taken(mariadb: bool, mode: int, substitutes: bool) -> None:
+    assert Dialect(mariadb, mode).substitutes_engines is substitutes
+
+
+# --- name folding ---
+
+
+@pytest.mark.parametrize(
+    ("name", "folded"),
+    [
+        ("Shop", "shop"),
+        ("ÄÖÜ_Я_Ω", "äöü_я_ω"),
+        ("İ", "i"),
+        ("ß", "ß"),
+        # Letters that are younger than the servers' table, and one whose lower case is.
+        ("ȻԀ", "ȻԀ"),
+        ("ẞ", "ẞ"),
+    ],
+)
+def test_as_the_servers_write_names_in_lower_case(name: str, folded: str) -> None:
+    assert fold(name) == folded
+    assert fold_newest(name) == fold_newest(folded)
+
+
+def test_a_server_with_a_newer_table() -> None:
+    assert fold_newest("ȻԀİ") == "ȼԁi"
+
+
+def test_savepoints_are_equal_without_case_and_accents() -> None:
+    assert savepoint_key("Étape") == savepoint_key("eTAPE") != savepoint_key("etap")
+    assert savepoint_key("") == ""
+
+
+# --- altered rows ---
+
+
+MARIADB = Dialect(True)
+
+
+@pytest.mark.parametrize(
+    "alterations",
+    [
+        "MODIFY v TINYINT",
+        "COMMENT 'x', CHANGE COLUMN v w INT",
+        "RENAME COLUMN v TO w",
+        "CONVERT TO CHARACTER SET latin1",
+        "ADD COLUMN w INT NOT NULL",
+        "ADD w INT DEFAULT 7",
+        "ADD (w INT, x INT DEFAULT (1 + 2))",
+        "ADD IF NOT EXISTS w INT AS (v + 1) VIRTUAL",
+        "ADD w TIMESTAMP FIRST",
+        "DROP PRIMARY KEY, ADD PRIMARY KEY (v)",
+        "ADD CONSTRAINT c PRIMARY KEY (v)",
+        "ADD SYSTEM VERSIONING",
+        "TRUNCATE PARTITION p",
+        "DROP PARTITION p",
+        "CONVERT PARTITION p TO TABLE u",
+        "CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)",
+        "IMPORT TABLESPACE",
+    ],
+)
+def test_what_changes_rows(alterations: str) -> None:
+    assert altered_tables(f"ALTER TABLE b.t {alterations}", "d", MARIADB) == [("b", "t")]
+    assert altered_tables(f"alter online table if exists t nowait {alterations}", "d", MARIADB) == [("d", "t")]
+
+
+def test_both_tables_of_an_exchange() -> None:
+    sql = "ALTER TABLE b.t EXCHANGE PARTITION p WITH TABLE u WITHOUT VALIDATION"
+    assert altered_tables(sql, "d", MARIADB) == [("b", "t"), ("d", "u")]
+
+
+def test_duplicates_that_are_deleted() -> None:
+    assert altered_tables("ALTER IGNORE TABLE t ADD UNIQUE (v)", "d", MARIADB) == [("d", "t")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE t ADD w INT",
+        "ALTER TABLE t ADD w INT DEFAULT NULL AFTER v, DROP COLUMN x",
+        "ALTER TABLE t ADD w VARCHAR(5) COMMENT 'NOT NULL DEFAULT 7'",
+        "ALTER TABLE t ADD COLUMN IF NOT EXISTS w INT",
+        "ALTER TABLE t ADD UNIQUE KEY k (v), ADD INDEX (v), ADD CONSTRAINT c CHECK (v IS NOT NULL)",
+        "ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (v) REFERENCES p (id) ON DELETE SET DEFAULT",
+        "ALTER TABLE t ALTER v SET DEFAULT 4, DROP INDEX k, RENAME INDEX a TO b",
+        "ALTER TABLE t ENGINE = InnoDB, ORDER BY v",
+        "ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 3",
+        "ALTER TABLE t ADD PARTITION (PARTITION p9 VALUES LESS THAN (5))",
+        "ALTER TABLE t RENAME TO u",
+        "ALTER DATABASE d CHARACTER SET utf8mb4",
+        "CREATE TABLE t (a INT NOT NULL)",
+        "",
+    ],
+)
+def test_what_changes_none(sql: str) -> None:
+    assert altered_tables(sql, "d", MARIADB) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("ALTER TABLE b.t ADD UNIQUE (v)", True),
+        ("ALTER TABLE b.t ADD INDEX (v), ADD CONSTRAINT c UNIQUE KEY k (v)", True),
+        ("ALTER TABLE b.t ADD COLUMN w INT UNIQUE", True),
+        ("CREATE UNIQUE INDEX k USING BTREE ON b.t (v)", True),
+        ("CREATE OR REPLACE UNIQUE INDEX IF NOT EXISTS `on` ON b.t (v)", True),
+        ("ALTER TABLE b.t ADD INDEX (v), ADD COLUMN w INT COMMENT 'UNIQUE'", False),
+        ("CREATE INDEX k ON b.t (v)", False),
+        ("CREATE TABLE b.t (v INT UNIQUE)", False),
+    ],
+)
+def test_a_unique_index_may_become_the_key_of_a_table_without_one(sql: str, changes: bool) -> None:
+    keyless = {("b", "t")}
+    assert altered_tables(sql, "d", MARIADB, lambda *name: name in keyless) == [("b", "t")] * changes
+    assert altered_tables(sql, "d", MARIADB, lambda *name: name not in keyless) == []

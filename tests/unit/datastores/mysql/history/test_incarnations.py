@@ -66,8 +66,7 @@ def test_a_log_that_began_anew_is_another_history_without_a_way(
 ) -> None:
     if while_away:
         incarnations.observe(view("b", 9))
-    now = incarnations.observe(view("a", 1))
-    assert now == (3 if while_away else 2)
+    assert incarnations.observe(view("a", 1)) == (3 if while_away else 2)
     with pytest.raises(Diverged) as error:
         Incarnations(folder).check_way(marker(1))
     assert error.value.hint
@@ -185,8 +184,7 @@ def test_one_answer_does_not_begin_another_history(folder: FolderState, change: 
 def test_a_fingerprint_of_an_earlier_release_is_completed(folder: FolderState, incarnations: Incarnations) -> None:
     incarnations.check_file(1, 4, "100-1")
     incarnations.check_file(1, 4, "100-1-aa")
-    known = given(Incarnations(folder).known("a"))
-    assert known.files == {4: "100-1-aa"}
+    assert given(Incarnations(folder).known("a")).files == {4: "100-1-aa"}
     incarnations.check_file(1, 4, "100-1")
     with pytest.raises(Diverged):
         incarnations.check_file(1, 4, "100-1-bb")

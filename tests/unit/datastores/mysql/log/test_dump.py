@@ -1,17 +1,35 @@
+"""A dump of the log: what is asked for, what is received, and what its errors mean."""
+
 from __future__ import annotations
 
 import socket
 import struct
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from datastores.mysql.log import dump as module
 from datastores.mysql.log.dump import Dump, FromFile, FromGtids, Start
-from wormhole.model.errors import DecodeError, SourceUnavailable
+from datastores.mysql.log.dump_errors import dump_error
+from datastores.mysql.log.spool import LARGEST_EVENT, Spool
+from tests.support import mysql_events as build
+from wormhole.model.errors import (
+    DecodeError,
+    Diverged,
+    PositionPurged,
+    SourceUnavailable,
+    UnsupportedLog,
+    UsageError,
+    WormholeError,
+)
+
+# --- dump ---
+
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -201,3 +219,178 @@ def test_a_refused_preparation_closes_the_connection(monkeypatch: pytest.MonkeyP
         Dump(cast(Any, connection), FromFile("binlog.000007", 4), server_id=1, mariadb=False)
     assert connection.closed
     server.close()
+
+
+# --- dump errors ---
+
+
+READING = 1236
+
+
+# What the servers say; … stands for what does not matter here.
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        # MySQL
+        (
+            "A replica with the same server_uuid/server_id as this replica has connected to the source; …",
+            SourceUnavailable,
+        ),
+        ("A slave with the same server_uuid as this slave has connected to the master; …", SourceUnavailable),
+        ("Cannot replicate because the source purged required binary logs. …", PositionPurged),
+        ("Could not find first log file name in binary log index file", PositionPurged),
+        ("Replica has more GTIDs than the source has, using the source's SERVER_UUID. …", Diverged),
+        ("Client requested source to start replication from position > file size", Diverged),
+        ("could not find next log; the first event 'binlog.000002' at 620, …", SourceUnavailable),
+        ("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; …", UnsupportedLog),
+        ("bogus data in log event; …", DecodeError),
+        ("binlog truncated in the middle of event; consider out of disk space on source; …", DecodeError),
+        ("event read from binlog did not pass crc check; …", DecodeError),
+        # MariaDB
+        ("… the slave state is too old and required binlog files have been purged.", PositionPurged),
+        ("… requested to start from GTID 0-1-17, which is not in the master's binlog", Diverged),
+        ("… GTID 0-1-17, which is not in the master's binlog. Since … diverged due to executing extra …", Diverged),
+        ("The binlog on the master is missing the GTID 0-1-17 requested by the slave (even though …", Diverged),
+        ("Client requested master to start replication from impossible position; …", DecodeError),
+    ],
+)
+def test_why_a_dump_ends(message: str, kind: type[WormholeError]) -> None:
+    error = dump_error(READING, message)
+    assert type(error) is kind
+    assert message in str(error)
+    assert error.hint
+
+
+def test_a_reader_that_another_threw_out_comes_back_and_says_what_to_set() -> None:
+    error = dump_error(4052, "A slave with the same server_uuid/server_id is already connected; …")
+    assert type(error) is SourceUnavailable
+    assert "server_ids" in str(error.hint)
+
+
+def test_the_missing_transactions_are_named() -> None:
+    message = (
+        "Cannot replicate because the source purged required binary logs. Replicate the missing transactions "
+        "from elsewhere. The GTID set "
+        f"sent by the replica is '', and the missing transactions are '{UUID}:1-5:7'."
+    )
+    error = dump_error(READING, message)
+    assert isinstance(error, PositionPurged)
+    assert (error.first_missing, error.last_missing) == (f"{UUID}:1-5:7", f"{UUID}:1-5:7")
+    error = dump_error(READING, "Could not find first log file name in binary log index file")
+    assert isinstance(error, PositionPurged)
+    assert (error.first_missing, error.last_missing) == ("", "")
+
+
+def test_what_helps_against_a_large_event() -> None:
+    error = dump_error(READING, "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; …")
+    assert "SET GLOBAL max_allowed_packet" in str(error.hint)
+
+
+def test_a_reason_that_is_not_known_is_reported_as_it_is() -> None:
+    error = dump_error(READING, "the moon is full")
+    assert type(error) is UnsupportedLog
+    assert "the moon is full (error 1236)" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        (1053, "Server shutdown in progress", SourceUnavailable),
+        (1227, "Access denied; you need the REPLICATION SLAVE privilege", UsageError),
+        (1045, "max_allowed_packet", UsageError),  # the texts are those of 1236 only
+    ],
+)
+def test_other_errors_mean_what_they_mean_anywhere(code: int, message: str, kind: type[WormholeError]) -> None:
+    error = dump_error(code, message)
+    assert type(error) is kind
+    assert "the binlog dump" in str(error)
+
+
+def test_the_text_of_a_server_is_shown_up_to_a_length() -> None:
+    for code in (1236, 1045, 9999):
+        assert len(str(dump_error(code, "binlog truncated in the middle of event" * 10_000))) < 1500
+
+
+# --- spool ---
+
+
+FULL = 0xFFFFFF
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    made = Spool(tmp_path / "state", lambda kind, flags: kind == 29)
+    yield made
+    made.close()
+
+
+def event(size: int, kind: int = build.WRITE) -> bytes:
+    stream = build.Stream()
+    return stream.add(kind, bytes(range(256)) * (size // 256 + 1))
+
+
+@pytest.mark.parametrize("piece", [1, 1000, 1 << 20])
+def test_an_event_however_it_is_received(spool: Spool, tmp_path: Path, piece: int) -> None:
+    sent = event(2000)
+    for _ in range(2):
+        data = b"#" + build.packet(sent) + b"next"
+        spool.begin()
+        at = 1
+        while not spool.ended:
+            at = spool.take(data[: at + piece], at)
+        assert data[at:] == b"next"
+        assert (spool.header, spool.tail, spool.size) == (sent[:19], sent[-4:], len(sent))
+        assert spool.crc == zlib.crc32(sent[:-4])
+        body = spool.body(True)
+        assert body.take(body.left) == sent[19:-4]
+        assert spool.body(False).take(1 << 20) == sent[19:]
+    spool.close()
+    assert not list((tmp_path / "state").iterdir()), "the file has no name"
+
+
+@pytest.mark.parametrize("size", [FULL - 1, FULL + 5, 2 * FULL - 1])
+def test_an_event_of_several_packets(spool: Spool, size: int) -> None:
+    sent = build.Stream().add(build.WRITE, bytes(size - 23))
+    assert len(sent) == size
+    data = build.packet(sent)
+    spool.begin()
+    assert spool.take(data + b"next", 0) == len(data)
+    assert spool.ended
+    assert (spool.received, spool.crc) == (size - 19, zlib.crc32(sent[:-4]))
+
+
+def test_what_is_ignored_is_checked_and_not_kept(spool: Spool, tmp_path: Path) -> None:
+    sent = event(2000, 29)
+    spool.begin()
+    spool.take(build.packet(sent), 0)
+    assert (spool.ended, spool.crc, spool.body(True).left) == (True, zlib.crc32(sent[:-4]), 0)
+    assert not (tmp_path / "state").exists()
+
+
+def header(length: int) -> bytes:
+    return bytes(9) + length.to_bytes(4, "little") + bytes(6)
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (b"\xff\1\2", "begins with 0xff, which is no event"),
+        (b"\0" + header(LARGEST_EVENT + 1), "announces an event of 1073807361 bytes"),
+        (b"\0" + header(22), "announces an event of 22 bytes"),
+        (b"\0" + header(40) + bytes(22), "says that it has 40 bytes has more"),
+        (b"\0" + header(40) + bytes(20), "says that it has 40 bytes has 39"),
+        (b"\0abc", "says that it has 0 bytes has 19"),
+    ],
+)
+def test_what_is_no_event(spool: Spool, payload: bytes, words: str) -> None:
+    spool.begin()
+    with pytest.raises(DecodeError, match=words):
+        spool.take(len(payload).to_bytes(3, "little") + b"\1" + payload, 0)
+
+
+def test_a_disk_that_refuses(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    spool = Spool(tmp_path / "file", lambda kind, flags: False)
+    spool.begin()
+    with pytest.raises(SourceUnavailable, match="2071 bytes cannot be received into a file in"):
+        spool.take(build.packet(event(2000)), 0)

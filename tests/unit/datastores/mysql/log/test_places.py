@@ -165,8 +165,7 @@ def test_a_file_that_is_known_is_not_looked_at_again(make: Make) -> None:
 @pytest.mark.parametrize("text", ["binlog.000008:400", "1/8/400", " binlog.000008:400 "])
 def test_a_place_means_the_last_transaction_end_before_it(make: Make, text: str) -> None:
     world = make(seen=True)
-    marker = world.places.locate(text)
-    assert marker == Datamarker(
+    assert world.places.locate(text) == Datamarker(
         LogPosition(1, 8, 321), " and more", LogPosition(1, 8, 321), Anchor("x:1", 5, LogPosition(1, 8, 400)), 77
     )
     making = world.only
@@ -297,8 +296,7 @@ def test_a_walk_that_fails_is_closed(make: Make, text: str) -> None:
 def test_a_time_is_looked_for_in_the_last_file_begun_by_then(make: Make, at_s: float, file: int, wanted: str) -> None:
     world = make()
     at_us = round(at_s * 1e6)
-    marker = world.places.locate_time(at_us)
-    assert marker.order == world.found
+    assert world.places.locate_time(at_us).order == world.found
     assert world.settled == [True]
     assert all(making.closed for making in world.walks)
     last = world.walks[-1]

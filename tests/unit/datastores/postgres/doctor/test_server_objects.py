@@ -81,8 +81,7 @@ def test_what_is_missing_is_made_in_an_order_that_works(server: Server) -> None:
     )
     assert nothing.present == ()
     assert nothing.kept == ""
-    one = found(server, replace(READY, slots={HELD.name: HELD}))
-    assert one.missing == nothing.missing[2:]
+    assert found(server, replace(READY, slots={HELD.name: HELD})).missing == nothing.missing[2:]
 
 
 def test_a_publication_lists_the_tables_whose_changes_stay_permitted(server: Server) -> None:

@@ -135,8 +135,7 @@ def test_a_message_in_a_transaction_is_part_of_it(reader: WalReader, stream: Pla
 
 def test_what_ended_before_a_fault_goes_out_first(reader: WalReader, stream: Played) -> None:
     stream.batches = [_transaction(200, 240), SourceUnavailable("gone", hint="wait")]
-    found = given(reader.read(1 << 20, 10.0))
-    assert found.end.offset == 240
+    assert given(reader.read(1 << 20, 10.0)).end.offset == 240
     stream.batches = [SourceUnavailable("gone", hint="wait")]
     with pytest.raises(SourceUnavailable):
         reader.read(1 << 20, 10.0)
@@ -166,8 +165,7 @@ def test_a_read_ends_in_time_while_the_server_never_stops_sending(reader: WalRea
     assert reader.read(1 << 20, 0.0) is None
     assert batches == 1
     messages = ([build.begin(at), build.commit(at, at + 40)] for at in commits)
-    found = given(reader.read(1 << 20, 0.0))
-    assert found.end.offset == 240
+    assert given(reader.read(1 << 20, 0.0)).end.offset == 240
     assert batches == 2
 
 
@@ -191,8 +189,7 @@ def test_a_place_without_a_proof_gets_one_at_once(stream: Played, monkeypatch: p
     monkeypatch.setattr("datastores.postgres.log.reader._IDLE_S", 0.0)
     for start, proof in ((START, ANCHOR.id), (replace(START, anchor=None), "log:9:1:150")):
         with closing(_made(stream, start=start)) as reader:
-            anchor = given(_marker(_read(reader, stream, _keepalive(150))).anchor)
-            assert anchor.id == proof
+            assert given(_marker(_read(reader, stream, _keepalive(150))).anchor).id == proof
 
 
 def test_a_transaction_before_the_place_is_of_another_history(
@@ -280,8 +277,7 @@ def test_transactions_that_end_where_the_one_before_ended_are_an_error(reader: W
 
 def test_a_part_of_a_transaction_behind_one_that_ended_is_no_error(reader: WalReader, stream: Played) -> None:
     stream.batches = [_transaction(200, 240), [build.begin(300), build.insert(7, ["2"])]]
-    first = given(reader.read(1 << 20, 10.0))
-    assert _marker(first).order.offset == 240
+    assert _marker(given(reader.read(1 << 20, 10.0))).order.offset == 240
 
 
 def test_a_reader_of_another_server_than_the_one_that_answers_is_opened_again(reader: WalReader) -> None:

@@ -1,4 +1,4 @@
-"""What the catalogue is asked about keys, and how its answers are read; and since when keys are there."""
+"""Keys and columns, as the catalogue has them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from typing import Any, cast
 
 import pytest
 
+from datastores.postgres.datastore import DATASTORE
 from datastores.postgres.decode.catalogue_keys import CatalogueColumn, CatalogueKey, LoggedKeys
 from datastores.postgres.server.connection import Connection, Row
+from datastores.postgres.tables import described as described_tables
 from datastores.postgres.tables import keys as module
 from datastores.postgres.tables.keys import SeenKeys, logged_keys_until, read_key
+from wormhole.model.table_definition import ColumnDefinition, Content
+from wormhole.ports.datastore import Login
+
+# --- keys ---
 
 
 class Server:
@@ -99,3 +105,38 @@ def test_another_history_has_other_places_and_keys_that_were_lost_take_little(mo
     assert [seen.was_there(n, 0, 500) for n in range(4)] == [None, None, None, False]
     seen.note(2, 50, {7: 5})
     assert (seen.was_there(3, 5, 500), seen.was_there(7, 5, 60)) == (None, True)
+
+
+# --- described ---
+
+
+# Schema, table, column, NOT NULL, type, kind of type, members, place in the key.
+ROWS: list[Row] = [
+    ("public", "orders", "id", "t", "20", "b", None, "1"),
+    ("public", "orders", "plan", "f", "16400", "e", "free\x1fpaid", None),
+    ("public", "orders", "paid", "t", "16", "b", None, None),
+    ("public", "orders", "tenant", "t", "25", "b", None, "0"),
+    ("shop", "log", "at", "f", "1184", "b", None, None),
+]
+
+
+class Rows:
+    def query(self, _sql: str, **_options: Any) -> list[Row]:
+        return ROWS
+
+    def close(self) -> None:
+        pass
+
+
+def test_tables_are_described_by_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(described_tables, "connect", lambda _: Rows())
+    orders, log = DATASTORE.describe("postgres://u@h/shop", Login(), lambda name: True)
+    assert (orders.name, orders.key) == ("public.orders", ("id", "tenant"))
+    assert orders.columns == (
+        ColumnDefinition("id", Content.INTEGER, False),
+        ColumnDefinition("plan", Content.ENUM, True, ("free", "paid")),
+        ColumnDefinition("paid", Content.BOOLEAN, False),
+        ColumnDefinition("tenant", Content.TEXT, False),
+    )
+    assert (log.name, log.key, log.columns) == ("shop.log", (), (ColumnDefinition("at", Content.MOMENT, True),))
+    assert DATASTORE.describe("postgres://u@h/shop", Login(), lambda name: name == "shop.log") == [log]

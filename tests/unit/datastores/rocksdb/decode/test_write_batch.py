@@ -122,8 +122,7 @@ def test_what_is_no_batch_is_broken_and_leaves_nothing(write_batch: ModuleType) 
 def test_every_cut_of_a_batch_is_broken(write_batch: ModuleType) -> None:
     record = batch(1, [data for data, _ in ENTRIES.values()])
     for cut in range(len(record)):
-        e = encoder(write_batch)
-        assert e.record(record[:cut], 0, cut, 1) == write_batch.Status.BROKEN
+        assert encoder(write_batch).record(record[:cut], 0, cut, 1) == write_batch.Status.BROKEN
 
 
 def test_numbers_that_do_not_follow_are_reported_before_anything_is_encoded(write_batch: ModuleType) -> None:

@@ -66,8 +66,7 @@ def test_without_log_behind_it_damage_is_a_torn_end(tmp_path: Path) -> None:
 def test_a_number_inside_a_transaction_gives_the_place_before_it(tmp_path: Path) -> None:
     view = files(tmp_path)
     for sequence, delivered in {0: "0", 1: "1", 2: "2", 3: "2", 4: "4", 9: "8", 10: "10"}.items():
-        found = find_sequence(view, sequence, source_id="s", incarnation=1)
-        assert found.delivered == delivered
+        assert find_sequence(view, sequence, source_id="s", incarnation=1).delivered == delivered
     assert scan_end(view, source_id="s", incarnation=1).delivered == "10"
 
 
