@@ -31,7 +31,7 @@ async def eventually(true: Callable[[], object], what: str) -> None:
             await asyncio.sleep(0.005)
 
 
-def until(true: Callable[[], T], what: Callable[[], str] | str) -> T:
+def until(true: Callable[[], T | None], what: Callable[[], str] | str) -> T:
     """Wait until ``true()`` is, and return what it returned. ``what`` is the message of the failure."""
     ends, pause_s = time.monotonic() + PATIENCE_S, 0.002
     while not (found := true()):

@@ -60,8 +60,7 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def duplicates_of(ensemble: Ensemble, application: str) -> int:
     """As the publisher's delivery counts say now."""
-    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
-    windows = admin_service.audit(answer, admin_pb2.AuditRequest()).windows
+    windows = admin_service.audit(ensemble.answer(), admin_pb2.AuditRequest()).windows
     mine = [window for window in windows if window.flow.startswith(f"{application}/")]
     return sum(w.processed + w.set_aside - w.delivered - w.ahead for w in mine)
 
@@ -89,8 +88,7 @@ def figure(told: dict[str, Any], name: str) -> int:
 
 def change(ensemble: Ensemble, flow: str, **what: Any) -> None:
     """Ask the flow's publisher, as an operator does."""
-    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
-    admin_service.change(answer, admin_pb2.ChangeRequest(flow=flow, who="test", **what))
+    admin_service.change(ensemble.answer(), admin_pb2.ChangeRequest(flow=flow, who="test", **what))
 
 
 def first_update(store: ArchiveStore, shard: str) -> str:
@@ -102,9 +100,7 @@ def first_update(store: ArchiveStore, shard: str) -> str:
 
 
 def is_replayed(ensemble: Ensemble, flow: str) -> bool:
-    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
-    assert answer.status is not None
-    return any(one.flow == flow and one.HasField("replay") for one in answer.status.flows)
+    return any(one.flow == flow and one.HasField("replay") for one in ensemble.status().flows)
 
 
 @pytest.mark.usefixtures("one_session")

@@ -12,9 +12,7 @@ import pytest
 
 from tests.support.eventually import until
 from tests.system.harness.ensemble import Application, Ensemble, Plan
-from wormhole.admin import admin_service
 from wormhole.wire.v1 import admin_pb2
-from wormholectl.shared.options import Where
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 
@@ -59,9 +57,7 @@ def _copies_read(ensemble: Ensemble) -> set[str]:
 
 def _started(ensemble: Ensemble, application: str) -> list[int]:
     """Where caravans for the application's flows were started, as the publisher's history has it."""
-    (answer,) = admin_service.ask(Where(coordinator=str(ensemble.config)))
-    assert answer.status is not None
-    started = (event.what for event in answer.status.events if event.kind == admin_pb2.CaravanEvent.STARTED)
+    started = (event.what for event in ensemble.status().events if event.kind == admin_pb2.CaravanEvent.STARTED)
     return [int(one[1]) for what in started if (one := re.match(rf"starts at \d+/0/(\d+): {application}/", what))]
 
 

@@ -17,9 +17,14 @@ from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.programs import Command, SubscriberProcess, WriterProcess
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer
 from wormhole.config import load
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.host.where import Where
+from wormhole.model.errors import StreamBroken
+from wormhole.wire.v1 import admin_pb2
 
 LOG: Final = "db1"
 
@@ -244,6 +249,24 @@ class Ensemble:
     def processes(self) -> list[Process]:
         """All of them."""
         return [self.writer, *self.publishers(), *self.members.values()]
+
+    def answer(self) -> Answer:
+        """What the publisher reports, once it answers."""
+
+        def asked() -> Answer | None:
+            try:
+                (answer,) = admin_service.ask(Where(coordinator=str(self.config)))
+            except StreamBroken:
+                return None  # it is only starting, or the machine is busy
+            return answer
+
+        return until(asked, self.told)
+
+    def status(self) -> admin_pb2.PublisherStatus:
+        """The publisher's status, once it answers."""
+        status = self.answer().status
+        assert status is not None
+        return status
 
     def told(self) -> str:
         """The end of every process's output, for a failure."""
