@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.hostile.mad_subscriber import ATTACKS, COSTLY
+from tests.support.eventually import PATIENCE_S
 from tests.support.ports import free_port
 from tests.system.conftest import running, say
 from tests.system.harness.ensemble import Application, Ensemble, Plan
@@ -88,7 +89,7 @@ class Mad:
 
 def charged(port: int) -> float:
     """Processor seconds that the subscriber was charged."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer:
         rows = answer.read().decode().splitlines()
     ours = [
         row for row in rows if row.startswith("wormhole_push_charged_seconds_total{") and 'subscriber="mad-1"' in row

@@ -15,6 +15,7 @@ import pytest
 
 from examples.demo.postgres_server import ACCOUNTS, PostgresServer
 from tests.support.data_folders import kept_data
+from tests.support.eventually import PATIENCE_S
 from wormhole.model.errors import ConfigError
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
 
 VERSIONS: Final = (None, 18)
 """What tests of every version run on: the server that the machine has, and the one that ``make prepare`` unpacks."""
-_STOP_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 
 
@@ -136,7 +136,7 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
 
 def _drop_slot(server: PostgresServer, slot: str) -> None:
     """A walsender that was just ended lets go of its slot a moment later."""
-    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             server.sql(f"SELECT pg_drop_replication_slot('{slot}')")

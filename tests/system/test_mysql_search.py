@@ -23,6 +23,7 @@ import pytest
 
 from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer, purge
+from tests.support.eventually import PATIENCE_S
 from tests.support.fault_proxy import FaultProxy
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from tests.support.seed import SEED
@@ -39,7 +40,6 @@ ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
 STEPS = 14 if "WORMHOLE_ROUNDS" in os.environ else 6
 FLAVOURS = ["mariadb", "mysql"] if "WORMHOLE_ROUNDS" in os.environ else ["mariadb"]
 """Both in a soak: a MySQL takes three times as long to come back."""
-PATIENCE_S = 60.0
 
 
 class Search:
