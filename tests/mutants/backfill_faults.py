@@ -103,7 +103,7 @@ BACKFILL_FAULTS: list[Fault] = [
         file="caravan/scan/window.py",
         old="                if begun is not None and undone(segment, shard, self._place, begun):\n",
         new="                if False and begun is not None:\n",
-        tests=("tests/unit/caravan/scan/test_window.py",),
+        tests=("tests/unit/caravan/scan/test_rounds.py",),
         promise="what a server rolled back is in no row",
     ),
     Fault(

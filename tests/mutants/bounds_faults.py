@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.runner import Fault
 
 _HOSTILE = "tests/hostile/test_malicious_subscriber.py"
-_ROOM_TESTS = ("tests/unit/wormhole/push/test_room.py",)
+_ROOM_TESTS = ("tests/unit/wormhole/push/test_window.py",)
 
 BOUNDS_FAULTS: list[Fault] = [
     Fault(
@@ -21,7 +21,7 @@ BOUNDS_FAULTS: list[Fault] = [
         file="wormhole/wire/bounds.py",
         old="        if found > most:\n",
         new="        if False:\n",
-        tests=("tests/unit/wormhole/wire/test_bounds.py",),
+        tests=("tests/unit/wormhole/wire/test_body.py",),
         promise="a message of two million frames is not taken apart",
     ),
     Fault(
@@ -77,7 +77,7 @@ BOUNDS_FAULTS: list[Fault] = [
         file="wormhole/push/allowance.py",
         old="        return max(0.0, -self._left / rate)\n",
         new="        return 0.0\n",
-        tests=("tests/unit/wormhole/push/test_allowance.py",),
+        tests=("tests/unit/wormhole/push/test_window.py",),
         promise="what the protocol allows is paced where it costs the loop of all",
     ),
     Fault(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.mutants.runner import Fault
 
 _HOSTILE = ("tests/hostile/test_certificates.py",)
-_RULES = ("tests/unit/wormhole/host/test_certificates.py",)
+_RULES = ("tests/unit/wormhole/host/test_tls.py",)
 
 CERTIFICATE_FAULTS: list[Fault] = [
     Fault(

@@ -75,7 +75,7 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         file="wormhole/filters/bound_to_schema.py",
         old="        case Op.INSERT | Op.MERGE | Op.READ:\n",
         new="        case Op.INSERT | Op.MERGE:\n",
-        tests=("tests/unit/wormhole/filters/test_bound_to_schema.py",),
+        tests=("tests/unit/wormhole/filters/test_filter.py",),
         promise="a filter selects existing rows by what they are",
     ),
     Fault(

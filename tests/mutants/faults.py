@@ -321,7 +321,7 @@ FAULTS: list[Fault] = [
         file="wormhole/filters/leaf_tests.py",
         old="                if comparable is None:\n                    return True\n",
         new="                if comparable is None:\n                    return False\n",
-        tests=("tests/unit/wormhole/filters/test_leaf_tests.py", "tests/property/test_filters.py"),
+        tests=("tests/unit/wormhole/filters/test_expressions.py", "tests/property/test_filters.py"),
         promise="what nobody can tell is delivered",
     ),
     Fault(
@@ -331,7 +331,7 @@ FAULTS: list[Fault] = [
 """,
         new="            return [ABSENT] * len(paths)\n",
         tests=(
-            "tests/unit/wormhole/formats/test_decoders.py",
+            "tests/unit/wormhole/formats/test_formats.py",
             "tests/integration/publisher/flows/test_applications.py",
         ),
         promise="a value that is not of its declared format is counted",

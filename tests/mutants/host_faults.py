@@ -34,7 +34,7 @@ HOST_FAULTS: list[Fault] = [
         file="wormhole/config/sources.py",
         old='        update={"datasets": published(datasets), "sources": sources, "publisher": publisher},\n',
         new='        update={"datasets": datasets, "sources": sources, "publisher": publisher},\n',
-        tests=("tests/unit/wormhole/config/test_sources.py",),
+        tests=("tests/unit/wormhole/config/test_datastores.py",),
         promise="a host reads what its own file lists, whatever ZooKeeper says",
     ),
     Fault(
@@ -42,7 +42,7 @@ HOST_FAULTS: list[Fault] = [
         file="wormhole/config/sources.py",
         old="        if path not in allowed:\n",
         new="        if False:\n",
-        tests=("tests/unit/wormhole/config/test_sources.py",),
+        tests=("tests/unit/wormhole/config/test_datastores.py",),
         promise="a host opens the descriptor sets that its own file names, and no others",
     ),
     Fault(

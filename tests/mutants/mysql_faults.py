@@ -143,7 +143,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="wormhole/wire/endings.py",
         old="        if len(parsed.tx_end) < len(parsed.tx_number) and count > ended:\n",
         new="        if False:\n",
-        tests=("tests/unit/wormhole/wire/test_endings.py",),
+        tests=("tests/unit/wormhole/wire/test_runs.py",),
         promise="an update ends its transaction however the log was cut",
     ),
     Fault(

@@ -10,7 +10,7 @@ PAGE_FAULTS: list[Fault] = [
         file="wormhole/host/http_guard.py",
         old='if host == "localhost" or host in names:',
         new='if host.endswith("localhost") or host or host in names:',
-        tests=("tests/unit/wormhole/host/test_http_guard.py",),
+        tests=("tests/unit/wormhole/host/test_http_server.py",),
         promise="a stranger's page cannot read loopback by rebinding its name",
     ),
     Fault(

@@ -59,7 +59,7 @@ TRUST_FAULTS: list[Fault] = [
         file="wormhole/config/toml_input.py",
         old="    if isinstance(one, int) and one not in _INTEGERS:",
         new="    if isinstance(one, str) and one == _INTEGERS:",
-        tests=("tests/unit/wormhole/config/test_toml_input.py",),
+        tests=("tests/unit/wormhole/config/test_toml.py",),
         promise="a number of thousands of digits in a configuration is one message",
     ),
     Fault(

@@ -6,7 +6,7 @@ from tests.mutants.runner import Fault
 
 _SCANNER = "tests/unit/caravan/scan/test_scanner.py"
 _PROGRESS = "tests/unit/caravan/backfill/test_progress.py"
-_VERIFYING = ("tests/unit/wormhole/push/test_verifying.py",)
+_VERIFYING = ("tests/unit/wormhole/push/test_parking.py",)
 
 VERIFY_FAULTS: list[Fault] = [
     Fault(

@@ -1,9 +1,10 @@
-"""Each preference of the plan by one example. ``tests/property/test_plan.py`` has what holds for all."""
+"""The plan of a fleet, over the map of its log."""
 
 from __future__ import annotations
 
 import pytest
 
+from caravan.log_map import LogMap
 from caravan.plan import (
     NEAR_BYTES,
     SOON_BYTES,
@@ -18,6 +19,9 @@ from caravan.plan import (
     plan,
 )
 from wormhole.model.position import LogPosition
+
+# --- Each preference of the plan by one example. ``tests/property/test_plan.py`` has what holds for all
+
 
 FAR = 10 * NEAR_BYTES
 DISTANT = 10 * SOON_BYTES
@@ -239,3 +243,36 @@ def test_thousands_of_places_are_planned_with_a_bounded_number_of_candidates() -
     flows = [flow(f"{i:05}", i * 2 * NEAR_BYTES) for i in range(5000)]
     chosen = starts(plan([caravan(1, 1 << 40)], flows, 6))
     assert (len(chosen), chosen[-1]) == (4, "00000")
+
+
+# --- Distances in a log
+
+
+def in_file(file: int, offset: int, incarnation: int = 1) -> LogPosition:
+    return LogPosition(incarnation, file, offset)
+
+
+FILES = LogMap([(3, 100), (5, 50), (9, 10)])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "bytes_"),
+    [
+        (in_file(3, 10), in_file(3, 30), 20),
+        (in_file(3, 10), in_file(5, 5), 95),
+        (in_file(3, 0), in_file(9, 10), 160),
+        (in_file(9, 10), in_file(3, 0), -160),
+        (in_file(7, 1), in_file(7, 5), 4),
+        (in_file(4, 0), in_file(9, 0), None),
+        (in_file(3, 0), in_file(10, 0), None),
+        (in_file(3, 0), in_file(3, 0, incarnation=2), None),
+    ],
+)
+def test_between(start: LogPosition, end: LogPosition, bytes_: int | None) -> None:
+    assert FILES.between(start, end) == bytes_
+
+
+def test_without_files_only_within_one() -> None:
+    assert LogMap().between(in_file(1, 2), in_file(1, 5)) == 3
+    assert LogMap().between(in_file(1, 2), in_file(2, 5)) is None
+    assert LogMap().between(in_file(2, 2), in_file(1, 5)) is None

@@ -1,10 +1,11 @@
-"""What a host runs follows the coordination service while it answers, and the disk while it does not."""
+"""The configuration that a monitor follows, and the last good one on its disk."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Container, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -22,7 +23,10 @@ from tests.support.host_state import until
 from wormhole.config import Config, parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import HostRequest, MonitorInfo
-from wormhole.model.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
+
+# --- What a host runs follows the coordination service while it answers, and the disk while it does not
+
 
 LOCAL = parse('version = 1\n[coordinator]\nzookeeper = "zk:1/w"\n[monitor]\nhost = "h1"\n', "local")
 
@@ -260,3 +264,64 @@ async def test_whole_sources_of_an_earlier_release_are_reported_until_the_host_l
     async with host.following(LOCAL.model_copy(update={"sources": {}})):
         await host.asked_for("db1")  # which its publisher refuses
     assert told() == []
+
+
+# --- The configuration on disk is whole, or not there, or told to be of no use
+
+
+CONFIG = parse(
+    """
+version = 1
+[datasets.shop]
+shard_by = "table"
+caravans = { max = 2 }
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///data/db1"
+host = "h1"
+""",
+    "test",
+)
+
+
+def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "last-good.json"
+    assert LastGoodConfig.load(path) is None
+    for drained in (True, False):
+        kept = LastGoodConfig(CONFIG.datasets, drained, 12.5)
+        kept.store(path)
+        assert LastGoodConfig.load(path) == kept
+    assert list(tmp_path.iterdir()) == [path], "nothing half-made stays"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"datasets": {"shop": {}}, "drained": false, "read_at": 1}', '{"datasets": [], "drained": 1}'],
+)
+def test_what_makes_no_sense_is_reported_with_its_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "last-good.json"
+    path.write_text(text)
+    with pytest.raises(WormholeError, match=r"last-good\.json"):
+        LastGoodConfig.load(path)
+
+
+def test_a_write_that_fails_keeps_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "last-good.json"
+    kept = LastGoodConfig(CONFIG.datasets, False, 1.0)
+    kept.store(path)
+    (tmp_path / ".last-good.json.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="space"):
+        LastGoodConfig({}, True, 2.0).store(path)
+    assert LastGoodConfig.load(path) == kept
+
+
+def test_two_that_write_at_once_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "last-good.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda number: LastGoodConfig(CONFIG.datasets, number % 2 == 0, 10.0**number).store(path), range(200)
+            )
+        )
+    kept = LastGoodConfig.load(path)
+    assert kept is not None
+    assert kept.datasets == CONFIG.datasets

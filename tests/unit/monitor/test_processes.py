@@ -1,4 +1,4 @@
-"""Processes are told apart by number and start, found by their command line, and reaped by whoever is their parent."""
+"""Processes of publishers, their log files and the lock of their folder."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from monitor.folder_lock import FolderLock
+from monitor.log_files import last_error, log_file, rotate
 from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, start
 from monitor.state import LogKey
 from tests.support.eventually import eventually, patience
 from wormhole.host.ready_file import process_started
+from wormhole.model.errors import ConfigError
+
+# --- Processes are told apart by number and start, found by their command line, and reaped by whoever is their parent
+
 
 KEY = LogKey("shop.eu", "main", "db-1")
 WAITS = [sys.executable, "-I", "-S", "-c", "print('here', flush=True); input()"]
@@ -123,3 +129,104 @@ async def test_waiting_can_be_given_up_and_leaves_the_process_alone(tmp_path: Pa
     assert process_started(process.pid) is not None
     os.kill(process.pid, signal.SIGKILL)
     os.waitid(os.P_PID, process.pid, os.WEXITED)  # noqa: ASYNC222 - it was killed
+
+
+# --- Publishers' output is bounded, and its end says why one ended
+
+
+def test_a_large_file_is_taken_aside_while_its_writer_goes_on(tmp_path: Path) -> None:
+    path = log_file(tmp_path, "shop/main/db1")
+    assert path.name == "shop.main.db1.log"
+    assert not rotate(path, 10), "there is none yet"
+    with path.open("a") as writer:
+        writer.write("0123456789\n")
+        writer.flush()
+        assert not rotate(path, 11)
+        assert rotate(path, 10)
+        writer.write("more\n")
+        writer.flush()
+        assert path.read_text() == "more\n", "it goes on at the beginning, with no hole"
+        writer.write("another\n")
+        writer.flush()
+        assert rotate(path, 10)
+    assert path.read_text() == ""
+    assert (tmp_path / "shop.main.db1.log.1").read_text() == "more\nanother\n", "one older file, no more"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_that_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("0123456789")
+    (tmp_path / "a.log.1").mkdir()
+    with pytest.raises(OSError):
+        rotate(path, 5)
+    assert path.stat().st_size == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ""),
+        ("one\ntwo\n\n", "two"),
+        ("started\nerror: a\n  next: do this\nerror: b\n  next: do that\n", "b. Next: do that"),
+        ("error: c\n  next:\n    SET x = 1;\n    FLUSH BINARY LOGS;\n", "c. Next: SET x = 1; FLUSH BINARY LOGS;"),
+        ("error: alone\n", "alone"),
+        ('one\n{"level": "info", "message": "two"}\n', "two"),
+        ('{"level": "info"}', '{"level": "info"}'),
+        ("[1]", "[1]"),
+        ("error: alone\nTraceback\n", "alone"),
+        ("[" * 9_000, "[" * 9_000),
+        ("x" * 100_000 + "\nerror: at the end\n", "at the end"),
+    ],
+)
+def test_the_last_words_are_the_last_error_and_what_to_do(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(text)
+    assert last_error(path) == words
+
+
+def test_no_file_has_no_last_words(tmp_path: Path) -> None:
+    assert last_error(tmp_path / "none.log") == ""
+
+
+# --- One process at a time in a folder; who comes second is told whom it met
+
+
+HOLDER = """
+import sys, pathlib
+from monitor.folder_lock import FolderLock
+with FolderLock(pathlib.Path(sys.argv[1]), "a monitor"):
+    print("held", flush=True)
+    input()
+"""
+
+
+def test_it_is_held_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "monitor.lock"
+    with FolderLock(path, "a monitor"):
+        with pytest.raises(ConfigError, match=f"a monitor runs already in .*process {os.getpid()}"):
+            FolderLock(path, "a monitor").__enter__()
+    with FolderLock(path, "a monitor"):
+        pass
+
+
+def test_it_goes_with_a_killed_holder(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.lock"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(ConfigError, match=f"process {holder.pid}"):
+        FolderLock(path, "a monitor").__enter__()
+    holder.kill()
+    holder.communicate()
+    with FolderLock(path, "a monitor"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be created") as caught:
+        FolderLock(tmp_path / "file" / "monitor.lock", "a monitor").__enter__()
+    assert "state_dir" in str(caught.value.hint)

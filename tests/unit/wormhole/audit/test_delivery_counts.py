@@ -1,13 +1,18 @@
-"""What is kept of what was delivered and processed."""
+"""What was delivered, by window, as it is stored."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from wormhole.audit.delivery_counts import KEPT_LIVES, KEPT_WINDOWS, DeliveryCounts, RangeKind
-from wormhole.audit.window_counts import DELAY_LIMITS_S, Mismatch, ProcessedCount, WindowCounts
+from wormhole.audit.window_counts import DELAY_LIMITS_S, Mismatch, ProcessedCount, WindowCounts, place_numbers
 from wormhole.model.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally
+
+# --- What is kept of what was delivered and processed
+
 
 NOW = 10_000 * WINDOW_S + 30.0
 WINDOW = 9_999
@@ -195,3 +200,44 @@ def test_what_a_replay_delivered_a_second_time_is_known_as_far_as_it_was_counted
     counts.redelivered("f", at(20), at(50))
     counts.redelivered("f", at(50), at(60))
     assert DeliveryCounts(counts.changed(NOW)).ranges[RangeKind.REDELIVERED] == {"f": [(at(10), at(30))]}
+
+
+# --- A page of delivery counts is stored and read again, and what is none is refused
+
+
+BEGIN, MIDDLE, END = (LogPosition(1, 2, offset) for offset in (0, 5, 9))
+
+
+def mismatch_between(
+    begin: LogPosition = BEGIN, end: LogPosition = END, redelivered_to: LogPosition = BEGIN
+) -> Mismatch:
+    return Mismatch(begin, end, sent=7, processed=5, first=1, redelivered_to=redelivered_to)
+
+
+@pytest.mark.parametrize("what", [b"{", b"[]", b"{}", b"7", json.dumps([1] * 12).encode()])
+def test_what_is_no_page_is_refused(what: bytes) -> None:
+    with pytest.raises(ValueError, match="no page of delivery counts"):
+        WindowCounts.from_bytes(what)
+
+
+def test_a_page_of_other_delays_is_refused() -> None:
+    stored = json.loads(WindowCounts().to_bytes())
+    stored[5] = [0]
+    with pytest.raises(ValueError, match="1 delays"):
+        WindowCounts.from_bytes(json.dumps(stored).encode())
+
+
+def test_a_mismatch_is_repaired_with_its_last_update() -> None:
+    assert not mismatch_between(redelivered_to=MIDDLE).is_repaired
+    assert mismatch_between(redelivered_to=END).is_repaired
+
+
+def test_two_mismatches_as_one_are_as_wide_as_both_and_not_repaired() -> None:
+    both = mismatch_between(end=MIDDLE, redelivered_to=MIDDLE).joined(mismatch_between(begin=MIDDLE))
+    assert (both.begin, both.end, both.sent, both.missing, both.first) == (BEGIN, END, 14, 4, 2)
+    assert not both.is_repaired
+    assert str(both).endswith("14 updates were sent, 10 were processed or set aside")
+
+
+def test_a_place_is_its_numbers() -> None:
+    assert LogPosition(*place_numbers(END)) == END

@@ -1,5 +1,4 @@
-"""The registry, over packages that are really on the path: what each says that is right, and what one says that is
-wrong."""
+"""Datastores and sources by the schemes that packages bring."""
 
 from __future__ import annotations
 
@@ -12,10 +11,15 @@ import pytest
 
 from publisher.sources import open_source
 from tests.support.installed_package import put_package
+from wormhole.config import Config, bound, check_formats, listed, parse, published, source_of, sources_to_toml, unlisted
 from wormhole.config.datastores import capabilities_of, datastore, forms, is_one_datastore, is_place, schemes
 from wormhole.model.capabilities import Capabilities
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import ConfigError, UsageError
 from wormhole.model.sharding import Sharding
+
+# --- The registry, over packages that are really on the path: what each says that is right, and what one says that is
+# wrong
+
 
 GOOD = """
 from wormhole.ports.datastore import Datastore
@@ -138,3 +142,115 @@ def test_nothing_that_tails_is_imported_to_check_a_configuration() -> None:
         "datastores.mysql.server",
         "datastores.mysql.server.url",
     ]
+
+
+# --- What a dataset says can only choose among what the host's file allows
+
+
+LOG = "[datasets.shop.copies.main.logs.db1]\n"
+INLINE = LOG + 'source = "mysql://w@h:1"\npassword_file = "/etc/w"\nserver_ids = "7-9"\n'
+NAMED = LOG + 'source = "db1"\nkind = "mysql"\n'
+LIST = '[sources.db1]\nsource = "mysql://w@h:2"\npassword_file = "/etc/two"\n'
+
+
+def config(*texts: str) -> Config:
+    return parse("\n".join(["version = 1", *texts]), "host.toml", folder=Path("/srv"))
+
+
+def read(host: Config, others: Config) -> str:
+    return source_of(bound(host, others.datasets), "shop", "main", "db1").source
+
+
+def test_a_log_of_the_hosts_own_file_is_listed_by_that() -> None:
+    host = config(INLINE)
+    (name,) = listed(host) or {}
+    assert name == "shop/main/db1"
+    assert source_of(host, "shop", "main", "db1").password_file == Path("/etc/w")
+
+
+def test_only_names_are_published() -> None:
+    log = published(config(INLINE).datasets)["shop"].copies["main"].logs["db1"]
+    assert (log.source, log.kind, log.password_file, log.server_ids) == ("shop/main/db1", "mysql", None, "7-9")
+    assert published(config(NAMED, LIST).datasets) == config(NAMED).datasets
+
+
+def test_what_is_published_names_every_candidate() -> None:
+    hosts = config('[coordinator]\nzookeeper = "z:1"', INLINE + 'hosts = ["a", "b"]\n')
+    log = published(hosts.datasets)["shop"].copies["main"].logs["db1"]
+    assert (log.hosts, log.password_file) == (("a", "b"), None)
+    failover = "[datasets.shop.failover]\ncopies = ['main', 'west']\n" + NAMED + NAMED.replace(".main.", ".west.")
+    kept = published(config(failover).datasets)["shop"].failover
+    assert kept is not None
+    assert kept.copies == ("main", "west")
+
+
+def test_the_hosts_list_counts() -> None:
+    others = config(INLINE.replace("h:1", "evil:1").replace("/etc/w", "/etc/shadow"))
+    assert read(config(INLINE), others) == "mysql://w@h:1", "what stands in its own file"
+    assert read(config(LIST), config(NAMED)) == "mysql://w@h:2"
+    assert read(config(LIST), config(NAMED.replace("mysql", "mariadb"))) == "mysql://w@h:2", "the two mean the same"
+    assert read(config(LIST.replace("sources.db1", 'sources."shop/main/db1"')), others) == "mysql://w@h:2"
+
+
+@pytest.mark.parametrize(
+    ("host", "others", "why"),
+    [
+        (LIST, NAMED.replace('"db1"', '"db2"'), "names the source 'db2', which this host does not list"),
+        (LIST, INLINE, "names the source 'shop/main/db1', which this host does not list"),
+        ("[sources]", INLINE, "does not list"),
+        (LIST, NAMED.replace("mysql", "rocksdb"), "names the source 'db1' as rocksdb, and this host lists it as mysql"),
+        ("", NAMED, "does not list"),
+    ],
+)
+def test_what_the_host_does_not_list_is_refused(host: str, others: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        read(config(host), config(others))
+    assert "this host's monitor" in str(refused.value.hint)
+
+
+def test_a_host_of_an_earlier_release_takes_what_is_stored() -> None:
+    host = config()
+    assert listed(host) is None
+    assert read(host, config(INLINE)) == "mysql://w@h:1"
+    assert [*unlisted(host, config(INLINE).datasets)] == ["shop/main/db1"]
+    assert unlisted(config(INLINE), config(INLINE).datasets) == {}
+
+
+def test_what_is_adopted_is_what_was_stored() -> None:
+    stored = config(INLINE)
+    host = config(sources_to_toml(unlisted(config(), stored.datasets)))
+    assert source_of(bound(host, stored.datasets), "shop", "main", "db1") == source_of(stored, "shop", "main", "db1")
+    assert listed(config(sources_to_toml({}))) == {}
+
+
+def test_descriptor_sets_are_listed_too() -> None:
+    rocks = '[sources.db1]\nsource = "rocksdb:///x"\n[publisher]\ndescriptor_sets = ["/a.desc"]\n'
+    others = NAMED.replace("mysql", "rocksdb")
+    spec = '[datasets.shop]\nvalue_format = { protobuf = { descriptor_set = "%s", message = "a.B" } }\n'
+    check_formats(bound(config(rocks), config(others, spec % "/a.desc").datasets), "shop")
+    check_formats(config(INLINE), "shop")
+    with pytest.raises(ConfigError, match=r"the descriptor set /b\.desc, which this host does not list"):
+        check_formats(bound(config(rocks), config(others, spec % "/b.desc").datasets), "shop")
+    own = config(INLINE.replace("mysql://w@h:1", "rocksdb:///x").split("password")[0], spec % "/b.desc")
+    check_formats(bound(own, own.datasets), "shop")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (LOG + 'source = "db1"', r"add \[sources.db1\] here, or say what its host lists"),
+        (NAMED + 'password_file = "/etc/w"', r"password_file belongs to the source, in \[sources.db1\] of its host"),
+        (LOG + 'source = "mysql://w@h:1"\nkind = "mariadb"', "is another one than that of source"),
+        ('[sources."../x"]\nsource = "rocksdb:///x"', "must be a name"),
+        ('[sources.x]\nsource = "mysql://w:secret@h:1"', "must not hold a password"),
+        ('[sources.x]\nsource = "rocksdb:///x"\npassword_file = "p"', "a RocksDB has no password"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        config(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_list_in_the_same_file_gives_the_kind() -> None:
+    assert config(LOG + 'source = "db1"', LIST).datasets["shop"].copies["main"].logs["db1"].kind == "mysql"

@@ -1,14 +1,26 @@
-"""Who may do what at each node, and the record that says so."""
+"""Who may use which node, as which user, with which secret."""
 
 from __future__ import annotations
+
+import getpass
+import os
+import socket
+from pathlib import Path
 
 import pytest
 from kazoo.security import make_digest_acl_credential
 
+from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import ALL, Access, digest_id
+from wormhole.coordination.credentials import make_credentials, read_credentials
+from wormhole.coordination.current_user import current_user
+from wormhole.coordination.kazoo_client import new_client
 from wormhole.coordination.port import LogGroup
 from wormhole.coordination.records import Paths
 from wormhole.model.errors import ConfigError
+
+# --- Who may do what at each node, and the record that says so
+
 
 PATHS = Paths("/wormhole")
 GROUP = LogGroup("shop", "@failover", "db1")
@@ -91,3 +103,55 @@ def test_a_record_that_makes_no_sense_is_named(data: bytes) -> None:
 
 def test_an_identity_is_what_zookeeper_makes_of_the_credentials() -> None:
     assert digest_id("maria:se:cret") == make_digest_acl_credential("maria", "se:cret")
+
+
+# --- Files with credentials: made once, private whatever the umask, and never shown
+
+
+def test_they_are_random_private_and_made_once(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = make_credentials(tmp_path / "one", "publisher")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "one").stat().st_mode & 0o777 == 0o600
+    assert make_credentials(tmp_path / "one", "somebody") == read_credentials(tmp_path / "one") == made
+    other = make_credentials(tmp_path / "two", "publisher")
+    assert other != made
+    assert [text.partition(":")[0] for text in (made, other)] == ["publisher"] * 2
+    assert min(len(text.partition(":")[2]) for text in (made, other)) >= 43  # 256 bits
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        make_credentials(tmp_path / "nowhere" / "file", "publisher")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"user", b":p", b"user:", b"a:b\nc:hunter2", b"\xff"])
+def test_what_is_no_credentials_is_reported_without_showing_it(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "auth"
+    if content is not None:
+        path.write_bytes(content)
+    for read in (read_credentials, lambda path: new_client(CoordinatorConfig(zookeeper="zk1:1", auth_file=path))):
+        with pytest.raises(ConfigError, match=r"coordinator\.auth_file") as caught:
+            read(path)
+        assert caught.value.hint
+        assert "hunter2" not in str(caught.value)
+
+
+# --- Who changes something from here
+
+
+def test_a_user_on_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "eve")
+    assert current_user() == f"eve@{socket.gethostname()}"
+
+
+@pytest.mark.parametrize("error", [KeyError("uid"), OSError("no name")])
+def test_a_user_id_without_a_name(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def unknown() -> str:
+        raise error
+
+    monkeypatch.setattr(getpass, "getuser", unknown)
+    assert current_user() == f"somebody@{socket.gethostname()}"

@@ -1,15 +1,20 @@
-"""The nodes' JSON: there and back, and one clear error that names the node for anything else."""
+"""Records in nodes, and which of them were written."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.contract.test_coordinator import PLAIN, STATIC, config
+from wormhole.coordination.connect import connect, publish_config
+from wormhole.coordination.flow_records import WrittenRecords
+from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import (
     TERMS_KEPT,
     CandidateInfo,
@@ -43,7 +48,12 @@ from wormhole.coordination.records import (
     term_from_json,
     term_to_json,
 )
+from wormhole.coordination.static import StaticCoordinator
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.model.errors import ConfigError
+
+# --- The nodes' JSON: there and back, and one clear error that names the node for anything else
+
 
 SUBSCRIBER = SubscriberInfo("cache", "a", "h:1", 2.0, 3.5, 1000)
 PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "", 1.5)
@@ -237,3 +247,102 @@ def test_any_bytes_give_a_record_or_one_config_error(data: bytes) -> None:
     ):
         with pytest.raises(ConfigError, match=r"^/n: "):
             parse()
+
+
+# --- Which flow records a publisher writes again
+
+
+LIVE = FlowRecord("me", "one", 1, "live")
+FLOWS = {("app", f"db.{number}"): LIVE for number in range(100)}
+
+
+def report(written: WrittenRecords, records: dict[tuple[str, str], FlowRecord], contact: int) -> list[tuple[str, str]]:
+    due = written.due(records, contact)
+    for flow in due:
+        written.writes(flow)
+        written.wrote(flow, records[flow], contact)
+    return due
+
+
+@pytest.fixture
+def written() -> WrittenRecords:
+    return WrittenRecords()
+
+
+def test_what_did_not_change_is_written_again_little_by_little(written: WrittenRecords) -> None:
+    assert report(written, FLOWS, 1) == list(FLOWS)
+    again = [report(written, FLOWS, 1) for _ in range(20)]
+    assert all(len(due) == 5 for due in again)
+    assert sorted(flow for due in again for flow in due) == sorted(FLOWS)
+
+
+def test_what_changed_is_written_at_once(written: WrittenRecords) -> None:
+    report(written, FLOWS, 1)
+    changed = {**FLOWS, ("app", "db.7"): FlowRecord("me", "one", 2, "opening")}
+    assert report(written, changed, 1)[0] == ("app", "db.7")
+
+
+def test_in_another_contact_everything_is_written(written: WrittenRecords) -> None:
+    report(written, FLOWS, 1)
+    assert report(written, FLOWS, 2) == list(FLOWS)
+
+
+def test_a_write_that_did_not_end_well_is_repeated(written: WrittenRecords) -> None:
+    report(written, FLOWS, 1)
+    written.writes(("app", "db.3"))
+    assert ("app", "db.3") in written.due(FLOWS, 1)
+
+
+def test_a_write_that_ended_after_the_contact_did_proves_nothing(written: WrittenRecords) -> None:
+    written.due(FLOWS, 1)
+    written.due({}, 2)
+    written.wrote(("app", "db.3"), LIVE, 1)
+    assert written.due(FLOWS, 2) == list(FLOWS)
+
+
+# --- `connect` and `publish_config`: which coordinator a target names
+
+
+def test_targets(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(STATIC)
+    assert isinstance(connect(path), StaticCoordinator)
+    assert isinstance(connect(str(path)), StaticCoordinator)
+    assert isinstance(connect(config(STATIC)), StaticCoordinator)
+    named = connect("zk1:2181,zk2:2181/root", session_timeout=3.0)
+    assert isinstance(named, ZooKeeperCoordinator)
+    assert named.lease_s() == 2.0
+    from_file = connect(config('version = 1\n[coordinator]\nzookeeper = "zk1:2181"\nsession_timeout = "9s"'))
+    assert isinstance(from_file, ZooKeeperCoordinator)
+    assert from_file.lease_s() == 6.0
+
+
+@pytest.mark.parametrize("target", ["", "nonsense", "/etc/wormhole", "zk1", "zk1:x/root"])
+def test_what_names_nothing(target: str) -> None:
+    with pytest.raises(ConfigError, match="neither a configuration file nor a ZooKeeper"):
+        connect(target)
+
+
+def test_a_file_that_names_no_coordinator_is_reported_both_ways() -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect(config(PLAIN))
+    for way in ("zookeeper = ", "subscribers"):
+        assert way in str(caught.value)
+
+
+async def test_publishing_to_memory_and_to_nowhere() -> None:
+    memory = MemoryCoordinator()
+    await memory.start()
+    await publish_config(config(PLAIN), memory)
+    assert set(memory.world.applications) == {"cache"}
+    with pytest.raises(ConfigError, match="nowhere to publish"):
+        await publish_config(config(STATIC))
+
+
+def test_a_password_that_was_put_into_the_address_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect("wormhole:hunter2@zk1:2181/root")
+    assert 'coordinator = "wormhole:***@zk1:2181/root"' in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        config('version = 1\n[coordinator]\nzookeeper = "wormhole:hunter2@zk1:2181"')
+    assert "hunter2" not in str(caught.value)

@@ -1,12 +1,17 @@
-"""Time is passed in: only the module that builds the clock of the system asks for it."""
+"""Time, and waiting for others."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 
 import pytest
 
 from scripts.prepare import ROOT
+from wormhole.host.waiting import in_turns, wait_at_most
+
+# --- Time is passed in: only the module that builds the clock of the system asks for it
+
 
 TIMELESS = {
     "caravan": (),
@@ -31,3 +36,42 @@ def test_no_module_imports_time(folder: str) -> None:
     held = [path for path in modules if not any(ROOT / other in path.parents for other in TIMELESS[folder])]
     found = [str(path) for path in held if any(map(_imports_time, ast.walk(ast.parse(path.read_text()))))]
     assert found == [], "use the clock that is passed in (wormhole.host.clock)"
+
+
+# --- Waiting for an event, and long work in turns
+
+
+async def test_an_event_ends_the_wait_and_so_does_time() -> None:
+    event = asyncio.Event()
+    await wait_at_most(event, 0.01)
+    assert not event.is_set()
+    event.set()
+    async with asyncio.timeout(5):
+        await wait_at_most(event, 3600)
+
+
+async def test_others_get_a_turn_after_every_hundred_items() -> None:
+    turns: list[int] = []
+    seen = 0
+
+    async def other() -> None:
+        while True:
+            turns.append(seen)
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    async for item in in_turns(range(250)):
+        assert item == seen
+        seen += 1
+    beside.cancel()
+    assert seen == 250
+    assert turns == [100, 200]
+
+
+async def test_items_that_go_meanwhile_are_seen_all_the_same() -> None:
+    items = dict.fromkeys(range(150))
+    seen = 0
+    async for _ in in_turns(items):
+        seen += 1
+        items.clear()
+    assert seen == 150

@@ -1,14 +1,70 @@
-"""What is written can be read back, by prometheus-client's own parser."""
+"""Metrics: the catalogue, their values, and their text form."""
+
+from __future__ import annotations
 
 import math
+import os
+import re
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from wormhole.metrics.exposition import SampleCollector
-from wormhole.metrics.model import Exporter, Histogram, HistogramSample, Kind, Metric, Sample
+from wormhole.metrics import METRICS, Exporter, Histogram, HistogramSample, Kind, Metric, Sample
+from wormhole.metrics.exposition import SampleCollector, families
+from wormhole.metrics.process import process_figures
 from wormhole.metrics.text import render
+
+# --- The list keeps to Prometheus' conventions, which tools and people rely on
+
+
+_UNITS = {"seconds", "bytes"}
+_NO_UNITS = {"milliseconds", "ms", "us", "kib", "kb", "mb", "mib", "minutes", "percent"}
+
+
+def test_names_are_unique_and_each_constant_is_in_the_list() -> None:
+    from wormhole.metrics import catalogue
+
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    assert len(METRICS) == sum(isinstance(value, Metric) for value in vars(catalogue).values())
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_conventions(metric: Metric) -> None:
+    assert re.fullmatch(r"wormhole_[a-z0-9]+(_[a-z0-9]+)*", metric.name)
+    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.name.endswith("_info") == (metric.kind is Kind.INFO)
+    assert not _NO_UNITS & set(metric.name.split("_"))
+    assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+    assert list(metric.buckets) == sorted(set(metric.buckets))
+    if metric.kind is Kind.HISTOGRAM:
+        assert metric.name.rpartition("_")[2] in _UNITS
+    assert metric.meaning.endswith(".")
+    assert len(set(metric.labels)) == len(metric.labels)
+    assert not {"le", "quantile", "job", "instance"} & set(metric.labels)  # Prometheus' own
+    if metric.exporter is Exporter.PUBLISHER:
+        assert metric.labels[:3] == ("dataset", "copy", "log")  # a monitor joins its publishers' metrics as they are
+
+
+# --- A histogram counts what fits under each bound
+
+
+_METRIC = Metric("wormhole_x_seconds", Kind.HISTOGRAM, Exporter.PUBLISHER, ("application",), "X.", (0.1, 1.0))
+
+
+def test_a_bound_is_part_of_its_bucket_and_what_exceeds_all_is_counted_last() -> None:
+    histogram = Histogram(_METRIC)
+    for value in (0.05, 0.1, 0.5, 7.0):
+        histogram.observe(value)
+    sample = histogram.sample("cache")
+    assert sample.counts == (2, 1, 1)
+    assert sample.total == 7.65
+    assert sample.labels == ("cache",)
+
+
+# --- What is written can be read back, by prometheus-client's own parser
+
 
 _COUNT = Metric("wormhole_x_total", Kind.COUNTER, Exporter.PUBLISHER, ("shard",), "Xs.")
 _LEVEL = Metric("wormhole_level_bytes", Kind.GAUGE, Exporter.PUBLISHER, (), "Level.")
@@ -77,3 +133,39 @@ def test_it_says_what_prometheus_client_says() -> None:
     assert _values(ours) == _values(theirs)
     headers = [[line for line in text.decode().splitlines() if line.startswith("#")] for text in (ours, theirs)]
     assert headers[0] == headers[1]
+
+
+# --- What a registry of prometheus-client is given
+
+
+def test_what_has_other_labels_than_its_metric_is_refused() -> None:
+    with pytest.raises(ValueError, match="label"):
+        families([Sample(_COUNT, 1)])
+
+
+def test_a_registry_asks_at_every_scrape() -> None:
+    asked = []
+    registry = CollectorRegistry(auto_describe=True)
+
+    def samples() -> list[Sample]:
+        asked.append(1)
+        return [Sample(_COUNT, len(asked), ("a",))]
+
+    registry.register(SampleCollector(samples))
+    assert not asked
+    assert [registry.get_sample_value("wormhole_x_total", {"shard": "a"}) for _ in range(2)] == [1, 2]
+
+
+# --- The kernel's figures of this very process
+
+
+def test_figures_are_of_this_process() -> None:
+    before = process_figures()
+    assert before.resident_bytes is not None
+    assert 1 << 20 < before.resident_bytes < 1 << 36
+    assert before.open_files is not None
+    with open(os.devnull) as one:
+        assert one.fileno() >= 0
+        after = process_figures()
+    assert after.open_files == before.open_files + 1
+    assert after.cpu_seconds >= before.cpu_seconds > 0

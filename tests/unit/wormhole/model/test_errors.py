@@ -1,13 +1,17 @@
-"""The tree of errors is the one that is drawn, and an error says what broke, where, and what to do."""
+"""Errors, problems and findings: what broke, its code, and whose move it is."""
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from wormhole.model import errors
-from wormhole.model.problem import Problem
+from wormhole.model.findings import Finding, Report, Severity
+from wormhole.model.problem import NO_PROBLEM, Problem, passing
+
+# --- The tree of errors is the one that is drawn, and an error says what broke, where, and what to do
 
 
 def drawn() -> dict[str, tuple[str, str]]:
@@ -66,3 +70,69 @@ def test_a_purged_place_carries_its_range() -> None:
     assert (error.first_missing, error.last_missing) == ("5", "9")
     with pytest.raises(errors.Fatal, match="gone"):
         raise error
+
+
+# --- A problem as one line, and back
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (
+            Problem("the disk is full", "make room", "file-unwritable"),
+            "the disk is full [file-unwritable]. Next: make room",
+        ),
+        (Problem("the disk is full", "make room"), "the disk is full. Next: make room"),
+        (Problem("the disk is full", code="file-unwritable"), "the disk is full [file-unwritable]"),
+        (Problem("a list [1, 2] is wrong"), "a list [1, 2] is wrong"),
+        (NO_PROBLEM, ""),
+    ],
+)
+def test_what_a_line_is_made_of_is_found_in_it_again(problem: Problem, line: str) -> None:
+    assert str(problem) == line
+    assert Problem.parsed(line) == problem
+
+
+def test_what_passes_by_itself_has_a_code_of_its_own() -> None:
+    assert passing("opening").code == "in-progress"
+    assert passing("") == NO_PROBLEM
+
+
+# --- findings
+
+
+def test_the_worst_finding_counts() -> None:
+    report = Report("rocksdb:///x", {"library": "9"})
+    worst = [report.severity.value]
+    for severity in (Severity.OK, Severity.WARN, Severity.PROBLEM, Severity.OK):
+        report.add("check", severity, "what", "because", "next")
+        worst.append(report.severity.value)
+    assert worst == ["ok", "ok", "warn", "problem", "problem"]
+    assert report.findings[1] == Finding("check", Severity.WARN, "what", "because", "next")
+
+
+def test_as_json() -> None:
+    report = Report("rocksdb:///x", {"library": "9"})
+    report.add("retention", Severity.WARN, "hm", "because", "next")
+    assert json.loads(report.to_json()) == {
+        "url": "rocksdb:///x",
+        "severity": "warn",
+        "facts": {"library": "9"},
+        "findings": [
+            {
+                "check": "retention",
+                "code": "log-kept-short",
+                "severity": "warn",
+                "what": "hm",
+                "because": "because",
+                "next_step": "next",
+            }
+        ],
+    }
+
+
+def test_a_finding_has_the_code_of_its_check_where_something_is_wrong() -> None:
+    assert Finding("tls", Severity.WARN, "what").known_code == "connection-exposed"
+    assert Finding("publishers", Severity.PROBLEM, "what", code="log-stuck").known_code == "log-stuck"
+    assert Finding("tls", Severity.OK, "what").known_code == ""
+    assert Finding("of another package", Severity.WARN, "what").known_code == ""

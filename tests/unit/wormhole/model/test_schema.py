@@ -1,13 +1,20 @@
-"""A schema's id is a hash of its content, the same everywhere."""
+"""Schemas, values, and what a datastore is capable of."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import pickle
 
 import pytest
 from google.protobuf.message import DecodeError
 
+from wormhole.model.capabilities import Capabilities
 from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op
+
+# --- A schema's id is a hash of its content, the same everywhere
+
 
 USERS = Schema("shop.users", (Column("id", "int"),), (Column("email", "text"), Column("born", "decimal")))
 
@@ -38,3 +45,32 @@ def test_whatever_differs_differs_in_the_id() -> None:
 def test_other_bytes_are_refused() -> None:
     with pytest.raises(DecodeError):
         Schema.from_canonical(b"\xff\xff")
+
+
+# --- Absent is not null, and nobody may test it for truth by accident
+
+
+def test_unavailable_has_no_truth() -> None:
+    with pytest.raises(TypeError, match="is UNAVAILABLE"):
+        bool(UNAVAILABLE)
+    assert repr(UNAVAILABLE) == "UNAVAILABLE"
+
+
+def test_unavailable_stays_the_one_object() -> None:
+    assert copy.deepcopy(UNAVAILABLE) is UNAVAILABLE
+    assert pickle.loads(pickle.dumps(UNAVAILABLE)) is UNAVAILABLE
+
+
+def test_operations_are_written_as_in_filters() -> None:
+    assert all(op.value == op.name.lower() for op in Op)
+
+
+# --- capabilities
+
+
+def test_a_datastore_without_capabilities_of_its_own_has_all() -> None:
+    default = Capabilities()
+    assert default.row_before
+    assert set(default.ops) == set(Op)
+    assert not default.of_bytes
+    assert not default.databases

@@ -1,4 +1,4 @@
-"""Frames written by hand are the bytes that protobuf would write."""
+"""Frames, epochs and refusals."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wormhole.push.epochs import FIRST_NO_EPOCH, may_be_exceeded
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames, varint
+from wormhole.push.refusal import why_unreachable
 from wormhole.wire.v1 import push_pb2
+
+# --- Frames written by hand are the bytes that protobuf would write
+
 
 numbers = st.one_of(st.integers(0, 300), st.integers(0, (1 << 64) - 1))
 flows = st.one_of(st.integers(0, 300), st.integers(0, (1 << 32) - 1))
@@ -66,3 +71,45 @@ def test_frames_joined_are_a_message() -> None:
     frames = [push_pb2.PublisherFrame(heartbeat=push_pb2.Heartbeat(number=n)) for n in (1, 2)]
     joined = b"".join(map(frame_bytes, frames))
     assert push_pb2.PublisherMessage.FromString(joined) == push_pb2.PublisherMessage(frames=frames)
+
+
+# --- Epochs end where stores of signed numbers do
+
+
+def test_the_last_epoch_has_no_successor() -> None:
+    assert may_be_exceeded(0)
+    assert may_be_exceeded(FIRST_NO_EPOCH - 2)
+    assert not may_be_exceeded(FIRST_NO_EPOCH - 1)
+    assert not may_be_exceeded(2**64 - 1)
+
+
+# --- refusal
+
+
+WRAPPED = "failed to connect to all addresses; last error: UNKNOWN: "
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        (f"{WRAPPED}ipv4:127.0.0.1:7400: Failed to connect to remote host: Connection refused", "Connection refused"),
+        (f"{WRAPPED}ipv6:%5B::1%5D:7400: Failed to connect to remote host: Connection refused", "Connection refused"),
+        (f"{WRAPPED}ipv4:10.0.0.1:1: Ssl handshake failed: CERTIFICATE_VERIFY_FAILED", "Ssl handshake failed: CERTIFICATE_VERIFY_FAILED"),  # noqa: E501
+        (" Stream removed (recvmsg:Connection reset by peer (104)) ", "Stream removed (recvmsg:Connection reset by peer (104))"),  # noqa: E501
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_what_matters_is_kept(details: str, told: str) -> None:
+    assert why_unreachable(details) == told
+
+
+def test_a_refusal_of_this_grpc_is_of_the_known_form() -> None:
+    import grpc
+
+    from wormhole.admin.admin_service import describe
+    from wormhole.model.errors import StreamBroken
+
+    with pytest.raises(StreamBroken) as raised:
+        describe("127.0.0.1:1")
+    assert isinstance(raised.value.__cause__, grpc.RpcError)
+    assert raised.value.message == "the publisher at 127.0.0.1:1 does not answer: unavailable (Connection refused)"

@@ -1,17 +1,25 @@
-"""The checks of a body that came over the wire, field by field. ``tests/property/test_body.py`` has what is built."""
+"""Bodies of batches and their bounds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.values import Op
+from wormhole.wire import bounds
 from wormhole.wire.body import parse_body
+from wormhole.wire.bounds import MOST_FRAMES, check_count, check_name, check_seconds, fields, frames_of, shortened
 from wormhole.wire.rows import encode_row
-from wormhole.wire.v1 import update_pb2
+from wormhole.wire.v1 import push_pb2, update_pb2
+
+# --- The checks of a body that came over the wire, field by field. ``tests/property/test_body.py`` has what is built
+
 
 ROW = encode_row(Op.DELETE, (b"k",))
 GOOD: dict[str, Any] = {
@@ -132,3 +140,65 @@ def test_a_body_that_only_protobuf_can_take_apart_is_read_all_the_same() -> None
     assert list(parse_body(group + body()).updates) == [ROW, ROW, ROW]
     with pytest.raises(ProtocolError, match="no valid message"):
         parse_body(group[:-2] + body())
+
+
+# --- A peer's message is taken apart within bounds, and nothing but a value or the documented error comes of it
+
+
+def test_frames_are_those_that_protobuf_finds() -> None:
+    message = push_pb2.SubscriberMessage(
+        frames=[push_pb2.SubscriberFrame(heartbeat=push_pb2.Heartbeat(number=number)) for number in (1, 1 << 40, 0)]
+    )
+    data = message.SerializeToString() + b"\x10\x07"  # a field that nobody knows
+    assert [push_pb2.SubscriberFrame.FromString(bytes(one)) for one in frames_of(data, "it")] == list(message.frames)
+
+
+def test_no_more_frames_than_the_bound_are_looked_at() -> None:
+    seen = 0
+    with pytest.raises(ProtocolError, match=f"it has more than {MOST_FRAMES} fields"):
+        for _ in frames_of(b"\x0a\x00" * (1 << 21), "it"):
+            seen += 1
+    assert seen == MOST_FRAMES
+
+
+@given(st.binary(max_size=60))
+def test_what_protobuf_reads_is_walked_and_everything_else_is_refused(data: bytes) -> None:
+    found: list[int] = []
+    said = ""
+    try:
+        push_pb2.SubscriberMessage.FromString(data)
+        valid = True
+    except DecodeError:
+        valid = False
+    try:
+        found += [end - begin for _, begin, end in fields(data, 100, "it")]
+    except ProtocolError as error:
+        said = error.message
+    assert sum(found) <= len(data)
+    assert not (valid and said) or "wire type" in said  # groups: nobody sends them
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x0a", b"\x0a\x05abc", b"\x09abc", b"\x0b\x0c", b"\x80" * 11, b"\x08" + b"\xff" * 10]
+)
+def test_what_is_no_message_is_named(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="it is no valid message"):
+        list(fields(data, 10, "it"))
+
+
+def test_lists_names_and_durations_have_bounds() -> None:
+    check_count([1, 2], 2, "x")
+    with pytest.raises(ProtocolError, match="x: 3 entries; at most 2 are taken"):
+        check_count([1, 2, 3], 2, "x")
+    assert check_name("a" * bounds.MOST_NAME, "x")
+    with pytest.raises(ProtocolError, match="x: 1025 characters"):
+        check_name("a" * (bounds.MOST_NAME + 1), "x")
+    assert check_seconds(0.5, "x") == 0.5
+    for value in (float("nan"), float("inf"), -0.1):
+        with pytest.raises(ProtocolError, match="is no duration"):
+            check_seconds(value, "x")
+
+
+def test_a_long_text_is_shown_shortened() -> None:
+    assert shortened("a" * 5, 5) == "aaaaa"
+    assert shortened("a" * 6, 5) == "aaaaa... (6 characters)"

@@ -1,4 +1,4 @@
-"""Settings as TOML: whatever can be configured reads back as it was."""
+"""TOML that is read and written."""
 
 from __future__ import annotations
 
@@ -7,12 +7,47 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tests.unit.wormhole.config.test_load import FILES
 from wormhole.config import ApplicationConfig, parse, parse_json, to_toml
+from wormhole.config.toml_input import read_toml
 from wormhole.model.errors import ConfigError
+
+# --- TOML that Python's parser takes, and configuration cannot use
+
+
+def test_what_is_right_is_read() -> None:
+    least, most = -(1 << 63), (1 << 63) - 1
+    assert read_toml(f"a = {least}\nb = {most}\nc.d = [[true, 1.5]]") == {
+        "a": least,
+        "b": most,
+        "c": {"d": [[True, 1.5]]},
+    }
+    assert read_toml("a = " + "[" * 90 + "]" * 90)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 19, "-9223372036854775809", "0x" + "f" * 5000])
+@pytest.mark.parametrize("text", ["a = {}", "a.b = [1, {}]", "[[a]]\nb = [[{}]]"])
+def test_a_number_of_too_many_digits_is_refused(text: str, number: str) -> None:
+    with pytest.raises(ValueError, match=r"^a number has too many digits$"):
+        read_toml(text.replace("{}", number))
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100 + "]" * 100, "a = " + "[" * 100_000, ".".join("a" * 200) + " = 1"])
+def test_deep_nesting_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^it is nested too deeply$"):
+        read_toml(text)
+
+
+def test_what_is_no_toml_is_refused_with_its_line() -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        read_toml("a = 1\nb = =\n")
+
+
+# --- Settings as TOML: whatever can be configured reads back as it was
 
 
 @given(plain=FILES)
