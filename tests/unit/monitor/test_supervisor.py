@@ -26,6 +26,7 @@ from monitor.supervisor import Supervisor
 from tests.support import stub_publisher
 from tests.support.eventually import eventually, patience
 from tests.support.host_state import until
+from tests.support.present import present
 from wormhole.config import parse
 from wormhole.host.ready_file import process_started, read_ready, ready_path, write_ready
 from wormhole.model.replace_file import replace_file
@@ -69,6 +70,12 @@ class Host:
 
     async def running(self, *keys: LogKey) -> None:
         await until(self.state, lambda: self.phases() == dict.fromkeys(keys, Phase.RUNNING))
+
+    async def runs_a(self) -> int:
+        """The process of A, which is wanted alone."""
+        self.want("a")
+        await self.running(A)
+        return present(self.of(A).pid)
 
     def alive(self) -> list[int]:
         return [one.pid for one in find(self.folder / "monitor" / "running")]
@@ -119,8 +126,7 @@ async def test_what_is_wanted_runs_and_what_is_no_longer_wanted_ends(host: Host)
 async def test_where_a_publisher_listens_anew_is_read_again(host: Host) -> None:
     """As after it gave its log up: the process is the same, its addresses are not."""
     async with living(host):
-        host.want("a")
-        await host.running(A)
+        await host.runs_a()
         path = ready_path(host.folder, "shop", "main", "a")
         written = read_ready(path)
         assert written is not None
@@ -139,10 +145,7 @@ async def test_where_a_publisher_listens_anew_is_read_again(host: Host) -> None:
 )
 async def test_a_killed_publisher_is_started_again(host: Host, number: int, name: str) -> None:
     async with living(host):
-        host.want("a")
-        await host.running(A)
-        first = host.of(A).pid
-        assert first is not None
+        first = await host.runs_a()
         os.kill(first, number)
         await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != first)
         assert host.of(A).restarts == 1
@@ -185,9 +188,7 @@ async def test_somebody_may_ask_to_try_again(host: Host) -> None:
 
 async def test_another_configuration_is_a_restart_after_the_end_of_the_first(host: Host) -> None:
     async with living(host):
-        host.want("a")
-        await host.running(A)
-        first = host.of(A).pid
+        first = await host.runs_a()
         host.want("a", heartbeat=5)
         await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != first)
         texts = [event.text for event in host.state.events]
@@ -240,14 +241,12 @@ async def test_one_that_was_not_ready_yet_is_adopted_too_and_what_ended_meanwhil
 
 async def test_a_drained_host_runs_nothing_and_says_what_it_would(host: Host) -> None:
     async with living(host):
-        host.want("a")
-        await host.running(A)
+        await host.runs_a()
         host.want("a", drained=True)
         await until(host.state, lambda: host.phases() == {A: Phase.DRAINED})
         assert host.state.drained
         assert host.alive() == []
-        host.want("a")
-        await host.running(A)
+        await host.runs_a()
         await host.supervisor.stop()
 
 
@@ -266,9 +265,7 @@ async def test_one_that_does_not_end_is_killed(host: Host) -> None:
     host.behave("deaf")
     async with living(host):
         host.supervisor.set_policy(Policy(stop_timeout=0.05))
-        host.want("a")
-        await host.running(A)
-        pid = host.of(A).pid
+        pid = await host.runs_a()
         host.want()
         await host.running()
         assert f"process {pid} is killed: it did not end within 0.05 s" in host.told("stop")
@@ -278,8 +275,7 @@ async def test_one_that_does_not_end_is_killed(host: Host) -> None:
 async def test_who_is_in_a_hurry_does_not_wait_for_one_that_does_not_end(host: Host) -> None:
     host.behave("deaf")
     async with living(host):
-        host.want("a")
-        await host.running(A)
+        await host.runs_a()
         stopping = asyncio.create_task(host.supervisor.stop())
         await until(host.state, lambda: host.of(A).phase is Phase.STOPPING)
         stopping.cancel()
@@ -300,9 +296,7 @@ async def test_a_full_disk_is_reported_retried_and_touches_nothing_that_runs(
 
     monkeypatch.setattr(import_module("wormhole.config.load"), "replace_file", replaced)
     async with living(host):
-        host.want("a")
-        await host.running(A)
-        pid = host.of(A).pid
+        pid = await host.runs_a()
         logs = host.folder / "monitor" / "logs" / "shop.main.b.log"
         logs.symlink_to("/dev/full")
         full.set()
@@ -320,10 +314,7 @@ async def test_a_full_disk_is_reported_retried_and_touches_nothing_that_runs(
 
 async def test_an_end_is_seen_although_its_file_cannot_be_taken_away(host: Host) -> None:
     async with living(host):
-        host.want("a")
-        await host.running(A)
-        first = host.of(A).pid
-        assert first is not None
+        first = await host.runs_a()
         [file] = (host.folder / "monitor" / "running").iterdir()
         file.unlink()
         file.mkdir()  # root may remove every file, but none a folder this way
@@ -336,8 +327,7 @@ async def test_an_end_is_seen_although_its_file_cannot_be_taken_away(host: Host)
 
 async def test_large_logs_are_taken_aside(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async with living(host):
-        host.want("a")
-        await host.running(A)
+        await host.runs_a()
         log = host.folder / "monitor" / "logs" / "shop.main.a.log"
         monkeypatch.setattr(log_files, "rotate", lambda path: os.truncate(path, 0))
         task = asyncio.create_task(host.supervisor.keep_logs_small())

@@ -206,12 +206,22 @@ class Desk:
             await self.assigner._decide(app)
         return self.told[before:]
 
-    async def at(self, name: str, *shards: str, **settings: Any) -> tuple[Stream, list[PublisherFlow]]:
-        """Where most tests begin: the subscriber is connected and has the shards."""
+    def before(self, name: str, *shards: str, **settings: Any) -> list[PublisherFlow]:
+        """The subscriber is connected, and nothing is decided yet."""
         self.application(**settings)
         flows = [self.flow(shard) for shard in shards]
-        self.registered(name)
+        self.joins(name)
+        return flows
+
+    def joins(self, name: str, *others: str) -> Stream:
+        """The subscriber is registered beside others, and connects."""
+        self.registered(*others, name)
         self.stream(name).connects()
+        return self.stream(name)
+
+    async def at(self, name: str, *shards: str, **settings: Any) -> tuple[Stream, list[PublisherFlow]]:
+        """Where most tests begin: the subscriber is connected and has the shards."""
+        flows = self.before(name, *shards, **settings)
         await self.round()
         assert self.stream(name).flows == flows
         return self.stream(name), flows
@@ -220,7 +230,6 @@ class Desk:
 async def two(desk: Desk) -> tuple[Stream, Stream, PublisherFlow]:
     """s1 has MINE, s2 is there too."""
     first, [flow] = await desk.at("s1", MINE)
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    second = desk.joins("s2", "s1")
     assert await desk.round() == []
-    return first, desk.stream("s2"), flow
+    return first, second, flow

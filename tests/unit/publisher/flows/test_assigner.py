@@ -36,8 +36,7 @@ async def test_a_move_is_revoke_release_settle_epoch_assign(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
     assert desk.told == ["settle", "epoch a", "record a in 1", "assign a to s1 in 1"]
     desk.told.clear()
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    desk.joins("s2", "s1")
     desk.application(pin={"a": "s2"})
     assert await desk.round() == ["revoke a at s1: moves to s2"]
     assert flow.state(frozenset()) is PublisherFlowState.OPENING
@@ -160,8 +159,7 @@ async def test_one_that_gives_back_unasked_is_leaving_and_gets_nothing_more(desk
 
 async def test_a_shard_whose_holder_was_lost_does_not_move_before_its_handler_can_have_ended(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    desk.joins("s2", "s1")
     first.breaks("broken", vacant=False)
     desk.application(pin={"a": "s2"})
     assert await desk.round() == []
@@ -172,8 +170,7 @@ async def test_a_shard_whose_holder_was_lost_does_not_move_before_its_handler_ca
 
 async def test_a_lost_holder_that_is_back_is_asked_before_its_shard_moves(desk: Desk) -> None:
     first, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    desk.joins("s2", "s1")
     first.breaks("broken", vacant=False)
     desk.application(pin={"a": "s2"})
     first.connects()
@@ -225,8 +222,7 @@ async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> No
 async def test_what_a_restarted_subscriber_had_moves_only_once_it_released_it(desk: Desk) -> None:
     """It listens before it is registered, so the stream that is hung up on may have led to the new process."""
     _, [flow] = await desk.at("s1", "a", pin={"a": "s1"})
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    desk.joins("s2", "s1")
     desk.registered("s1", "s2", started=2.0)
     desk.stream("s2").connects()
     desk.application(pin={"a": "s2"})
@@ -240,8 +236,7 @@ async def test_what_a_restarted_subscriber_had_moves_only_once_it_released_it(de
 async def test_a_handler_is_waited_for_where_the_connection_is_back_and_the_registration_is_not(desk: Desk) -> None:
     """Its host lost ZooKeeper too, for longer than its session lasts."""
     first, [flow] = await desk.at("s1", MINE)
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    desk.joins("s2", "s1")
     first.breaks("silent", vacant=False)
     desk.assigner.subscribers("app", [desk.stream("s2").info])
     desk.clock.now += GRACE + 1.0
@@ -316,8 +311,7 @@ async def test_an_application_that_comes_back_waits_for_what_its_subscribers_sti
 @pytest.mark.parametrize("back", [False, True], ids=["before the application is back", "after it is back"])
 async def test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for(desk: Desk, back: bool) -> None:
     first, [former] = await desk.at("s1", MINE)
-    desk.registered("s1", "s2")
-    desk.stream("s2").connects()
+    desk.joins("s2", "s1")
     await desk.round()
     del desk.assigner.flows[former.key]
     desk.assigner.revoke(cast("SubscriberStream", first), former, "the application is no longer configured")

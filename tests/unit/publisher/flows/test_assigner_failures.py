@@ -42,11 +42,7 @@ async def test_nothing_moves_without_contact(desk: Desk) -> None:
 
 
 async def test_contact_that_goes_between_two_of_many_stops_the_rest(desk: Desk) -> None:
-    desk.application()
-    for shard in "abc":
-        desk.flow(shard)
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    desk.before("s1", *"abc")
 
     def raise_epoch(flow: FlowKey, above: int = 0) -> int:
         desk.present.contact = False
@@ -65,10 +61,7 @@ async def test_contact_that_goes_between_two_of_many_stops_the_rest(desk: Desk) 
 async def test_a_store_that_fails_is_tried_again_and_reported_once(
     desk: Desk, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
-    desk.application()
-    flows = [desk.flow(shard) for shard in "abc"]
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    flows = desk.before("s1", *"abc")
     failure = MarkerStoreError("the disk is full", hint="make space")
     if at == "settle":
         desk.settle_failure = failure
@@ -88,10 +81,7 @@ async def test_a_store_that_fails_is_tried_again_and_reported_once(
 
 
 async def test_nothing_is_given_away_in_an_epoch_that_could_not_be_recorded(desk: Desk) -> None:
-    desk.application()
-    flows = [desk.flow(shard) for shard in "abc"]
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    flows = desk.before("s1", *"abc")
     desk.record_failure = CoordinationLost("ZooKeeper does not answer")
     await desk.round()
     assert desk.stream("s1").flows == []
@@ -120,8 +110,7 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
         desk.store.raise_epoch = broken  # type: ignore[method-assign, assignment]
     else:
         desk.prepare = broken  # type: ignore[method-assign, assignment]
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    desk.joins("s1")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             await desk.round()
@@ -139,8 +128,7 @@ async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
     desk.application()
     held, other = desk.flow("a"), desk.flow("b")
     desk.store.forget(held.key)
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    desk.joins("s1")
     with caplog.at_level(logging.ERROR):
         await desk.round()
         await desk.round()
@@ -157,9 +145,7 @@ async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
 async def test_what_changes_while_the_epoch_is_raised_is_looked_at_again(desk: Desk, change: str) -> None:
     desk.application()
     flow = desk.flow(MINE)
-    desk.registered("s1")
-    stream = desk.stream("s1")
-    stream.connects()
+    stream = desk.joins("s1")
     raising = MemoryMarkerStore.raise_epoch
 
     def raise_epoch(flow: FlowKey, above: int = 0) -> int:
@@ -178,10 +164,7 @@ async def test_what_changes_while_the_epoch_is_raised_is_looked_at_again(desk: D
 
 
 async def test_an_outage_of_coordination_is_no_failure_of_the_assigner(desk: Desk) -> None:
-    desk.application()
-    flow = desk.flow(MINE)
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    [flow] = desk.before("s1", MINE)
     desk.store.failure = CoordinationLost("ZooKeeper is away")
     await desk.round()
     assert flow.cause == "ZooKeeper is away"

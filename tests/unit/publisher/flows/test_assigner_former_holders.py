@@ -160,10 +160,7 @@ async def test_the_record_names_who_gets_the_flow_before_it_does(desk: Desk) -> 
 
 
 async def test_a_flow_that_was_not_given_away_is_nobodys(desk: Desk) -> None:
-    desk.application()
-    flow = desk.flow(MINE)
-    desk.registered("s1")
-    desk.stream("s1").connects()
+    [flow] = desk.before("s1", MINE)
     desk.record_failure = CoordinationLost("away")
     await desk.round()
     assert desk.recorded == [(MINE, "s1")]

@@ -56,20 +56,24 @@ class World:
         self.counter = DeliveryCounter(self.store)
         self.flow = PublisherFlow(*CACHE, Filter.parse(None), marker(0), marker(9).order)
 
+    @property
+    def counts(self) -> SentCounts:
+        return self.flow.delivery.sent_counts
+
     async def assign(self, life: int = 5, before: int = 0, epochs: Sequence[int] = ()) -> None:
         self.flow.holding.raised(self.store.raise_epoch(CACHE))
         await self.counter.load((self.flow,))
         self.counter.open(self.flow)
-        self.flow.delivery.sent_counts.opened(life, told(before) if before else (), epochs)
+        self.counts.opened(life, told(before) if before else (), epochs)
 
     def send(self, first: int, transactions: int) -> None:
         """Transactions, and a datamarker behind them."""
-        self.flow.delivery.sent_counts.sent(body(first, transactions))
-        self.flow.delivery.sent_counts.offered(marker(first + transactions))
+        self.counts.sent(body(first, transactions))
+        self.counts.offered(marker(first + transactions))
 
     def ack(self, to: int, updates: int, aside: int = 0, *, stored: bool = True, rolled_back: int = 0) -> None:
         """The subscriber acknowledges, and reports what it has processed in all."""
-        self.flow.delivery.sent_counts.reported(told(updates, aside, rolled_back=rolled_back))
+        self.counts.reported(told(updates, aside, rolled_back=rolled_back))
         pages = self.counter.acknowledged(self.flow, marker(to))
         if stored:
             self.flow.acked(marker(to))
@@ -95,12 +99,18 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def fresh() -> World:
     return World()
 
 
+@pytest.fixture
+async def world(fresh: World) -> World:
+    """Its flow is assigned."""
+    await fresh.assign()
+    return fresh
+
+
 async def test_what_was_acknowledged_is_counted_and_what_was_not_is_not(world: World) -> None:
-    await world.assign()
     world.send(0, 3)
     world.send(3, 1)
     world.ack(3, 6)
@@ -110,16 +120,14 @@ async def test_what_was_acknowledged_is_counted_and_what_was_not_is_not(world: W
 
 
 async def test_one_acknowledgement_may_stand_for_several_datamarkers(world: World) -> None:
-    await world.assign()
     for number in range(3):
-        world.flow.delivery.sent_counts.sent(body(number, 1))
-        world.flow.delivery.sent_counts.offered(marker(number + 1))
+        world.counts.sent(body(number, 1))
+        world.counts.offered(marker(number + 1))
     world.ack(3, 6)
     assert world.figures() == (6, 6, 0)
 
 
 async def test_after_a_crash_of_the_publisher_repeats_are_known_and_nothing_is_delivered_twice(world: World) -> None:
-    await world.assign()
     world.send(0, 2)
     world.ack(2, 4)
     world.send(2, 2)
@@ -134,14 +142,13 @@ async def test_after_a_crash_of_the_publisher_repeats_are_known_and_nothing_is_d
 
 
 async def test_what_ran_before_a_crash_of_the_publisher_is_a_duplicate_only_as_it_comes_again(world: World) -> None:
-    await world.assign()
     world.send(0, 2)
     world.ack(2, 4)
     world.restarted()
     await world.assign(before=8, epochs=[1])
     for number in (2, 3):
-        world.flow.delivery.sent_counts.sent(body(number, 1))
-        world.flow.delivery.sent_counts.offered(marker(number + 1))
+        world.counts.sent(body(number, 1))
+        world.counts.offered(marker(number + 1))
     world.ack(3, 10)
     assert world.duplicates() == 2, "of four that had run two came again"
     world.ack(4, 12)
@@ -149,9 +156,8 @@ async def test_what_ran_before_a_crash_of_the_publisher_is_a_duplicate_only_as_i
 
 
 async def test_what_a_subscriber_did_before_it_died_counts_as_far_as_it_was_reported(world: World) -> None:
-    await world.assign()
     world.send(0, 3)
-    world.flow.delivery.sent_counts.reported(told(4))
+    world.counts.reported(told(4))
     assert world.counter.closed(world.flow)
     assert world.duplicates() == 0, "nothing came a second time yet"
     await world.assign(life=6)
@@ -164,9 +170,8 @@ async def test_what_a_subscriber_did_before_it_died_counts_as_far_as_it_was_repo
 
 
 async def test_what_a_broken_stream_did_not_report_is_known_when_the_same_life_reports_it(world: World) -> None:
-    await world.assign()
-    world.flow.delivery.sent_counts.sent(body(0, 2))
-    world.flow.delivery.sent_counts.reported(told(2))
+    world.counts.sent(body(0, 2))
+    world.counts.reported(told(2))
     world.counter.closed(world.flow)
     assert world.duplicates() == 0
     await world.assign(before=3, epochs=[1])
@@ -176,10 +181,9 @@ async def test_what_a_broken_stream_did_not_report_is_known_when_the_same_life_r
 
 
 async def test_a_subscriber_that_dies_with_its_publisher_reports_when_it_was_not_dead(world: World) -> None:
-    await world.assign()
     world.send(0, 1)
     world.ack(1, 2)
-    world.flow.delivery.sent_counts.sent(body(1, 2))
+    world.counts.sent(body(1, 2))
     world.restarted()
     await world.assign(life=6)
     world.send(1, 1)
@@ -192,11 +196,10 @@ async def test_a_subscriber_that_dies_with_its_publisher_reports_when_it_was_not
 
 
 async def test_reports_of_an_epoch_that_a_rewind_ended_count_when_the_counts_are_read_again(world: World) -> None:
-    await world.assign()
     world.send(0, 2)
     world.ack(2, 4)
-    world.flow.delivery.sent_counts.sent(body(2, 1))
-    world.flow.delivery.sent_counts.reported(told(5))
+    world.counts.sent(body(2, 1))
+    world.counts.reported(told(5))
     world.flow.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     assert not world.counter.closed(world.flow)
     await world.assign(life=6)
@@ -206,16 +209,14 @@ async def test_reports_of_an_epoch_that_a_rewind_ended_count_when_the_counts_are
 
 
 async def test_a_released_flow_reports_what_was_done_since_its_last_acknowledgement(world: World) -> None:
-    await world.assign()
-    world.flow.delivery.sent_counts.sent(body(0, 2))
-    world.flow.delivery.sent_counts.reported(told(4))
+    world.counts.sent(body(0, 2))
+    world.counts.reported(told(4))
     pages = world.counter.closed(world.flow)
     assert DeliveryCounts(pages).windows.keys() == {(world.flow.filter.hash, WINDOW)}
     assert (world.figures(), world.duplicates()) == ((0, 4, 0), 0), "what it did comes again"
 
 
 async def test_fewer_processed_than_sent_is_reported_at_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    await world.assign()
     world.send(0, 3)
     with caplog.at_level(logging.ERROR):
         world.ack(3, 4, 1)
@@ -229,28 +230,26 @@ async def test_fewer_processed_than_sent_is_reported_at_once(world: World, caplo
 
 
 async def test_a_window_that_was_not_reported_was_not_processed(world: World) -> None:
-    await world.assign()
     world.send(0, 1)
-    world.flow.delivery.sent_counts.reported([])
+    world.counts.reported([])
     world.counter.acknowledged(world.flow, marker(1))
     assert world.counter.mismatches == {"cache": 1}
 
 
-async def test_a_subscriber_that_reports_nothing_is_not_suspected(world: World) -> None:
-    await world.assign(life=0)
-    world.send(0, 1)
-    world.counter.acknowledged(world.flow, marker(1))
-    assert (world.counter.mismatches, world.window().told, world.window().delivered) == ({}, False, 2)
+async def test_a_subscriber_that_reports_nothing_is_not_suspected(fresh: World) -> None:
+    await fresh.assign(life=0)
+    fresh.send(0, 1)
+    fresh.counter.acknowledged(fresh.flow, marker(1))
+    assert (fresh.counter.mismatches, fresh.window().told, fresh.window().delivered) == ({}, False, 2)
 
 
 async def test_after_a_rewind_what_is_counted_already_is_not_delivered_again(world: World) -> None:
-    await world.assign()
     world.send(0, 3)
     world.ack(3, 6)
     world.flow.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     await world.assign(before=6, epochs=[1])
-    world.flow.delivery.sent_counts.sent(body(1, 3))  # the third is new
-    world.flow.delivery.sent_counts.offered(marker(4))
+    world.counts.sent(body(1, 3))  # the third is new
+    world.counts.offered(marker(4))
     world.ack(4, 12)
     world.send(4, 1)
     world.ack(5, 14)
@@ -260,7 +259,6 @@ async def test_after_a_rewind_what_is_counted_already_is_not_delivered_again(wor
 
 
 async def test_a_marker_of_the_applications_own_leaves_a_range_out(world: World) -> None:
-    await world.assign()
     world.counter.acknowledged(world.flow, marker(7))
     world.send(7, 1)
     world.ack(8, 2)
@@ -269,21 +267,19 @@ async def test_a_marker_of_the_applications_own_leaves_a_range_out(world: World)
 
 
 async def test_a_parked_update_that_is_delivered_again_is_set_aside_no_more(world: World) -> None:
-    await world.assign()
     parked, parcel = letter(3)[0], letter(3)[1]
-    world.flow.delivery.sent_counts.letter(parcel.body)
-    world.flow.delivery.sent_counts.offered(marker(0))
-    window = next(iter(world.flow.delivery.sent_counts._open.sent), None)
+    world.counts.letter(parcel.body)
+    world.counts.offered(marker(0))
+    window = next(iter(world.counts._open.sent), None)
     assert window is None  # what was parked was sent before: it does not count as sent again
     assert parked.id
 
 
 async def test_a_report_is_of_the_flow_and_the_windows_that_were_asked_for(world: World) -> None:
-    await world.assign()
-    world.flow.delivery.sent_counts.sent(body(0, 1))
-    world.flow.delivery.sent_counts.sent(body(1, 1, 0))
-    world.flow.delivery.sent_counts.offered(marker(2))
-    world.flow.delivery.sent_counts.reported([*told(2), *told(2, window=0)])
+    world.counts.sent(body(0, 1))
+    world.counts.sent(body(1, 1, 0))
+    world.counts.offered(marker(2))
+    world.counts.reported([*told(2), *told(2, window=0)])
     world.counter.acknowledged(world.flow, marker(2))
 
     def windows(**asked: Any) -> list[int]:
@@ -297,7 +293,6 @@ async def test_a_report_is_of_the_flow_and_the_windows_that_were_asked_for(world
 
 
 async def test_counts_are_read_again_when_another_publisher_may_have_written(world: World) -> None:
-    await world.assign()
     assert not world.store.store([MarkerWrite(CACHE, 1, marker(1), "", {"ranges": b'{"f":[[[1,1,0],[1,1,5]]]}'})])
     world.store.raise_epoch(CACHE)  # by another publisher
     await world.assign()
@@ -321,7 +316,6 @@ def replayed(
 
 
 async def test_what_a_replay_delivered_is_counted_each_update_once(world: World) -> None:
-    await world.assign()
     world.send(0, 2)
     world.ack(2, 4)
     world.flow.holding.raised(world.store.rewind(CACHE, marker(1)))
@@ -342,33 +336,32 @@ async def test_what_a_replay_delivered_is_counted_each_update_once(world: World)
     assert await world.counter.open_replay(world.flow) == marker(5).order
 
 
-async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing(world: World) -> None:
-    world.flow.holding.raised(world.store.raise_epoch(CACHE))
-    await world.counter.open_replay(world.flow)
-    world.counter.count(world.flow, replayed(0, 4, 3, None, partial=True), marker(4).order)
-    await world.assign(before=3, epochs=[1])
-    world.flow.delivery.sent_counts.place = marker(4).order
-    world.send(4, 1)
-    world.ack(5, 5)
-    found = world.window()
+async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing(fresh: World) -> None:
+    fresh.flow.holding.raised(fresh.store.raise_epoch(CACHE))
+    await fresh.counter.open_replay(fresh.flow)
+    fresh.counter.count(fresh.flow, replayed(0, 4, 3, None, partial=True), marker(4).order)
+    await fresh.assign(before=3, epochs=[1])
+    fresh.counts.place = marker(4).order
+    fresh.send(4, 1)
+    fresh.ack(5, 5)
+    found = fresh.window()
     assert (found.delivered, found.processed, found.processed_partly) == (2, 2, 3)
-    ranges = world.counter.report(admin_pb2.AuditRequest(), [world.flow]).ranges
+    ranges = fresh.counter.report(admin_pb2.AuditRequest(), [fresh.flow]).ranges
     assert [(one.begin.offset, one.end.offset, one.partly) for one in ranges] == [
         (marker(4).order.offset, marker(5).order.offset, False),
         (marker(0).order.offset, marker(4).order.offset, True),
     ]
-    assert not world.counter.mismatches
+    assert not fresh.counter.mismatches
 
 
-async def test_a_replays_callback_that_did_not_run_is_reported_at_once(world: World) -> None:
-    world.flow.holding.raised(world.store.raise_epoch(CACHE))
-    await world.counter.open_replay(world.flow)
-    world.counter.count(world.flow, replayed(0, 2, 3, None), marker(2).order)
-    assert world.counter.mismatches == {CACHE[0]: 1}
+async def test_a_replays_callback_that_did_not_run_is_reported_at_once(fresh: World) -> None:
+    fresh.flow.holding.raised(fresh.store.raise_epoch(CACHE))
+    await fresh.counter.open_replay(fresh.flow)
+    fresh.counter.count(fresh.flow, replayed(0, 2, 3, None), marker(2).order)
+    assert fresh.counter.mismatches == {CACHE[0]: 1}
 
 
 async def test_callbacks_that_never_ran_are_found_until_a_replay_has_delivered_all_of_the_range(world: World) -> None:
-    await world.assign()
     world.send(0, 3)
     world.ack(3, 4)
     assert (world.window().missing, world.duplicates()) == (2, 0)
@@ -387,7 +380,6 @@ async def test_callbacks_that_never_ran_are_found_until_a_replay_has_delivered_a
 
 
 async def test_a_loss_is_seen_beside_repeats_of_the_same_range(world: World) -> None:
-    await world.assign()
     world.send(0, 3)
     world.ack(3, 5 + 5, rolled_back=5)
     assert (world.window().missing, world.duplicates()) == (1, 5)

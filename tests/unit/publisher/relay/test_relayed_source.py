@@ -161,9 +161,6 @@ def test_only_in_hold_the_lead_begins_at_the_end_of_a_relay_that_is_far_behind(s
     assert (lead_start(scene.source) == tip) is (scene.settings.mode == "hold")
 
 
-# --- transactions in pieces -------------------------------------------------------------------------------------------
-
-
 # --- holes ------------------------------------------------------------------------------------------------------------
 
 
@@ -317,9 +314,13 @@ def test_a_datastore_that_cannot_be_read_where_it_says_that_it_begins_is_not_ask
 # --- the history ------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def lead(scene: RelayScene) -> LogReader:
+    return scene.open()
+
+
 @both()
-def test_the_relay_of_another_log_is_not_read_and_goes_when_there_is_more(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_the_relay_of_another_log_is_not_read_and_goes_when_there_is_more(scene: RelayScene, lead: LogReader) -> None:
     kept = scene.recorded(lead, 5)
     marker = scene.recorded(lead, 5)
     behind = scene.open()
@@ -340,8 +341,9 @@ def test_the_relay_of_another_log_is_not_read_and_goes_when_there_is_more(scene:
 
 
 @both()
-def test_who_reads_a_restored_datastore_does_not_go_on_in_the_files_of_before(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_who_reads_a_restored_datastore_does_not_go_on_in_the_files_of_before(
+    scene: RelayScene, lead: LogReader
+) -> None:
     kept = scene.recorded(lead, 5)
     scene.recorded(lead, 5)
     scene.memory.restore(kept)
@@ -350,8 +352,7 @@ def test_who_reads_a_restored_datastore_does_not_go_on_in_the_files_of_before(sc
     assert scene.read(scene.open(), max_bytes=40).keys() == [*keys_of(0, 5), *keys_of(10, 6)]
 
 
-def test_files_of_another_log_are_not_read_until_they_are_removed(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_files_of_another_log_are_not_read_until_they_are_removed(scene: RelayScene, lead: LogReader) -> None:
     kept = scene.recorded(lead, 5)
     scene.recorded(lead, 5)
     scene.memory.restore(kept)
@@ -424,8 +425,7 @@ def test_a_loss_ends_where_the_relay_begins(scene: RelayScene) -> None:
     assert scene.read(scene.open(begin)).keys() == keys_of(10, 5)
 
 
-def test_places_that_only_the_relay_has_are_located(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_places_that_only_the_relay_has_are_located(scene: RelayScene, lead: LogReader) -> None:
     markers = [scene.recorded(lead, 5) for _ in range(3)]
     times = [scene.start.committed_at_us, *(marker.committed_at_us for marker in markers)]
     scene.memory.purge()
@@ -528,8 +528,7 @@ def small_files(scene: RelayScene, lead: LogReader, count: int) -> None:
 
 @both(budget=LITTLE, compress=False)
 @pytest.mark.parametrize("begun", [False, True], ids=["before", "within"])
-def test_whose_file_goes_reads_on_where_the_log_is(scene: RelayScene, begun: bool) -> None:
-    lead = scene.open()
+def test_whose_file_goes_reads_on_where_the_log_is(scene: RelayScene, begun: bool, lead: LogReader) -> None:
     small_files(scene, lead, 6)
     behind = scene.open()
     assert scene.relay.begin == scene.start
@@ -560,8 +559,7 @@ def test_at_the_end_of_the_only_file_that_goes_a_reader_waits_for_what_is_record
 
 
 @both()
-def test_a_transaction_in_pieces_is_read_to_its_end_though_its_file_goes(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_a_transaction_in_pieces_is_read_to_its_end_though_its_file_goes(scene: RelayScene, lead: LogReader) -> None:
     scene.put_large(100, 100)
     scene.put(1)
     whole = scene.read(lead, max_bytes=1000)
@@ -576,8 +574,7 @@ def test_a_transaction_in_pieces_is_read_to_its_end_though_its_file_goes(scene: 
     assert read.ids() == whole.ids()
 
 
-def test_damage_inside_a_transaction_is_told_to_who_has_a_part_of_it(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_damage_inside_a_transaction_is_told_to_who_has_a_part_of_it(scene: RelayScene, lead: LogReader) -> None:
     scene.put_large(100, 100)
     whole = scene.read(lead, max_bytes=1000)
     scene.flush()
@@ -629,8 +626,7 @@ def test_what_the_datastore_gave_up_since_the_relay_has_it_again_is_read_there(s
 
 
 @scene_with(replace(HOLD, budget=LITTLE, compress=False))
-def test_a_file_that_turns_out_to_be_damaged_when_it_has_to_go_goes_alone(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_a_file_that_turns_out_to_be_damaged_when_it_has_to_go_goes_alone(scene: RelayScene, lead: LogReader) -> None:
     scene.source.release(scene.start.order)
     small_files(scene, lead, 7)
     first, second, *_ = sorted(name for name in scene.disk.names(FOLDER) if name.endswith(".wrf"))
@@ -641,8 +637,9 @@ def test_a_file_that_turns_out_to_be_damaged_when_it_has_to_go_goes_alone(scene:
     assert second in names, "there is room for it now"
 
 
-def test_whose_file_goes_is_unavailable_at_a_place_that_the_datastore_no_longer_has(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_whose_file_goes_is_unavailable_at_a_place_that_the_datastore_no_longer_has(
+    scene: RelayScene, lead: LogReader
+) -> None:
     kept = scene.recorded(lead, 5)
     scene.recorded(lead, 5)
     behind = scene.open()
@@ -653,8 +650,7 @@ def test_whose_file_goes_is_unavailable_at_a_place_that_the_datastore_no_longer_
         behind.read(1 << 20, 0.0)
 
 
-def test_whose_file_goes_because_the_log_is_another_one_is_unavailable(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_whose_file_goes_because_the_log_is_another_one_is_unavailable(scene: RelayScene, lead: LogReader) -> None:
     kept = scene.recorded(lead, 5)
     scene.recorded(lead, 5)
     behind = scene.open()
@@ -674,8 +670,7 @@ def test_whose_file_goes_because_the_log_is_another_one_is_unavailable(scene: Re
 
 
 @scene_with(replace(CACHE, budget=LITTLE, compress=False))
-def test_a_place_is_located_though_a_file_goes_meanwhile(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_a_place_is_located_though_a_file_goes_meanwhile(scene: RelayScene, lead: LogReader) -> None:
     small_files(scene, lead, 5)
     fifth = scene.relay.tip
     small_files(scene, lead, 1)
@@ -704,8 +699,7 @@ def test_trimming_that_the_disk_refuses_is_told(scene: RelayScene) -> None:
         scene.source.trim(0)
 
 
-def test_nothing_is_recorded_behind_what_may_be_of_another_log(scene: RelayScene) -> None:
-    lead = scene.open()
+def test_nothing_is_recorded_behind_what_may_be_of_another_log(scene: RelayScene, lead: LogReader) -> None:
     kept = scene.recorded(lead, 5)
     scene.recorded(lead, 5)
     scene.memory.restore(kept)  # the lead has not noticed
