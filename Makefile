@@ -19,7 +19,7 @@ SOAK := tests/system tests/hostile tests/property tests/simulation tests/benchma
 	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py tests/integration/test_random_ddl.py tests/integration/test_peers_failover.py \
 	tests/unit/datastores/mysql/server/test_bounded_connection.py tests/unit/spark_replay/test_selected.py \
 	tests/unit/spark_replay/archive/test_store.py tests/unit/spark_replay/archive/test_checkpoints.py \
-	tests/unit/spark_replay/archive/test_remote_storage.py
+	tests/unit/spark_replay/archive/test_storage.py
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \

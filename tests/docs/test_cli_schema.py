@@ -16,7 +16,7 @@ from tests.support.contenders import contending, is_there
 from tests.support.eventually import until
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import relay, status
-from tests.unit.wormholectl.tail.test_show import BYTES, update
+from tests.unit.wormholectl.tail.test_tail import BYTES, update
 from wormhole.admin.admin_service import Answer
 from wormhole.coordination.port import LogGroup
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
@@ -82,7 +82,7 @@ REPLAY = {
     "replay-progress",
     "replay-ended",
     "replay-cancelled",
-}  # tests/unit/spark_replay/commands/test_show_replay.py
+}  # tests/unit/spark_replay/commands/test_replay.py
 BACKFILL = {"backfill-change", "backfill-progress", "backfill-show"}  # tests/unit/wormholectl/backfill/test_commands.py
 REPAIR = {"repair"}  # tests/unit/wormholectl/backfill/test_verify.py
 RELAY = {"relay-show", "relay-verify", "relay-trim"}  # tests/unit/wormholectl/relay/test_commands.py

@@ -7,12 +7,12 @@ from typing import Final
 from tests.mutants.runner import Fault
 
 _COMPACT: Final = "tests/unit/spark_replay/archive/test_compact.py"
-_SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_shard_writer.py"
+_SHARD_WRITER: Final = "tests/unit/spark_replay/archive/test_writer.py"
 _SELECTED: Final = "tests/unit/spark_replay/test_selected.py"
 _CHECKPOINTS: Final = "tests/unit/spark_replay/archive/test_checkpoints.py"
-_REMOTE: Final = "tests/unit/spark_replay/archive/test_remote_storage.py"
+_REMOTE: Final = "tests/unit/spark_replay/archive/test_storage.py"
 _STORAGE: Final = "tests/unit/spark_replay/archive/test_storage.py"
-_COMPACTOR: Final = "tests/unit/spark_replay/archive/test_compactor.py"
+_COMPACTOR: Final = "tests/unit/spark_replay/archive/test_compact.py"
 _ARCHIVER: Final = "tests/unit/spark_replay/archive/test_archiver.py"
 
 ARCHIVE_FAULTS: list[Fault] = [
@@ -262,7 +262,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/tables/updates.py",
         old='                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")\n',
         new="                checked = source\n",
-        tests=("tests/unit/spark_replay/tables/test_updates.py::test_a_flipped_bit_is_an_error_that_names_the_file",),
+        tests=("tests/unit/spark_replay/tables/test_rows.py::test_a_flipped_bit_is_an_error_that_names_the_file",),
         promise="a replay that begins with a snapshot pushes the rows that were written",
     ),
     Fault(

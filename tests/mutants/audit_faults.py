@@ -32,7 +32,7 @@ AUDIT_FAULTS: list[Fault] = [
         file="spark_replay/audit/archived.py",
         old="                found.append((begin, end, AuditPart.PARTIAL))\n",
         new="                found.append((begin, end, AuditPart.COUNTED))\n",
-        tests=("tests/unit/spark_replay/audit/test_archived.py",),
+        tests=("tests/unit/spark_replay/audit/test_auditor.py",),
         promise="what a replay of the last changes left out is not called lost",
     ),
     Fault(
@@ -153,7 +153,7 @@ AUDIT_FAULTS: list[Fault] = [
         file="spark_replay/audit/archived.py",
         old="        return AuditPart.PENDING if places.ends else AuditPart.UNAUDITED\n",
         new="        return AuditPart.COUNTED if places.ends else AuditPart.UNAUDITED\n",
-        tests=("tests/unit/spark_replay/audit/test_archived.py",),
+        tests=("tests/unit/spark_replay/audit/test_auditor.py",),
         promise="what was not acknowledged yet is open, not lost",
     ),
     Fault(

@@ -46,7 +46,7 @@ EXPORT_FAULTS: list[Fault] = [
         file="spark_replay/export/leftovers.py",
         old="        if base == version:\n",
         new="        if not version:\n",
-        tests=("tests/unit/spark_replay/export/test_leftovers.py",),
+        tests=("tests/unit/spark_replay/export/test_expiry.py",),
         promise="a run's files are deleted only once it cannot commit",
     ),
     Fault(

@@ -65,7 +65,7 @@ FAULTS: list[Fault] = [
         file="datastores/rocksdb/history/continuity.py",
         old="            if first is not None and first <= reached[1]:\n",
         new="            if False and first is not None:\n",
-        tests=("tests/unit/datastores/rocksdb/history/test_continuity.py",),
+        tests=("tests/unit/datastores/rocksdb/history/test_catalogue.py",),
         promise="a RocksDB that was restored and opened several times is another history",
     ),
     Fault(
@@ -154,7 +154,7 @@ FAULTS: list[Fault] = [
         old="        encoder.skipping = self._skipping or self._prepare is not None\n",
         new="        encoder.skipping = self._skipping\n",
         tests=(
-            "tests/unit/datastores/rocksdb/log/test_transaction.py",
+            "tests/unit/datastores/rocksdb/log/test_cursor.py",
             "tests/integration/test_rocksdb_wal_transactions.py",
         ),
         promise="prepared data is released at its commit only",

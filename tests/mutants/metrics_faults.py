@@ -66,7 +66,7 @@ METRICS_FAULTS = [
         file="subscriber_sdk/calls/handlers.py",
         old="self.pool.submit(copy_context().run, callback, *arguments)",
         new="self.pool.submit(callback, *arguments)",
-        tests=("tests/unit/subscriber_sdk/work/test_tracing.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_counts_reported.py",),
         promise="what a handler traces lies within the span of its batch",
     ),
 ]

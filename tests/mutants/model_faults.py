@@ -45,7 +45,7 @@ MODEL_FAULTS: list[Fault] = [
         file="wormholectl/models/texts.py",
         old="if text.isprintable() and not {",
         new="if True or not {",
-        tests=("tests/unit/wormholectl/models/test_texts.py::test_no_name_of_a_database_becomes_code",),
+        tests=("tests/unit/wormholectl/models/test_commands.py::test_no_name_of_a_database_becomes_code",),
         promise="no name of a database becomes code",
     ),
 ]

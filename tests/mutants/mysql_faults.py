@@ -23,7 +23,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="wormholectl/logs/segment_stream.py",
         old="                    silent(place, end.place)\n",
         new="                    return\n",
-        tests=("tests/unit/wormholectl/logs/test_segment_stream.py",),
+        tests=("tests/unit/wormholectl/logs/test_logs.py",),
         promise="tail --no-follow ends at the place where the log ended, not when nothing came for a while",
     ),
     Fault(

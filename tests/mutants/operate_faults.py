@@ -120,7 +120,7 @@ OPERATE_FAULTS: list[Fault] = [
         file="wormhole/wire/lag.py",
         old="        return Lag(None, behind, None, why)\n",
         new="        return Lag(0.0, behind, None)\n",
-        tests=("tests/unit/wormholectl/show/test_flows.py", "tests/unit/wormholectl/lag/test_verdict.py"),
+        tests=("tests/unit/wormholectl/show/test_show.py", "tests/unit/wormholectl/lag/test_why.py"),
         promise="log of unknown age is never shown as in time",
     ),
     Fault(
@@ -128,7 +128,7 @@ OPERATE_FAULTS: list[Fault] = [
         file="wormholectl/show/places.py",
         old="message.incarnation != status.log_end.incarnation",
         new="False",
-        tests=("tests/unit/wormholectl/show/test_flows.py",),
+        tests=("tests/unit/wormholectl/show/test_show.py",),
         promise="a place of an earlier incarnation is never shown as a file of the present log",
     ),
     Fault(

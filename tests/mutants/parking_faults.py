@@ -10,7 +10,7 @@ PARKING_FAULTS: list[Fault] = [
         file="subscriber_sdk/work/keyorder.py",
         old="for one in (key, key[:1]) if one in self._last",
         new="for one in (key,) if one in self._last",
-        tests=("tests/unit/subscriber_sdk/work/test_keyorder.py",),
+        tests=("tests/unit/subscriber_sdk/work/test_parallel.py",),
         promise="with concurrency a row does not overtake an update of its table without a key",
     ),
     Fault(
@@ -27,7 +27,7 @@ PARKING_FAULTS: list[Fault] = [
         old="            refused = await answer\n",
         new='            refused = ""\n',
         tests=(
-            "tests/unit/subscriber_sdk/work/test_parking.py::test_nothing_counts_as_parked_before_the_publisher_says_so",
+            "tests/unit/subscriber_sdk/work/test_recovery.py::test_nothing_counts_as_parked_before_the_publisher_says_so",
         ),
         promise="an update is parked durably before it counts as processed",
     ),
@@ -53,7 +53,7 @@ PARKING_FAULTS: list[Fault] = [
         file="subscriber_sdk/calls/gate.py",
         old="            return Verdict.PARK\n",
         new="            return Verdict.CALL\n",
-        tests=("tests/unit/subscriber_sdk/calls/test_gate.py",),
+        tests=("tests/unit/subscriber_sdk/calls/test_callbacks.py",),
         promise="nothing of a row overtakes an update of it that is parked",
     ),
     Fault(

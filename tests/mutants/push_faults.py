@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutants.runner import Fault
 
-_BUDGET = "tests/unit/subscriber_sdk/stream/test_budget.py"
+_BUDGET = "tests/unit/subscriber_sdk/stream/test_outbox.py"
 _HOSTILE = "tests/hostile/test_malicious_publisher.py"
 
 PUSH_FAULTS: list[Fault] = [

@@ -57,9 +57,7 @@ REPLAY_FAULTS: list[Fault] = [
         file="spark_replay/replay/mode_selection.py",
         old='        if plan.lacks and request.mode == "latest":\n',
         new='        if plan.lacks and request.mode == "none":\n',
-        tests=(
-            "tests/unit/spark_replay/replay/test_mode_selection.py::test_an_archive_that_lacks_a_part_gives_every_change",
-        ),
+        tests=("tests/unit/spark_replay/replay/test_mode.py::test_an_archive_that_lacks_a_part_gives_every_change",),
         promise="a mode that was asked for is taken, or refused",
     ),
     Fault(
@@ -270,7 +268,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="    if found == said and footer.end.order <= entry.end.order:\n",
         new="    if found or said:\n",
         tests=(
-            "tests/unit/spark_replay/archive/test_manifest.py::test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit",
+            "tests/unit/spark_replay/archive/test_layout.py::test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit",
         ),
         promise="a replay pushes what its shard's manifest names, and nothing that was put in its place",
     ),
@@ -436,7 +434,7 @@ REPLAY_FAULTS: list[Fault] = [
         old="        if task.by_values is not None and (",
         new="        if task.by_values and (",
         tests=(
-            "tests/unit/spark_replay/replay/test_task_latest.py::test_another_filter_that_asks_what_kind_of_change_it_was_ends_the_pass",
+            "tests/unit/spark_replay/replay/test_task.py::test_another_filter_that_asks_what_kind_of_change_it_was_ends_the_pass",
         ),
         promise="the last change of each key is never sifted by a filter that it cannot answer",
     ),
@@ -453,9 +451,7 @@ REPLAY_FAULTS: list[Fault] = [
         file="spark_replay/replay/task.py",
         old='            has = upto(start) if start.order > marker.order else b""\n',
         new='            has = b""\n',
-        tests=(
-            "tests/unit/spark_replay/replay/test_task_latest.py::test_what_the_application_has_already_is_not_set_back",
-        ),
+        tests=("tests/unit/spark_replay/replay/test_task.py::test_what_the_application_has_already_is_not_set_back",),
         promise="a replay sets back nothing of what an application says that it has",
     ),
     Fault(

@@ -131,7 +131,7 @@ TRUST_FAULTS: list[Fault] = [
         file="wormholectl/doctor/redact.py",
         old="shared[_-]?access[_-]?signature|\\bsig)",
         new="shared[_-]?access[_-]?signature)",
-        tests=("tests/unit/wormholectl/doctor/test_redact.py",),
+        tests=("tests/unit/wormholectl/doctor/test_support_dump.py",),
         promise="the usual forms of secrets are redacted",
     ),
     Fault(

@@ -48,7 +48,7 @@ def test_pyspark_does_not_format_what_other_tests_log(turn: str, caplog: pytest.
 
 FRAMES = "tests/unit/spark_replay/test_frames.py"
 COMPACT = "tests/unit/spark_replay/archive/test_compact.py"
-OTHER = "tests/unit/spark_replay/archive/test_rows.py"
+OTHER = "tests/unit/spark_replay/archive/test_reader.py"
 OWNERS, COMMAND_LINE = "tests/system/test_owners.py", "tests/system/test_command_line.py"
 
 

@@ -1,9 +1,13 @@
+"""The program: its nouns and verbs, wrong requests, and the entries of codes."""
+
 from __future__ import annotations
 
+import json
 import platform
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +18,18 @@ from typer.testing import CliRunner
 
 import wormholectl
 from tests.support.command_line import inside, run
+from tests.support.fake_admin import FakeAdmin
 from tests.support.installed_package import put_package
+from tests.support.publisher_status import relay
 from wormhole import __version__
 from wormhole.host import compiled as compiled_module
 from wormhole.ports import entry_points
 from wormhole.ports.entry_points import claims
+from wormhole.problems.catalogue import entries
 from wormholectl.app import _EXTRAS, app
+
+# --- app ---
+
 
 COMMANDS = [
     ["tail"],
@@ -281,3 +291,125 @@ def test_a_command_without_its_extra_is_listed_and_names_it(
 @pytest.mark.parametrize("name", list(_EXTRAS))
 def test_the_help_of_the_root_is_that_of_the_command(name: str) -> None:
     assert _EXTRAS[name][1] == inside(typer.main.get_command(app))[name].help
+
+
+# --- explain: ``wormholectl explain``: the entry of a code, and what a code is that has none ---
+
+
+def test_it_prints_the_entry_of_a_code() -> None:
+    code, out, _ = run("explain", "marker-purged")
+    entry = entries()["marker-purged"]
+    assert code == 0
+    assert out.splitlines()[0] == f"marker-purged: {entry.title}"
+    assert all(f"  {text}" in out for text in (entry.means, entry.look_at, entry.do))
+
+
+def test_alone_it_lists_all_codes() -> None:
+    _, out, _ = run("explain", "--json")
+    listed = json.loads(out)["codes"]
+    assert [one["code"] for one in listed] == list(entries())
+    assert {line.split()[0] for line in run("explain")[1].splitlines()[1:]} == entries().keys()
+
+
+def test_a_code_that_does_not_exist_is_one_error_with_the_nearest_names() -> None:
+    code, out, err = run("explain", "marker-purge")
+    assert (code, out) == (2, "")
+    assert err.startswith("error [wrong-request]: ")
+    assert "marker-purged" in err
+    assert "archive" not in err
+
+
+# --- markers ---
+
+
+def test_bare_and_show_list(admin: FakeAdmin) -> None:
+    code, out, _ = run("markers", "-p", "h:7")
+    head, first, second = out.splitlines()
+    assert (code, head.split()[:3]) == (0, ["FLOW", "MARKER", "DELIVERED"])
+    assert first.split()[:3] == ["cache/db1", "1/2/10", "7"]
+    assert second.split()[:3] == ["mail/db1", "-", "-"]
+    code, out, _ = run("markers", "show", "cache/db1", "-p", "h:7", "--json")
+    (one,) = json.loads(out)["markers"]
+    assert (one["flow"], one["marker"], one["delivered"], one["headroom_s"]) == ("cache/db1", "1/2/10", "7", 7200.0)
+
+
+def test_set_and_forget(admin: FakeAdmin) -> None:
+    assert run("markers", "set", "cache/db1", "1/1/5", "-p", "h:7", "-y")[0] == 0
+    assert run("markers", "forget", "cache/db1", "-p", "h:7", "-y")[0] == 0
+    one, other = admin.requests
+    assert one.set_marker.place == "1/1/5"
+    assert other.WhichOneof("what") == "forget"
+
+
+def test_rewind_counts_from_now(admin: FakeAdmin) -> None:
+    before = time.time()
+    assert run("markers", "rewind", "cache/db1", "--since", "2h", "-p", "h:7", "-y")[0] == 0
+    assert before - 7200 <= admin.requests[0].set_marker.at_s <= time.time() - 7200
+
+
+# --- wrong requests ---
+
+
+CASES = {
+    "flows -a cahce": "did you mean cache",
+    "flows --state sleeping": "one of unassigned",
+    "flows dead-letters list cash/db1": "did you mean cache/db1",
+    "flows dead-letters discard cache/db1 --yes": "either --key KEY or --all",
+    "flows dead-letters discard cache/db1 --all --key users:7 --yes": "either --key KEY or --all",
+    "markers show cache/db2": "did you mean cache/db1",
+    "markers rewind cache/db1 --since=2x -y": "--since 2x: must be",
+    "markers rewind cache/db1 --since=-5m -y": "--since -5m: must be",
+    "markers rewind cache/db1 --since=h -y": "--since h: must be",
+    "markers rewind cache/db1 --since=1e9d -y": "--since 1e9d: must be",
+    "lag cahce": "did you mean cache",
+    "lag cache --max soon": "soon: must be a duration",
+    "why-lag cache/db7": "did you mean cache/db1",
+    "top": "needs a terminal",
+    "top --every soon": "soon: must be a duration",
+    "backfill start cahce": "did you mean cache",
+    "backfill start cache --tables shop.user": "did you mean shop.users",
+    "backfill start cache --tables shop.secret": "GRANT SELECT",
+    "backfill start cache --tables shop.log": "shop.log cannot be read: shop.log has no primary key",
+    "backfill start cache --rate fast": "for example --rate 4MiB/s",
+    "backfill start cache --rate 0B/s": "no row would ever be sent",
+    "backfill show cahce": "did you mean cache",
+    "backfill show cache --watch": "`wormholectl backfill start cache` begins one",
+    "backfill pause cache": "no backfill of cache runs",
+    "backfill resume cache": "no backfill of cache runs",
+    "backfill cancel cache": "no backfill of cache runs",
+    "verify cahce --yes": "did you mean cache",
+    "verify cache/db7 --yes": "did you mean cache/db1",
+    "verify cache --rate 0B/s --yes": "no row would ever be sent",
+    "verify cache --tables shop.user --yes": "did you mean shop.users",
+    "repair cache/db7 --yes": "did you mean cache/db1",
+    "relay show shop/main/db2": "shop/main/db2 has no relay",
+    "relay verify": "in which folder",
+    "relay trim": "how much is to stay?",
+    "relay trim --all --keep 1GiB": "--all and --keep exclude each other",
+    "relay trim --keep much": "--keep much",
+    "hosts": "needs a coordinator",
+}
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_what_publishers_are_asked_wrongly(command: str, admin: FakeAdmin) -> None:
+    admin.status.relay.CopyFrom(relay())
+    code, out, err = run(*command.split(), "-p", "h:7")
+    assert (code, out) == (2, "")
+    assert CASES[command] in err
+    assert "next: " in err
+    assert [one for one in admin.requests if not one.preview] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("doctor", "give the URL of a database; for an installation -c FILE.toml"),
+        ("doctor oracle://h/", "names no log"),
+        ("config show", "WORMHOLE_COORDINATOR"),
+        ("config history", "WORMHOLE_COORDINATOR"),
+    ],
+)
+def test_what_is_asked_of_nothing(command: str, says: str) -> None:
+    code, out, err = run(*command.split())
+    assert (code, out, says in err) == (2, "", True), err

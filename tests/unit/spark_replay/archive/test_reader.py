@@ -1,9 +1,10 @@
-"""What was archived comes back as the pieces of log that it was, cut where datamarkers lie; files that are no
-archive's are told."""
+"""What was archived comes back as the pieces of log that it was, and batches become rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from array import array
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -11,14 +12,36 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.arrays import ends_of, values_of
+from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.reader import DataFile, segments_of, upto
+from spark_replay.archive.rows import Rows
 from spark_replay.archive.store import ArchiveStore
-from tests.support.archives import Tx, gone, manifest_of, marker_at, put, row, segments, tx, updates_of, write_archive
-from wormhole.model.errors import ArchiveError
+from tests.support.archives import (
+    CUSTOMERS,
+    KEYS,
+    Change,
+    Tx,
+    gone,
+    manifest_of,
+    marker_at,
+    put,
+    row,
+    segments,
+    tx,
+    updates_of,
+    write_archive,
+)
+from tests.support.hot import compiled, forms, interpreted
+from wormhole.model.errors import ArchiveError, DecodeError
 from wormhole.model.segment import Segment
 from wormhole.model.values import UNAVAILABLE, Op
+from wormhole.wire.body import ParsedBody
+from wormhole.wire.rows import entry
 from wormhole.wire.update import Update
+
+# --- reader ---
+
 
 MANY = [
     tx(put(b"k1", b"v1"), put(b"k2", b"v2")),
@@ -159,3 +182,137 @@ def test_a_file_that_is_damaged_within(tmp_path: Path, damage: Callable[[bytes],
         opened(store) as file,
     ):
         list(file.batches())
+
+
+# --- rows ---
+
+
+SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
+
+
+def batches_of_updates(*transactions: tuple[Change, ...], pieces: int = 1) -> list[list[Update]]:
+    """What a subscriber is told of them, batch by batch."""
+    return [updates_of(piece) for piece in segments("a", [tx(*changes, pieces=pieces) for changes in transactions])]
+
+
+def taken(batches: list[list[Update]]) -> list[dict[str, object]]:
+    rows = Rows()
+    for batch in batches:
+        rows.add(batch)
+    assert len(rows) == sum(map(len, batches))
+    found = rows.take()
+    assert found.schema == SCHEMA
+    assert len(rows) == rows.size == 0
+    listed: list[dict[str, object]] = found.to_pylist()
+    return listed
+
+
+def wanted(update: Update) -> Mapping[str, object]:
+    source, _, number = update.transaction.id.rpartition(":")
+    return {
+        "place": place_bytes(update.position, update.in_unfinished, update.index),
+        "tx_source": source,
+        "tx_number": int(number),
+        "tx_index": update.index,
+        "ends_tx": update.ends_transaction,
+        "committed_at": update.committed_at,
+        "op": update.op.value,
+        "table": update.table,
+    }
+
+
+CHANGES = st.one_of(
+    st.builds(put, st.binary(min_size=1, max_size=4), st.binary(max_size=20)),
+    st.builds(gone, st.binary(min_size=1, max_size=4)),
+    st.builds(lambda id_: row(Op.UPDATE, (id_ + 1, UNAVAILABLE, None, 0), (id_, "x", None, 0)), st.integers(0, 99)),
+)
+
+
+@given(st.lists(st.lists(CHANGES, min_size=1, max_size=6).map(tuple), min_size=1, max_size=5), st.integers(1, 3))
+@settings(max_examples=100)
+def test_rows_say_what_updates_say(transactions: list[tuple[Change, ...]], pieces: int) -> None:
+    batches = batches_of_updates(*transactions, pieces=pieces)
+    flat = [update for batch in batches for update in batch]
+    found = taken(batches)
+    assert [{name: one[name] for name in wanted(flat[0])} for one in found] == [wanted(update) for update in flat]
+    changes = [change for transaction in transactions for change in transaction]
+    assert [one["update"] for one in found] == [change.encoded() for change in changes]
+    assert [one["old_key"] is not None for one in found] == [bool(change.old_key) for change in changes]
+    assert [one["partial"] for one in found] == [UNAVAILABLE in change.after for change in changes]
+    places = [one["place"] for one in found]
+    assert places == sorted(set(places))  # type: ignore[type-var]
+
+
+def test_a_selection_of_a_batch() -> None:
+    (batch,) = batches_of_updates((put(b"1", b""), put(b"2", b""), put(b"3", b"")))
+    found = taken([[batch[0], batch[2]]])
+    assert [one["tx_index"] for one in found] == [0, 2]
+
+
+def test_numbers_of_64_bits_come_back() -> None:
+    most = (1 << 64) - 1
+    body = ParsedBody(
+        (put(b"k", b"v").encoded(),), (KEYS.id,), (), (), 0, ("s",), (), (most,), 1, (1,), (1,), (0,), (1,)
+    )
+    rows = Rows()
+    rows.add_body(body, SCHEMAS.__getitem__)
+    (found,) = rows.take().to_pylist()
+    assert found["tx_number"] & most == most
+    assert found["schema_id"] & most == KEYS.id
+    assert found["committed_at"] is None
+
+
+def test_what_was_too_large_is_counted() -> None:
+    rows = Rows()
+    for batch in batches_of_updates((Change(Op.UPSERT, (b"k",), too_large=True), put(b"l", b"v"))):
+        rows.add(batch)
+    assert (rows.too_large, rows.schemas) == (1, {KEYS.id: KEYS})
+    assert [one["partial"] for one in rows.take().to_pylist()] == [True, False]
+
+
+@pytest.mark.parametrize("number", [0, 9])
+def test_an_operation_of_a_later_release(number: int) -> None:
+    body = ParsedBody((b"\x08%c" % number,), (KEYS.id,), (), (), 0, ("s",), (), (1,), 1, (1,), (1,), (0,), (1,))
+    rows = Rows()
+    with pytest.raises(DecodeError, match=f"the operation {number}, which this release does not know"):
+        rows.add_body(body, SCHEMAS.__getitem__)
+    assert not len(rows)
+
+
+# --- arrays: columns as memory, sliced ones and empty ones too ---
+
+
+def test_values_of_a_slice() -> None:
+    assert list(values_of(pa.array([1, 2, 3, 4], pa.int64()).slice(1, 2), "q")) == [2, 3]
+    assert bytes(values_of(pa.array([b"aa", b"bb", b"cc"], pa.binary(2)).slice(1), "B", 2)) == b"bbcc"
+
+
+def test_no_values() -> None:
+    assert list(values_of(pa.array([], pa.int32()), "i")) == []
+    data, ends = ends_of(pa.array([b""], pa.binary()))
+    assert (bytes(data), list(ends)) == (b"", [0, 0])
+
+
+def test_ends_of_a_slice_count_from_the_beginning() -> None:
+    data, ends = ends_of(pa.array([b"a", b"bc", b"", b"d"], pa.binary()).slice(1, 2))
+    assert bytes(data)[ends[0] : ends[-1]] == b"bc"
+    assert [b - a for a, b in itertools.pairwise(ends)] == [2, 0]
+
+
+# --- kernel: the loops of the archive: both forms say the same ---
+
+
+NAME = "spark_replay.archive.kernel"
+FORMS = [interpreted(NAME), *([compiled(NAME)] if "compiled" in forms() else [])]
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.data())
+@settings(deadline=None)
+def test_framed_is_what_a_body_holds(updates: list[bytes], data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, len(updates) - 1))
+    stop = data.draw(st.integers(begin, len(updates)))
+    ends = array("i", [sum(map(len, updates[:i])) for i in range(len(updates) + 1)])
+    for form in FORMS:
+        blob, found = form.framed(memoryview(b"".join(updates)), ends, begin, stop)
+        assert blob == b"".join(map(entry, updates[begin:stop]))
+        assert list(found) == [sum(len(entry(one)) for one in updates[begin : i + 1]) for i in range(begin, stop)]

@@ -1,22 +1,30 @@
-"""What an Iceberg table keeps of earlier exports: bounded, and nothing that is still read is deleted."""
+"""What an Iceberg table keeps of earlier exports, and what goes of a killed run."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 from pyiceberg.table.snapshots import Snapshot
 
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.export import expiry, iceberg
 from spark_replay.export.exporter import Result
+from spark_replay.export.leftovers import ExportRun, clean, is_ours, noted
+from spark_replay.export.port import SeenTable
 from spark_replay.export.state import state_to_text
+from spark_replay.tables.columns import TableColumn
 from tests.support.archives import Tx, row, tx, write_archive
 from tests.support.exported import Format
 from wormhole.model.errors import ReplayError
 from wormhole.model.values import Op
+
+# --- expiry ---
+
 
 TABLE = "shop.customers"
 TOMORROW_US = 4_000_000_000_000_000
@@ -157,3 +165,49 @@ def test_a_table_of_the_release_before_is_carried_on(lake: Format, monkeypatch: 
     assert json.loads(summary)["shards"]
     assert export(lake, grow(lake, customer(2))).did == "changed"
     assert {one["id"] for one in lake.rows(TABLE).to_pylist()} == {1, 2}
+
+
+# --- leftovers: files of a killed run go once it cannot commit any more, and not before ---
+
+
+@dataclass
+class Table:
+    """``outcomes``: what is known of runs."""
+
+    root: str
+    name: str = "t"
+    data: str = "data"
+    outcomes: dict[str, bool | None] = field(default_factory=dict)
+    filesystem: fs.FileSystem = field(default_factory=fs.LocalFileSystem)
+
+    def look(self) -> SeenTable:
+        raise NotImplementedError
+
+    def draft(self, columns: object) -> TableColumn:
+        raise NotImplementedError
+
+    def committed(self, run: str, base: str) -> bool | None:
+        return self.outcomes.get(run)
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome", "stays", "forgotten"),
+    [("4", None, True, False), ("5", False, False, True), ("5", True, True, True), ("5", None, True, True)],
+)
+def test_what_happens_to_a_run_on_version_4(
+    version: str, outcome: bool | None, stays: bool, forgotten: bool, tmp_path: Path
+) -> None:
+    table = Table(str(tmp_path))
+    run = ExportRun(table, "4")  # type: ignore[arg-type]  # it drafts nothing
+    run.begin()
+    (Path(run.folder) / "x.parquet").touch()
+    table.outcomes[run.name] = outcome
+    clean(table, version)  # type: ignore[arg-type]
+    assert (Path(run.folder).exists(), run.name not in noted(table.filesystem, table.root)) == (stays, forgotten)
+
+
+def test_names_of_ours() -> None:
+    assert [name for name in ("_wormhole", "wormhole-0f", "_delta_log", "x") if is_ours(name)] == [
+        "_wormhole",
+        "wormhole-0f",
+    ]

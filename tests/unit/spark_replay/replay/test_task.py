@@ -1,3 +1,5 @@
+"""A task's work: its shard, its passes, and passes of the last changes whose grounds change."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,6 +25,7 @@ from tests.support.archives import batches_of, manifest_of, marker_at, put, tx, 
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
+from tests.support.replay_plans import archived
 from tests.support.scripted_replay import Refused, ScriptedReplay, pushed, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.config import TlsFiles
@@ -30,6 +33,8 @@ from wormhole.host.trust import Trust
 from wormhole.model.position import Datamarker
 from wormhole.model.problem import Problem
 from wormhole.wire.v1 import admin_pb2
+
+# --- task ---
 
 
 @pytest.fixture
@@ -367,3 +372,70 @@ async def test_a_publisher_of_an_earlier_release_leaves_a_task_its_fixed_part(st
         running = asyncio.create_task(asyncio.to_thread(push_log, limited))
         await takes_all(subscriber)
         assert (await running).ended is Ended.DONE
+
+
+# --- task latest: passes of the last changes, when what they rest on changes between two connections ---
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> ArchiveStore:
+    return archived(tmp_path)
+
+
+@pytest.fixture
+def changed_batches(changed: ArchiveStore) -> list[pa.RecordBatch]:
+    return batches_of(changed)
+
+
+async def test_what_the_application_has_already_is_not_set_back(
+    changed: ArchiveStore, changed_batches: list[pa.RecordBatch]
+) -> None:
+    for further, expected in ((2, ["source-a:3:0"]), (4, [])):
+        async with pushed(marker_at(0)) as (subscriber, script):
+            given = await asyncio.to_thread(of_pass, changed, script.reach)
+            running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(changed_batches)))
+            taken = await takes_all(subscriber, have=marker_at(further))
+            outcome = await running
+        assert [update.id for update in taken] == expected, f"it has everything up to {further}"
+        assert (outcome.ended, script.marker) == (Ended.DONE, marker_at(max(3, further)))
+
+
+async def test_another_filter_of_the_application_holds_from_the_next_connection_on(
+    changed: ArchiveStore, changed_batches: list[pa.RecordBatch]
+) -> None:
+    async with pushed(marker_at(0)) as (subscriber, script):
+        script.filter = "key in ('k2')"
+        given = await asyncio.to_thread(of_pass, changed, script.reach)
+        running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(changed_batches)))
+        first = await takes_all(subscriber, hangs_up_after=1)
+        script.filter = "key in ('k1')"
+        rest = await takes_all(subscriber)
+        await running
+    assert [update.id for update in first] == ["source-a:2:0"]
+    assert [update.id for update in rest] == ["source-a:1:0", "source-a:3:0"]
+
+
+async def test_another_filter_that_asks_what_kind_of_change_it_was_ends_the_pass(
+    changed: ArchiveStore, changed_batches: list[pa.RecordBatch]
+) -> None:
+    async with pushed(marker_at(0)) as (subscriber, script):
+        given = await asyncio.to_thread(of_pass, changed, script.reach, False)
+        running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(changed_batches)))
+        await subscriber.hears("hello")
+        script.filter = "op == 'delete'"
+        subscriber.hang_up()
+        outcome = await running
+    assert (outcome.ended, outcome.message.startswith("the application's filter changed")) == (Ended.FAILED, True)
+    assert "asks what kind of change it is" in outcome.message
+
+
+async def test_rows_that_were_read_are_pushed_although_their_files_are_gone(
+    changed: ArchiveStore, changed_batches: list[pa.RecordBatch], tmp_path: Path
+) -> None:
+    async with pushed(marker_at(0)) as (subscriber, script):
+        given = await asyncio.to_thread(of_pass, changed, script.reach)
+        await asyncio.to_thread(shutil.rmtree, tmp_path / "archive" / "a")
+        running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(changed_batches)))
+        await takes_all(subscriber)
+        outcome = await running
+    assert (outcome.ended, outcome.updates) == (Ended.DONE, 3)

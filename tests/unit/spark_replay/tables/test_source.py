@@ -1,24 +1,28 @@
-"""The format ``wormhole`` without Spark's own process: what its options say, what is handed on to it, and offsets of
-streams: nothing lost, nothing twice, whatever became of the files in between."""
+"""The format ``wormhole`` without Spark's own process: its options, what is pushed down, and what is read."""
 
 from __future__ import annotations
 
 import pickle
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, EqualTo, StringStartsWith
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles
 
 from spark_replay.archive.columns import place_bytes, read_place
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
-from spark_replay.archive.store import ArchiveStore
-from spark_replay.selected import FilePiece
+from spark_replay.archive.ranges import Asked
+from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.selected import ColumnCondition, FilePiece
+from spark_replay.tables.pushdown import conditions_of
 from spark_replay.tables.schemas import METADATA
+from spark_replay.tables.selection import key_problem, select, select_tables
 from spark_replay.tables.source import (
     ArchiveReader,
     FilteringReader,
@@ -26,10 +30,13 @@ from spark_replay.tables.source import (
     next_offset,
     pieces,
 )
-from tests.support.archives import CUSTOMERS, KEYS, put, row, tx, write_archive
+from tests.support.archives import CUSTOMERS, KEYS, marker_at, put, row, tx, write_archive
 from wormhole.model.errors import ArchiveError, ReplayError, UsageError
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
+
+# --- source ---
 
 
 def marker(at: int) -> Datamarker:
@@ -324,3 +331,112 @@ def test_a_stream_reads_what_lies_between_two_offsets(given: dict[str, str]) -> 
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     made = source(given, start="latest", shards="a")
     assert made.streamReader(made.schema()).initialOffset() == {"a": "1/1/400"}
+
+
+# --- pushdown: what Spark asks, as what files and rows are asked: exactly that, or it is Spark's to ask ---
+
+
+NAMES = {name: name for name in ("shard", "table", "op", "place", "committed_at", "key")}
+NOON = datetime(2026, 1, 1, 12, 0, 0, 7, tzinfo=UTC)
+NOON_US = 1_767_268_800_000_007
+
+
+@pytest.mark.parametrize(
+    ("asked", "conditions"),
+    [
+        (spark.EqualTo(("shard",), "a"), (ColumnCondition("shard", "in", ("a",)),)),
+        (spark.EqualNullSafe(("table",), "t"), (ColumnCondition("table", "in", ("t",)),)),
+        (spark.In(("op",), ("insert", None, "read")), (ColumnCondition("op", "in", ("insert", "read")),)),
+        (spark.IsNotNull(("place",)), ()),
+        (spark.LessThan(("place",), b"\1"), (ColumnCondition("place", "<", (b"\1",)),)),
+        (spark.LessThanOrEqual(("place",), b"\1"), (ColumnCondition("place", "<=", (b"\1",)),)),
+        (spark.GreaterThan(("committed_at",), NOON), (ColumnCondition("committed_at", ">", (NOON_US,)),)),
+        (spark.GreaterThanOrEqual(("committed_at",), NOON), (ColumnCondition("committed_at", ">=", (NOON_US,)),)),
+        (spark.EqualTo(("committed_at",), NOON), (ColumnCondition("committed_at", "in", (NOON_US,)),)),
+        # These stay with Spark.
+        (spark.IsNotNull(("committed_at",)), None),
+        (spark.IsNull(("shard",)), None),
+        (spark.EqualTo(("key",), b"k"), None),
+        (spark.EqualTo(("other",), "x"), None),
+        (spark.EqualTo(("shard", "field"), "x"), None),
+        (spark.EqualNullSafe(("shard",), None), None),
+        (spark.In(("shard",), (None,)), None),
+        (spark.GreaterThan(("shard",), "a"), None),
+        (spark.GreaterThan(("committed_at",), NOON.replace(tzinfo=None)), None),
+        (spark.Not(spark.EqualTo(("shard",), "a")), None),
+        (spark.StringStartsWith(("table",), "shop."), None),
+    ],
+)
+def test_what_is_asked(asked: spark.Filter, conditions: tuple[ColumnCondition, ...] | None) -> None:
+    assert conditions_of(asked, NAMES) == conditions
+
+
+def test_columns_of_a_table_are_asked_by_the_names_that_they_have_there() -> None:
+    assert conditions_of(spark.EqualTo(("_op",), "insert"), {"_op": "op"}) == (
+        ColumnCondition("op", "in", ("insert",)),
+    )
+    assert conditions_of(spark.EqualTo(("op",), "insert"), {"_op": "op"}) is None
+
+
+# --- selection: what is read for tables: shards, ranges, schemas, and tables whose rows can be told apart ---
+
+
+ID = Column("id", "int")
+KEYED = Schema("t", (ID,), (ID,))
+KEYLESS = Schema("u", (), (ID,))
+OTHER_KEY = Schema("t", (Column("id", "text"),), (Column("id", "text"),))
+BARRIER = Schema("t", (), ())
+
+
+def test_all_that_an_archive_holds_and_its_schemas_oldest_first(tmp_path: Path) -> None:
+    later = [tx(row(Op.INSERT, (1, "a", "b", 2))), tx(put(b"k", b"v"))]
+    store = write_archive(tmp_path, {"a": [[tx(put(b"k", b"v"))], later], "b": [[tx(put(b"k", b"v"))]]})
+    selection = select(store)
+    assert [(one.shard, one.begin, one.until, len(one.files)) for one in selection.shards] == [
+        ("a", marker_at(0, "a"), marker_at(3, "a"), 2),
+        ("b", marker_at(0, "b"), marker_at(1, "b"), 1),
+    ]
+    assert selection.whole == {"a", "b"}
+    assert set(selection.schemas) == {KEYS, CUSTOMERS}
+    assert not selection.needs_inspection
+    assert selection.shards_to_json()["a"] == {
+        "from": "1/1/0",
+        "place": "1/1/300",
+        "whole": True,
+        "marker": selection.shards_to_json()["a"]["marker"],
+    }
+
+
+def test_a_part_of_it(tmp_path: Path) -> None:
+    files = [[tx(put(b"1", b"")), tx(put(b"2", b""))], [tx(row(Op.UPDATE, (2, "", "", 0), (1, "", "", 0)))]]
+    store = write_archive(tmp_path, {"a": files})
+    (one,) = select(
+        store, ["a"], Asked("x", place=LogPosition(1, 1, 150)), Asked("y", place=LogPosition(1, 1, 150))
+    ).shards
+    assert (one.begin, one.until) == (marker_at(1), marker_at(2))
+    later = select(store, start=Asked("x", place=LogPosition(1, 1, 200)))
+    assert later.whole == frozenset()
+    assert later.needs_inspection  # a key changes there
+    with pytest.raises(ReplayError, match="does not reach up to"):
+        select(store, stop=Asked("y", place=LogPosition(1, 1, 900)))
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), "orders", copy="main", create=True)
+    with pytest.raises(UsageError, match="holds nothing yet"):
+        select(store)
+    write_archive(tmp_path, {"a": [[tx(put(b"k", b"v"))]]})
+    with pytest.raises(UsageError, match="has no shard x"):
+        select(store, ["x"])
+
+
+def test_tables_whose_rows_cannot_be_distinguished_are_left_out_and_that_is_reported() -> None:
+    assert key_problem([KEYED, BARRIER], "t") is None
+    names, left_out = select_tables([KEYED, KEYLESS, BARRIER], ())
+    assert names == ("t",)
+    assert left_out == {"u": "it has no primary key: two equal rows cannot be distinguished"}
+    assert select_tables([KEYED, OTHER_KEY], ())[1]["t"].startswith("its primary key changed (id int; id text)")
+    with pytest.raises(UsageError, match="u: it has no primary key"):
+        select_tables([KEYED, KEYLESS], ["u"])
+    with pytest.raises(UsageError, match="no rows of x"):
+        select_tables([KEYED], ["x"])

@@ -1,9 +1,9 @@
-"""Which assignments wait for their records, and how long (over a real stream:
-tests/hostile/test_malicious_publisher.py)."""
+"""Assignments that wait for their records, and streams joined to flows."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 
 import pytest
@@ -11,9 +11,13 @@ import pytest
 from subscriber_sdk.server import epoch_records as module
 from subscriber_sdk.server.epoch_records import EpochRecords
 from subscriber_sdk.stream.events import Assigned
-from subscriber_sdk.testing import marker_at
+from subscriber_sdk.testing import body_of, frames, marker_at, update
 from tests.support.eventually import eventually, patience
+from tests.support.flows import Idle, NewWorld
 from wormhole.model.errors import CoordinationLost
+from wormhole.wire.v1 import push_pb2
+
+# --- epoch records ---
 
 
 class World:
@@ -130,3 +134,52 @@ async def test_what_is_wanted_back_or_assigned_anew_is_not_taken(world: World) -
     world.epochs = {"s2": 6}
     await asyncio.sleep(0.01)
     assert world.done.empty()
+
+
+# --- connection: A stream joined to flows: what a closed stream no longer says ---
+
+
+async def test_goodbye_ends_the_flows_without_an_answer(new_world: NewWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world, publisher = new_world(Idle())
+    await world.open(publisher)
+    publisher.received.clear()
+    publisher.send(push_pb2.PublisherFrame(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING)))
+    await world.shards.settled()
+    assert publisher.closed
+    assert publisher.received == []
+    assert not world.shards.workers()
+    assert "goodbye (LEAVING)" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_silence_ends_the_flows(new_world: NewWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world, publisher = new_world(Idle())
+    await world.open(publisher)
+    publisher.connection.tick(3.0)
+    await world.shards.settled()
+    assert publisher.closed
+    assert not world.shards.workers()
+    assert [record.levelname for record in caplog.records if "nothing heard" in record.getMessage()] == ["WARNING"]
+
+
+async def test_what_needs_no_answer_wakes_nobody(new_world: NewWorld) -> None:
+    world, publisher = new_world(Idle())
+    change = update("t", key=1)
+    publisher.teach([change.schema])
+    await world.open(publisher)
+    woken: list[None] = []
+    publisher.connection._output = lambda: woken.append(None)
+    publisher.connection._soon = lambda: None
+    data = push_pb2.PublisherMessage(frames=[frames.batch(1, 1, 1, body_of([change]))]).SerializeToString()
+    publisher.connection.receive(data, 0.0)
+    assert not woken
+    await world.shards.settled()
+    assert publisher.connection.take_output(0.0) is not None, "its progress"
+
+
+async def test_leaving_twice_says_goodbye_once(new_world: NewWorld) -> None:
+    _, publisher = new_world(Idle())
+    publisher.connection.leave()
+    publisher.connection.leave()
+    assert len(publisher.take("goodbye")) == 1

@@ -1,16 +1,35 @@
-"""Places found without decoding; the integration tests do the same over real files."""
+"""Places of the log: found without decoding, and by what operators name them."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from datastores.rocksdb.log.places import record_after
+from datastores.rocksdb.history.catalogue import FamilyCatalogue
+from datastores.rocksdb.history.files import live_files
+from datastores.rocksdb.history.time_index import TimeIndex
+from datastores.rocksdb.history.wal_files import WalHistory
+from datastores.rocksdb.log import port
+from datastores.rocksdb.log.places import (
+    check_anchor,
+    check_reach,
+    first_sequence,
+    open_wal,
+    record_after,
+    sequence_after,
+    sequence_of,
+)
 from datastores.rocksdb.log.scan import find_sequence, read_record, scan_end
 from tests.support.present import present
+from tests.support.rocks_writer import RocksWriter
 from tests.support.rocksdb_wal import DirectoryFiles, WalWriter, batch, place, put
-from wormhole.model.errors import DecodeError, PositionError, PositionPurged
+from wormhole.model.errors import DecodeError, Diverged, PositionError, PositionPurged
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+
+# --- scan: places found without decoding; the integration tests do the same over real files ---
 
 
 def files(folder: Path, first: int = 1, count: int = 5) -> DirectoryFiles:
@@ -89,3 +108,104 @@ def test_records_are_read_for_comparison(tmp_path: Path) -> None:
     assert read_record(view, place(4, 3)) is None
     assert read_record(view, place(5, 0)) is None
     assert read_record(view, end.order) is None
+
+
+# --- places ---
+
+
+class Directory:
+    """WAL files as they lie there."""
+
+    reached = (-1, 0)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def path(self, number: int) -> Path | None:
+        file = live_files(self._path).get(number)
+        return file.path if file else None
+
+    def newer(self, number: int) -> int | None:
+        return min((n for n in live_files(self._path) if n > number), default=None)
+
+    def wait(self, seconds: float) -> None:
+        raise AssertionError("nothing waits here")
+
+
+@pytest.fixture
+def marked_files(tmp_path: Path) -> Directory:
+    writer = RocksWriter(tmp_path)
+    writer.many(0, 5)
+    writer.kill()
+    return Directory(tmp_path)
+
+
+def test_sequences(marked_files: Directory) -> None:
+    number = present(marked_files.newer(-1))
+    end = scan_end(marked_files, source_id="s", incarnation=1).order
+    assert first_sequence(marked_files, number) == 1
+    assert sequence_after(marked_files, LogPosition(1, number, 0)) == 1
+    assert sequence_after(marked_files, LogPosition(1, number, end.offset - 1)) == 5
+    assert sequence_after(marked_files, end) is None
+    assert open_wal(marked_files, 99) is None
+    assert first_sequence(marked_files, None) is None
+
+
+def test_anchors(marked_files: Directory) -> None:
+    marker = scan_end(marked_files, source_id="s", incarnation=1)
+    assert marker.anchor is not None
+    check_anchor(marked_files, marker)
+    anchor, order = marker.anchor, marker.order
+    for other in (
+        Anchor("s:4", anchor.checksum, anchor.begin),
+        Anchor(anchor.id, anchor.checksum + 1, anchor.begin),
+        Anchor(anchor.id, anchor.checksum, LogPosition(1, order.file, order.offset)),
+    ):
+        with pytest.raises(Diverged):
+            check_anchor(marked_files, Datamarker(order, "5", order, other))
+    beyond = LogPosition(1, order.file, 1 << 20)
+    with pytest.raises(Diverged):
+        check_anchor(marked_files, Datamarker(beyond, "5", beyond))
+    check_anchor(
+        marked_files, Datamarker(beyond, "5", beyond, Anchor("s:1", 0, LogPosition(1, 1, 0)))
+    )  # its file was released
+
+
+def test_reach(marked_files: Directory) -> None:
+    gone = LogPosition(1, 1, 50)
+    check_reach(marked_files, Datamarker(gone, "0", gone), 0)
+    newest = LogPosition(1, 1000, 50)
+    check_reach(marked_files, Datamarker(newest, "9", newest), 9)
+    with pytest.raises(PositionPurged) as error:
+        check_reach(marked_files, Datamarker(newest, "5", newest), 9)
+    assert (error.value.first_missing, error.value.last_missing) == ("6", "9")
+
+
+@pytest.mark.parametrize("delivered", ["", "x", "9" * 500_000, "-1", "1.5"])
+def test_a_logical_position_that_is_no_number_is_a_place_that_cannot_be_read(delivered: str) -> None:
+    """A subscriber may have sent it."""
+    order = LogPosition(1, 1, 1)
+    with pytest.raises(PositionError, match="no sequence number of RocksDB") as caught:
+        sequence_of(Datamarker(order, delivered, order))
+    assert len(str(caught.value)) < 300
+
+
+# --- port ---
+
+
+if TYPE_CHECKING:
+    FILES: type[port.WalFiles] = WalHistory
+    CATALOGUE: type[port.Catalogue] = FamilyCatalogue
+    TIMES: type[port.CommitTimes] = TimeIndex
+
+
+@pytest.mark.parametrize(
+    ("protocol", "form"),
+    [(port.WalFiles, WalHistory), (port.Catalogue, FamilyCatalogue), (port.CommitTimes, TimeIndex)],
+)
+def test_each_form_takes_what_its_port_promises(protocol: type, form: type) -> None:
+    promised = [name for name, member in vars(protocol).items() if inspect.isfunction(member) and name[0] != "_"]
+    assert promised
+    for name in promised:
+        expected = list(inspect.signature(getattr(protocol, name)).parameters)
+        assert list(inspect.signature(getattr(form, name)).parameters) == expected
