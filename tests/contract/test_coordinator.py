@@ -419,19 +419,15 @@ async def test_the_history_is_bounded_and_so_is_an_entry(any_form: Coordinator) 
 # --- forms with a service -----------------------------------------------------------------------------------------
 
 
-async def test_a_new_application_is_seen(form: Form) -> None:
-    watch = (await form.client()).watch_applications()
-    assert list(await soon(watch)) == ["cache"]
-    await form.configure(MORE)
-    applications = await soon(watch, lambda found: len(found) == 2)
-    assert applications["search"].where == 'op == "delete"'
-
-
-async def test_a_changed_application_is_seen(form: Form) -> None:
-    watch = (await form.client()).watch_applications()
-    await soon(watch)
-    await form.configure(PLAIN.replace('"latest"', '"earliest"'))
-    await soon(watch, lambda found: found["cache"].start == "earliest")
+async def test_what_changes_of_the_configuration_is_seen(form: Form, client: Coordinator) -> None:
+    applications, datasets = client.watch_applications(), client.watch_datasets()
+    assert list(await soon(applications)) == ["cache"]
+    assert (await soon(datasets))["shop"].caravans.max == 4
+    capped = MORE.replace("[datasets.shop.copies", "[datasets.shop.caravans]\nmax = 2\n[datasets.shop.copies")
+    await form.configure(capped.replace('"latest"', '"earliest"'))
+    found = await soon(applications, lambda found: len(found) == 2 and found["cache"].start == "earliest")
+    assert found["search"].where == 'op == "delete"'
+    assert (await soon(datasets, lambda found: found["shop"].caravans.max == 2)).keys() == {"shop"}
 
 
 async def test_subscribers_come_and_go(form: Form) -> None:
@@ -442,6 +438,8 @@ async def test_subscribers_come_and_go(form: Form) -> None:
     assert await soon(watch) == (A,)
     await second.register_subscriber(B)
     assert await soon(watch) == (A, B)
+    with pytest.raises(ConfigError, match="another live subscriber 'a'"):
+        await first.register_subscriber(A)
     await entry.close()
     await entry.close()
     assert await soon(watch) == (B,)
@@ -452,12 +450,6 @@ async def test_subscribers_come_and_go(form: Form) -> None:
 @pytest.fixture
 async def client(form: Form) -> Coordinator:
     return await form.client()
-
-
-async def test_an_id_is_used_once(form: Form, client: Coordinator) -> None:
-    await client.register_subscriber(A)
-    with pytest.raises(ConfigError, match="another live subscriber 'a'"):
-        await client.register_subscriber(A)
 
 
 async def test_an_entry_can_be_made_again_after_it_was_closed(form: Form, client: Coordinator) -> None:
@@ -522,15 +514,6 @@ async def changed(client: Coordinator, text: str, who: str = "eve", *, prune: bo
     return await client.publish(
         found.change, HistoryEntry(1.0, who, "config apply", found.target, found.before, found.after)
     )
-
-
-async def test_a_changed_dataset_is_seen(form: Form) -> None:
-    watch = (await form.client()).watch_datasets()
-    assert (await soon(watch))["shop"].caravans.max == 4
-    await form.configure(
-        PLAIN.replace("[datasets.shop.copies", "[datasets.shop.caravans]\nmax = 2\n[datasets.shop.copies")
-    )
-    assert (await soon(watch))["shop"].caravans.max == 2
 
 
 async def test_what_is_published_is_in_the_history(form: Form, client: Coordinator) -> None:
@@ -631,9 +614,13 @@ async def test_one_process_at_a_time_owns_a_log(form: Form) -> None:
     first, second, began = await form.client(), await form.client(), time.time()
     claim = await first.own_log(GROUP, DB1, server="server-1", why="nobody owned it")
     assert (claim.held, claim.term) == (True, 1)
-    for client in (second, first):  # also a second claim in the same process
+    for client, named in (
+        (second, "process 42 on host1, of the copy main"),
+        (first, ""),
+    ):  # also a second claim in the same process
         with pytest.raises(Retryable, match="shop/west/db1 is served by another live publisher") as caught:
             await client.own_log(GROUP, WEST, server="server-2", why="")
+        assert named in str(caught.value)
         assert not isinstance(caught.value, CoordinationLost)
     await claim.close()
     await claim.close()
@@ -647,13 +634,6 @@ async def test_one_process_at_a_time_owns_a_log(form: Form) -> None:
     assert (two.number, two.copy, two.host, two.pid, two.server) == (2, "west", "host2", 43, "server-2")
     assert (one.why, two.why) == ("nobody owned it", "the last owner is gone")
     assert began <= one.since <= two.since <= time.time()
-
-
-async def test_the_refusal_names_the_owner(form: Form) -> None:
-    first, second = await form.client(), await form.client()
-    await first.own_log(GROUP, DB1, server="", why="")
-    with pytest.raises(Retryable, match="process 42 on host1, of the copy main"):
-        await second.own_log(GROUP, WEST, server="", why="")
 
 
 async def test_of_many_that_try_at_once_one_owns_the_log(form: Form) -> None:
