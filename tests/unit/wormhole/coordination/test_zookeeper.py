@@ -51,12 +51,14 @@ async def test_applications_of_a_later_release_do_not_hide_the_dataset(client: Z
     assert b'"source": "shop/main/db1"' in data
 
 
-async def test_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:
+async def test_an_address_on_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:
     client._on_loopback = False
     with pytest.raises(ConfigError, match="no other machine can reach"):
         await client.register_subscriber(A)
     await client.register_publisher(DB1)
+    await client.register_monitor(MONITOR)
     assert [info.address for info in await client.publishers()] == [""]
+    assert [info.address for info in await client.monitors()] == [""]
 
 
 async def test_with_credentials_nodes_are_closed_to_others(zookeeper: str, tmp_path: Path) -> None:
@@ -109,12 +111,6 @@ async def test_a_request_that_makes_no_sense_leaves_the_one_before(client: ZooKe
     await put(client, "/hosts/host1", b"{}")
     await client.set_host("host1", HostRequest(True, "eve", 2.0))
     assert (await soon(watch)) == HostRequest(True, "eve", 2.0)
-
-
-async def test_a_monitor_page_on_loopback_is_not_reported_to_other_machines(client: ZooKeeperCoordinator) -> None:
-    client._on_loopback = False
-    await client.register_monitor(MONITOR)
-    assert [info.address for info in await client.monitors()] == [""]
 
 
 async def test_no_secret_is_stored(client: ZooKeeperCoordinator, tmp_path: Path) -> None:

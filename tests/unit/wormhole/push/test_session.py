@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -260,9 +261,11 @@ def test_what_does_not_fit_a_message_is_said_before_it_is_sent() -> None:
     """The bound is never too low: an assignment that is said to fit is a message that the subscriber takes."""
     session = Peer().session
     told, _ = letter(5)
+    row = (told.rows[0], told.place)
     assert session.lacking((), ()) == 0
-    for count in range(1000, 5000, 100):
-        rows = [(told.rows[0], told.place)] * count
+    too_many = bisect_left(range(5000), True, key=lambda count: session.lacking((), [row] * count) > 0)
+    for count in (1000, too_many - 1, too_many, 5000):
+        rows = [row] * count
         _, data = session.assign("a" * 64, "s" * 130, 1 << 62, marker(1), None, 0.0, park=True, parked=rows)
         lacking = session.lacking((), rows)
         assert lacking or len(data) <= session.max_frame_bytes

@@ -16,6 +16,7 @@ from publisher.stores.markers import LocalMarkerStore
 from tests.support.letters import letter
 from tests.support.markers import CACHE, marker, opened
 from wormhole.model.errors import EpochRefused, MarkerStoreError
+from wormhole.ports.dead_letters import DeadLetterStore
 
 # --- Letters as they are stored, and whose they are
 
@@ -69,8 +70,12 @@ def store(tmp_path: Path) -> Iterator[LocalMarkerStore]:
         yield store
 
 
-def test_a_damaged_letter_names_the_file(store: LocalMarkerStore, tmp_path: Path) -> None:
-    letters = store.dead_letters()
+@pytest.fixture
+def letters(store: LocalMarkerStore) -> DeadLetterStore:
+    return store.dead_letters()
+
+
+def test_a_damaged_letter_names_the_file(tmp_path: Path, letters: DeadLetterStore) -> None:
     letters.park(CACHE, 0, *letter(1))
     with closing(sqlite3.connect(tmp_path / "markers.sqlite")) as database:
         database.execute("UPDATE dead_letters SET letter = '{'")
@@ -79,9 +84,8 @@ def test_a_damaged_letter_names_the_file(store: LocalMarkerStore, tmp_path: Path
         letters.load(CACHE)
 
 
-def test_a_refused_letter_leaves_nothing_behind(store: LocalMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_letter_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, letters: DeadLetterStore) -> None:
     """A transaction that fails at its last step was never there."""
-    letters = store.dead_letters()
     told, parcel = letter(1)
     monkeypatch.setattr("publisher.stores.dead_letters.local.letter_to_json", lambda told: 1 / 0)
     with pytest.raises(ZeroDivisionError):

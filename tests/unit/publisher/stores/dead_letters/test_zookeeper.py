@@ -24,10 +24,16 @@ def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
         yield store
 
 
+@pytest.fixture
+def letters(store: ZooKeeperMarkerStore) -> ZooKeeperDeadLetters:
+    return store.dead_letters()
+
+
 def test_a_marker_that_is_written_between_reading_and_parking_is_no_hindrance(
-    store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch
+    store: ZooKeeperMarkerStore,
+    monkeypatch: pytest.MonkeyPatch,
+    letters: ZooKeeperDeadLetters,
 ) -> None:
-    letters = store.dead_letters()
     right, writes = letters._exists, iter((write(5), write(6)))
 
     def exists(path: str) -> bool:
@@ -42,9 +48,10 @@ def test_a_marker_that_is_written_between_reading_and_parking_is_no_hindrance(
 
 
 def test_an_epoch_that_is_raised_between_reading_and_parking_is_noticed(
-    store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch
+    store: ZooKeeperMarkerStore,
+    monkeypatch: pytest.MonkeyPatch,
+    letters: ZooKeeperDeadLetters,
 ) -> None:
-    letters = store.dead_letters()
     right = letters._exists
 
     def exists(path: str) -> bool:
@@ -57,8 +64,7 @@ def test_an_epoch_that_is_raised_between_reading_and_parking_is_noticed(
     assert letters.load(CACHE) == ()
 
 
-def test_an_id_may_hold_what_no_node_is_called(store: ZooKeeperMarkerStore) -> None:
-    letters = store.dead_letters()
+def test_an_id_may_hold_what_no_node_is_called(letters: ZooKeeperDeadLetters) -> None:
     told, parcel = letter(1)
     told = replace(told, id="a/b c%:1:0")
     letters.park(CACHE, 0, told, parcel)
@@ -68,8 +74,7 @@ def test_an_id_may_hold_what_no_node_is_called(store: ZooKeeperMarkerStore) -> N
     assert letters.load(CACHE) == ()
 
 
-def test_an_update_that_is_too_large_with_its_key_is_refused_before_it_is_sent(store: ZooKeeperMarkerStore) -> None:
-    letters = store.dead_letters()
+def test_an_update_that_is_too_large_with_its_key_is_refused_before_it_is_sent(letters: ZooKeeperDeadLetters) -> None:
     told, parcel = letter(1, body=bytes(880_000))
     with pytest.raises(MarkerStoreError, match=r"too large to be parked: .*1,0\d\d,\d+ bytes.*1,000,000") as caught:
         letters.park(CACHE, 0, replace(told, rows=(bytes(150_000),)), parcel)
@@ -81,8 +86,7 @@ def test_an_update_that_is_too_large_with_its_key_is_refused_before_it_is_sent(s
     assert letters.read(CACHE, told.id) == parcel
 
 
-def test_a_writer_that_goes_on_is_reported(store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    letters = store.dead_letters()
+def test_a_writer_that_goes_on_is_reported(monkeypatch: pytest.MonkeyPatch, letters: ZooKeeperDeadLetters) -> None:
     never: Any = lambda self, flow, version, fill: False  # noqa: E731
     monkeypatch.setattr(ZooKeeperDeadLetters, "_commit", never)
     with pytest.raises(MarkerStoreError, match="somebody else keeps writing"):
