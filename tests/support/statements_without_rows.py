@@ -82,6 +82,18 @@ POSTGRES: Final = (
         ("BEGIN", "ALTER TABLE {s}.t SET UNLOGGED", "DELETE FROM {s}.t", "ALTER TABLE {s}.t SET LOGGED", "COMMIT"),
         _NOTICED,
     ),
+    Case(
+        "truncate and load unlogged",
+        (
+            "BEGIN",
+            "TRUNCATE {s}.t",
+            "ALTER TABLE {s}.t SET UNLOGGED",
+            "INSERT INTO {s}.t VALUES (2)",
+            "ALTER TABLE {s}.t SET LOGGED",
+            "COMMIT",
+        ),
+        _SILENT,
+    ),
     Case("truncate", ("TRUNCATE {s}.t RESTART IDENTITY CASCADE", "INSERT INTO {s}.t VALUES (2)"), _LOGGED),
     Case("truncate and write", ("BEGIN", "TRUNCATE {s}.t", "INSERT INTO {s}.t VALUES (2)", "COMMIT"), _LOGGED),
     Case("vacuum full", ("VACUUM FULL {s}.t",), _NOTICED),
