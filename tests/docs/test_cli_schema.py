@@ -90,7 +90,7 @@ OF_SPARK = {
     "tables-exported",
     "tables-written",
     "audit",
-}  # tests/integration/test_spark_tables.py, tests/unit/wormholectl/test_auditing.py, test_exports.py
+}  # tests/integration/test_spark_tables.py, tests/unit/spark_replay/commands/test_audit.py, test_exports.py
 
 
 @pytest.fixture

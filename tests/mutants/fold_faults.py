@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.runner import Fault
 
 _LATEST: Final = "tests/unit/spark_replay/replay/test_latest.py"
-_KEYED: Final = "tests/unit/spark_replay/replay/test_keyed.py"
+_KEYED: Final = "tests/unit/spark_replay/replay/test_shuffled.py"
 _SHUFFLED: Final = "tests/unit/spark_replay/replay/test_shuffled.py"
 
 FOLD_FAULTS: list[Fault] = [
@@ -115,7 +115,7 @@ FOLD_FAULTS: list[Fault] = [
         old="self._failed = True",
         new="pass",
         tests=(
-            "tests/unit/spark_replay/replay/test_pieces.py::test_a_pass_whose_rows_could_not_be_computed_computes_them_anew",
+            "tests/unit/spark_replay/replay/test_flow_plans.py::test_a_pass_whose_rows_could_not_be_computed_computes_them_anew",
         ),
         promise="a storage that was away for a moment costs a replay nothing",
     ),
@@ -124,7 +124,9 @@ FOLD_FAULTS: list[Fault] = [
         file="spark_replay/replay/pieces.py",
         old="self._passed_over = last",
         new="pass",
-        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_rows_are_computed_as_often_as_they_are_needed",),
+        tests=(
+            "tests/unit/spark_replay/replay/test_flow_plans.py::test_rows_are_computed_as_often_as_they_are_needed",
+        ),
         promise="what an application says that it has is asked for at each connection",
     ),
 ]

@@ -136,7 +136,7 @@ OPERATE_FAULTS: list[Fault] = [
         file="wormholectl/show/printer.py",
         old="    if left_out or _width(widths) > _console().width:\n",
         new="    if False:\n",
-        tests=("tests/unit/wormholectl/show/test_printer.py",),
+        tests=("tests/unit/wormholectl/show/test_show.py",),
         promise="no figure is cut, whatever the width",
     ),
     Fault(

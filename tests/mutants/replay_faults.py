@@ -12,7 +12,7 @@ _TASK: Final = "tests/unit/spark_replay/replay/test_task.py"
 _FLOW: Final = "tests/unit/spark_replay/replay/test_flow.py"
 _DRIVER: Final = "tests/unit/spark_replay/replay/test_driver.py"
 _RATE: Final = "tests/unit/spark_replay/replay/test_rate.py"
-_PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
+_PIECES: Final = "tests/unit/spark_replay/replay/test_flow_plans.py"
 
 REPLAY_FAULTS: list[Fault] = [
     Fault(
@@ -75,7 +75,7 @@ REPLAY_FAULTS: list[Fault] = [
         file="spark_replay/replay/pieces.py",
         old="                if gap is not None:\n                    yield",
         new="                if not gaps:\n                    yield",
-        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_of_several_losses_in_a_row_each_is_reported",),
+        tests=("tests/unit/spark_replay/replay/test_flow_plans.py::test_of_several_losses_in_a_row_each_is_reported",),
         promise="every range that the archive lacks is told",
     ),
     Fault(
@@ -83,7 +83,9 @@ REPLAY_FAULTS: list[Fault] = [
         file="spark_replay/replay/pieces.py",
         old="        if isinstance(self._batches, Iterator):\n",
         new="        if iter(self._batches) is self._batches:\n",
-        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_rows_are_computed_as_often_as_they_are_needed",),
+        tests=(
+            "tests/unit/spark_replay/replay/test_flow_plans.py::test_rows_are_computed_as_often_as_they_are_needed",
+        ),
         promise="a task reads and folds its rows no more often than it pushes them",
     ),
     Fault(

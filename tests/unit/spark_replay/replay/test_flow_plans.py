@@ -1,25 +1,57 @@
+"""How a flow's replay is planned, cut into pieces and estimated."""
+
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 
 import grpc
+import pyarrow as pa
 import pytest
 
-from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
+from spark_replay.archive.compact import Group, merge
+from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest, marker_to_text
 from spark_replay.archive.ranges import Asked
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles
+from spark_replay.replay import pieces as pieces_module
+from spark_replay.replay.estimate import Estimate, Sketch, _hashes, estimate, is_small
 from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
+from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder
-from tests.support.archives import manifest_of, marker_at, put, tx, write_archive
+from tests.support.archives import (
+    CUSTOMERS,
+    KEYS,
+    gone,
+    manifest_of,
+    marker_at,
+    pushed_ids,
+    put,
+    row,
+    segments,
+    tx,
+    write_archive,
+    write_file,
+)
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
+from tests.unit.spark_replay.replay.test_latest import KEYLESS, OLD, Change
+from tests.unit.spark_replay.replay.test_shuffled import ALSO, as_in_files
 from wormhole.config import FAILOVER
-from wormhole.formats import ValueFormats
-from wormhole.model.errors import FilterError, ReplayError, UsageError
+from wormhole.formats import FormatSpec, ValueFormats
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, FilterError, ReplayError, UsageError
 from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.model.values import Op
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
+
+# --- flow plans ---
 
 
 def test_the_flows_that_are_meant_each_with_its_range(tmp_path: Path) -> None:
@@ -243,3 +275,268 @@ def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None
         taken_up(0, 2, "")
     assert "--snapshot FOLDER" in str(caught.value.hint)
     assert "--snapshot" in wish(snapshot=folder).resume_command
+
+
+# --- pieces ---
+
+
+ALL = Selector("", "", ValueFormats())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    first = [
+        tx(put(b"k1", b"v1"), put(b"k2", b"v2")),
+        tx(gone(b"k1")),
+        tx(*(put(b"k%d" % n, b"w") for n in range(5)), pieces=2),
+    ]
+    return write_archive(tmp_path / "archive", {"a": [first, [tx(put(b"k9", b"v9"))]]})
+
+
+def test_every_update_behind_a_datamarker_comes_in_order(store: ArchiveStore) -> None:
+    everything = pushed_ids(log_pieces(store, "a", marker_at(0), marker_at(4), ALL))
+    assert everything == [
+        "source-a:1:0", "source-a:1:1", "source-a:2:0", *(f"source-a:3:{n}" for n in range(5)), "source-a:4:0"
+    ]  # fmt: skip
+    for number, expected in ((1, everything[2:]), (2, everything[3:]), (3, everything[8:]), (4, [])):
+        assert pushed_ids(log_pieces(store, "a", marker_at(number), marker_at(4), ALL)) == expected
+    assert pushed_ids(log_pieces(store, "a", marker_at(1), marker_at(2), ALL)) == ["source-a:2:0"]
+
+
+def test_only_datamarkers_of_the_publisher_are_offered(store: ArchiveStore) -> None:
+    offers = [piece.offer.marker for piece in log_pieces(store, "a", marker_at(0), marker_at(4), ALL) if piece.offer]
+    assert set(offers) <= {marker_at(number) for number in range(1, 5)}
+    assert offers == sorted(offers, key=lambda marker: marker.order)
+
+
+def test_a_range_that_is_not_there_is_refused(store: ArchiveStore, tmp_path: Path) -> None:
+    later = write_archive(tmp_path / "later", {"a": [[tx(put(b"k", b"v"))]]}, whole=False)
+    for archive, shard, begin, end in ((store, "a", 0, 5), (store, "b", 0, 1), (later, "a", -1, 1)):
+        with pytest.raises(ReplayError, match="is not held"):
+            list(log_pieces(archive, shard, marker_at(begin) if begin >= 0 else before(), marker_at(end), ALL))
+
+
+def before() -> Datamarker:
+    return replace(marker_at(0), order=replace(marker_at(0).order, file=0))
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> ArchiveStore:
+    return write_archive(tmp_path / "four", {"a": [[tx(put(b"k", b"%d" % n)), tx(put(b"l", b"v"))] for n in range(4)]})
+
+
+def unlink(store: ArchiveStore, *entries: FileEntry) -> None:
+    for entry in entries:
+        store.delete_data("a", entry.name)
+
+
+@pytest.mark.parametrize("read", range(7))
+def test_files_that_were_merged_meanwhile_are_read_where_they_went(four: ArchiveStore, read: int) -> None:
+    everything = [f"source-a:{number}:0" for number in range(1, 9)]
+    pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
+    found = list(itertools.islice(pieces, read))  # two for each file: its rows, and the datamarker at its end
+    files = manifest_of(four).files
+    assert merge(four, Group("a", files[:3])).state == "merged"
+    unlink(four, *files[:3])
+    found += pieces
+    assert pushed_ids(iter(found)) == everything, "each once, in order"
+    offers = [piece.offer.marker for piece in found if piece.offer]
+    assert offers == sorted(set(offers), key=lambda marker: marker.order)
+    assert (offers[: read // 2], offers[-1]) == ([entry.end for entry in files[: read // 2]], marker_at(8))
+
+
+def test_what_retention_took_meanwhile_is_an_error_with_the_range(four: ArchiveStore) -> None:
+    pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
+    assert len(pushed_ids(itertools.islice(pieces, 1))) == 2
+    files = manifest_of(four).files
+    four.change("a", lambda one: one.without_first(3))  # type: ignore[union-attr]
+    unlink(four, *files[:3])
+    with pytest.raises(
+        ReplayError, match="1/1/200 to 1/1/800 is not held: the archive of a holds 1/1/600 to"
+    ) as caught:
+        list(pieces)
+    assert "accept-loss" in str(caught.value.hint)
+
+
+def test_a_file_that_is_named_and_not_there_is_an_error_with_its_range(four: ArchiveStore) -> None:
+    unlink(four, manifest_of(four).files[1])
+    with pytest.raises(ArchiveError, match="is not there, and the newest manifest names it") as caught:
+        list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
+    assert (caught.value.shard, caught.value.position) == ("a", "1/1/200 to 1/1/400")
+    assert "verify" in str(caught.value.hint)
+
+
+def test_a_file_that_goes_while_it_is_read_is_tried_again(four: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> Iterator[Segment]:
+        raise ArchiveError("no such key") from FileNotFoundError("no such key")
+
+    monkeypatch.setattr(DataFile, "segments", gone)
+    with pytest.raises(ArchiveUnavailable, match="went while it was read"):
+        list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
+
+
+def test_what_the_archive_lacks_is_reported_where_it_lacks_it(store: ArchiveStore) -> None:
+    store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(7), "it was gone"), 1))  # type: ignore[union-attr]
+    pieces = list(log_pieces(store, "a", marker_at(0), marker_at(7), ALL))
+    assert [(piece.gap[0].message, piece.gap[1]) for piece in pieces if piece.gap] == [
+        ("the archive lacks it too: it was gone", marker_at(7))
+    ]
+    assert pieces[-1].gap is not None
+
+
+def test_of_several_losses_in_a_row_each_is_reported(store: ArchiveStore) -> None:
+    for number in (5, 7):
+        store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(number), f"lost {number}"), 1))  # type: ignore[union-attr]  # noqa: B023
+    write_file(store, "a", segments("a", [tx(put(b"k", b"v"))], 8), marker_at(8))
+    told = [
+        (piece.gap[1], piece.body is None)
+        for piece in log_pieces(store, "a", marker_at(0), marker_at(8), ALL)
+        if piece.gap
+    ]
+    assert told == [(marker_at(5), True), (marker_at(7), False)]
+
+
+def test_both_filters_leave_out_and_only_the_applications_marks(store: ArchiveStore) -> None:
+    def chosen(application: str, where: str, formats: ValueFormats | None = None) -> list[str]:
+        selector = Selector(application, where, formats or ValueFormats())
+        return pushed_ids(log_pieces(store, "a", marker_at(0), marker_at(4), selector))
+
+    assert chosen("op in ('delete')", "") == ["source-a:2:0"]
+    assert chosen("", "key in ('k9')") == ["source-a:4:0"]
+    assert chosen("op in ('upsert')", "key in ('k1')") == ["source-a:1:0", "source-a:3:1"]
+
+
+def test_a_value_that_is_not_of_its_format_stops_where_the_application_says_so(store: ArchiveStore) -> None:
+    formats = Formats(FormatSpec("json"), {}).open()
+    assert pushed_ids(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats)))
+    with pytest.raises(ReplayError, match="source-a:1:0"):
+        list(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats, halts=True)))
+
+
+def a_pass(store: ArchiveStore) -> Pass:
+    def batches() -> Iterator[pa.RecordBatch]:
+        manifest = manifest_of(store)
+        for entry in manifest.files:
+            with DataFile(store.open_data("a", entry.name), entry.name) as file:
+                yield from file.batches()
+
+    return Pass(batches(), "a", lambda id_: KEYS, marker_at(0))
+
+
+def test_a_pass_never_moves_the_datamarker_and_can_be_had_again(store: ArchiveStore) -> None:
+    found = a_pass(store)
+    pieces = list(found.pieces(b"", ALL))
+    offers = [piece.offer for piece in pieces if piece.offer]
+    assert {offer.marker.order for offer in offers} == {marker_at(0).order}
+    assert len({offer.marker for offer in offers}) == len(offers), "acknowledgements can be told apart"
+    assert all(offer.store is None for offer in offers)
+    assert len(pushed_ids(iter(pieces))) == 9
+    assert len(pushed_ids(found.pieces(b"", ALL))) == 9, "nothing was stored: all of it again"
+    found.stored(offers[0].progress)
+    assert pushed_ids(found.pieces(offers[0].progress, ALL)) == ["source-a:4:0"]
+
+
+def test_a_pass_whose_rows_could_not_be_computed_computes_them_anew(store: ArchiveStore) -> None:
+    """What raised would else look like what came to its end, and the rest would never be pushed."""
+    whole = list(a_pass(store)._batches)
+    fails = [True]
+
+    class Batches:
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            yield whole[0]
+            if fails.pop() if fails else False:
+                raise ArchiveUnavailable("the storage is away")
+            yield whole[1]
+
+    found = Pass(Batches(), "a", lambda id_: KEYS, marker_at(0))
+    pieces = found.pieces(b"", ALL)
+    first = next(pieces)
+    assert first.offer is not None
+    with pytest.raises(ArchiveUnavailable):
+        next(pieces)
+    assert pushed_ids(found.pieces(first.offer.progress, ALL)) == ["source-a:4:0"]
+
+
+def test_rows_are_computed_as_often_as_they_are_needed(store: ArchiveStore) -> None:
+    """An application told a place of its own, so the rows before were passed over; then it lost its state. To read and
+    fold them takes as long as a pass, and twice its memory."""
+    whole, computed = list(a_pass(store)._batches), 0
+
+    class Batches:
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            nonlocal computed
+            computed += 1
+            return iter(whole)
+
+    found = Pass(Batches(), "a", lambda id_: KEYS, marker_at(0))
+    has = whole[0]["place"][whole[0].num_rows - 1].as_py()
+    assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    assert len(pushed_ids(found.pieces(b"", ALL))) == 9
+    assert computed == 2
+
+
+def test_rows_that_no_filter_wants_do_not_pile_up(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = Selector("key in ('no')", "", ValueFormats())
+    assert [piece.offer.due for piece in a_pass(store).pieces(b"", none) if piece.offer] == [False, False]
+    monkeypatch.setattr(pieces_module, "_DUE_BYTES", 1)
+    assert [piece.offer.due for piece in a_pass(store).pieces(b"", none) if piece.offer] == [True, True]
+
+
+def test_rows_that_cannot_be_had_again_end_the_pass(store: ArchiveStore) -> None:
+    found = a_pass(store)
+    has = next(iter(a_pass(store)._batches))["place"][-1].as_py()
+    assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    with pytest.raises(ReplayError, match="cannot be had again"):
+        list(found.pieces(b"", ALL))
+
+
+# --- estimate: the share of keys; what Spark counts is tested with the frames (``test_frames``) ---
+
+
+@pytest.mark.parametrize(("updates", "keys", "share"), [(100, 25, 0.25), (7, 7, 1.0), (100, 102, 1.0), (0, 0, 1.0)])
+def test_keys_per_update_are_never_more_than_one(updates: int, keys: int, share: float) -> None:
+    assert Estimate("a", updates, 0, keys).distinct == share
+
+
+@pytest.mark.parametrize("keys", [0, 1, 4095, 4096, 50_000])
+def test_a_sketch_knows_how_many_keys_there_are_in_little_memory(keys: int) -> None:
+    found, half = Sketch(), Sketch()
+    for first in range(0, keys, 1000):
+        batch = [blake2b(b"%d" % key, digest_size=8).digest() for key in range(first, min(keys, first + 1000))]
+        (half if first % 2000 else found).add(int.from_bytes(one) for one in [*batch, *batch])
+    found.add(half.hashes)
+    assert len(found.hashes) == min(keys, 4096)
+    assert found.count == (keys if keys < 4096 else pytest.approx(keys, rel=0.05))
+
+
+def test_a_key_counts_once_in_each_table() -> None:
+    changes = [Change(Op.UPDATE, id_, {"a": 1, "b": 1}, schema=schema) for id_ in (1, 2, 1) for schema in (OLD, ALSO)]
+    [batch] = as_in_files(changes, [])
+    assert len(set(_hashes(batch))) == 4
+
+
+def test_each_change_of_a_table_without_a_key_counts_as_a_key(tmp_path: Path) -> None:
+    changes = [Change(Op.INSERT, 1, {"a": 1, "b": 1}, schema=schema) for schema in (KEYLESS, OLD, OLD, KEYLESS)]
+    [batch] = as_in_files(changes, [])
+    assert len(set(_hashes(batch))) == 1
+    visits = replace(CUSTOMERS, table="shop.visits", key=())
+    visit = replace(row(Op.INSERT, (1, "Ann", "Rome", 10), schema=visits), key=())
+    store = write_archive(tmp_path / "archive", {"a": [[tx(visit), tx(visit)], [tx(visit, *[put(b"k", b"v")] * 3)]]})
+    (found,) = estimate(None, store, [ShardFiles("a", manifest_of(store).files)]).values()
+    assert (found.updates, found.keys) == (6, 4)
+
+
+def test_a_small_range_is_looked_through_without_spark(tmp_path: Path) -> None:
+    store = write_archive(
+        tmp_path / "archive",
+        {"a": [[tx(put(b"k1", b"v")), tx(put(b"k2", b"v"))], [tx(put(b"k1", b"w"), put(b"k3", b"w"))]]},
+    )
+    manifest = manifest_of(store)
+    chosen = [ShardFiles("a", manifest.files, marker_at(1), marker_at(3))]
+    assert is_small(chosen)
+    assert not is_small([replace(chosen[0], files=(replace(manifest.files[0], raw=1 << 30),))])
+    (found,) = estimate(None, store, chosen).values()
+    assert (found.updates, found.keys) == (3, 3)
+    Path(store.data_path("a", manifest.files[0].name)).unlink()
+    with pytest.raises(ArchiveError, match=manifest.files[0].name):
+        estimate(None, store, chosen)

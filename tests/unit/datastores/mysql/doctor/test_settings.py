@@ -28,46 +28,42 @@ def test_a_server_as_it_should_be(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "name", "value", "sql"),
+    ("settings", "check", "name", "value", "sql"),
     [
-        ("binlog_row_image", "binlog_row_image", "MINIMAL", "SET PERSIST binlog_row_image = 'FULL';"),
-        ("binlog_row_image", "binlog_row_image", "NOBLOB", "SET PERSIST binlog_row_image = 'FULL';"),
-        ("binlog_checksum", "binlog_checksum", "NONE", "SET PERSIST binlog_checksum = 'CRC32';"),
-        ("sync_binlog", "sync_binlog", "0", "SET PERSIST sync_binlog = 1;"),
-        ("sync_binlog", "sync_binlog", "100", "SET PERSIST sync_binlog = 1;"),
+        (MYSQL, "binlog_row_image", "binlog_row_image", "MINIMAL", "SET PERSIST binlog_row_image = 'FULL';"),
+        (MYSQL, "binlog_row_image", "binlog_row_image", "NOBLOB", "SET PERSIST binlog_row_image = 'FULL';"),
+        (MYSQL, "binlog_checksum", "binlog_checksum", "NONE", "SET PERSIST binlog_checksum = 'CRC32';"),
+        (MYSQL, "sync_binlog", "sync_binlog", "0", "SET PERSIST sync_binlog = 1;"),
+        (MYSQL, "sync_binlog", "sync_binlog", "100", "SET PERSIST sync_binlog = 1;"),
         (
+            MYSQL,
             "innodb_flush_log_at_trx_commit",
             "innodb_flush_log_at_trx_commit",
             "2",
             "SET PERSIST innodb_flush_log_at_trx_commit = 1;",
         ),
-        ("retention", "binlog_expire_logs_seconds", "3600", "SET PERSIST binlog_expire_logs_seconds = 259200;"),
-        ("retention", "binlog_space_limit", "1073741824", "SET PERSIST binlog_space_limit = 0;"),
-        ("max_allowed_packet", "max_allowed_packet", "1073741824", "SET PERSIST max_allowed_packet = 67108864;"),
-        ("time_zone", "system_time_zone", "CET", "read TIMESTAMP values as UTC"),
-        ("time_zone", "time_zone", "+02:00", "read TIMESTAMP values as UTC"),
-        ("semi_sync", "rpl_semi_sync_source_enabled", "ON", "SET PERSIST rpl_semi_sync_source_enabled = OFF;"),
-        ("semi_sync", "rpl_semi_sync_master_enabled", "ON", "SET PERSIST rpl_semi_sync_master_enabled = OFF;"),
-        ("retention", "basedir", "/rdsdbbin/mysql/", "CALL mysql.rds_set_configuration('binlog retention hours', 72);"),
+        (MYSQL, "retention", "binlog_expire_logs_seconds", "3600", "SET PERSIST binlog_expire_logs_seconds = 259200;"),
+        (MYSQL, "retention", "binlog_space_limit", "1073741824", "SET PERSIST binlog_space_limit = 0;"),
+        (MYSQL, "max_allowed_packet", "max_allowed_packet", "1073741824", "SET PERSIST max_allowed_packet = 67108864;"),
+        (MYSQL, "time_zone", "system_time_zone", "CET", "read TIMESTAMP values as UTC"),
+        (MYSQL, "time_zone", "time_zone", "+02:00", "read TIMESTAMP values as UTC"),
+        (MYSQL, "semi_sync", "rpl_semi_sync_source_enabled", "ON", "SET PERSIST rpl_semi_sync_source_enabled = OFF;"),
+        (MYSQL, "semi_sync", "rpl_semi_sync_master_enabled", "ON", "SET PERSIST rpl_semi_sync_master_enabled = OFF;"),
+        (
+            MYSQL,
+            "retention",
+            "basedir",
+            "/rdsdbbin/mysql/",
+            "CALL mysql.rds_set_configuration('binlog retention hours', 72);",
+        ),
+        (MARIADB, "gtid_strict_mode", "gtid_strict_mode", "OFF", "SET GLOBAL gtid_strict_mode = ON;"),
+        (MARIADB, "binlog_checksum", "binlog_checksum", "NONE", "SET GLOBAL binlog_checksum = 'CRC32';"),
+        (MARIADB, "retention", "max_binlog_total_size", "1073741824", "SET GLOBAL max_binlog_total_size = 0;"),
+        (MARIADB, "wsrep_gtid_mode", "wsrep_on", "ON", "wsrep_gtid_mode = ON"),
     ],
 )
-def test_settings_of_mysql(check: str, name: str, value: str, sql: str) -> None:
-    finding = examine(changed(MYSQL, variables={name: value}))[check]
-    assert finding.severity is WARN
-    assert sql in finding.next_step
-
-
-@pytest.mark.parametrize(
-    ("check", "name", "value", "sql"),
-    [
-        ("gtid_strict_mode", "gtid_strict_mode", "OFF", "SET GLOBAL gtid_strict_mode = ON;"),
-        ("binlog_checksum", "binlog_checksum", "NONE", "SET GLOBAL binlog_checksum = 'CRC32';"),
-        ("retention", "max_binlog_total_size", "1073741824", "SET GLOBAL max_binlog_total_size = 0;"),
-        ("wsrep_gtid_mode", "wsrep_on", "ON", "wsrep_gtid_mode = ON"),
-    ],
-)
-def test_settings_of_mariadb(check: str, name: str, value: str, sql: str) -> None:
-    finding = examine(changed(MARIADB, variables={name: value}))[check]
+def test_a_setting_that_should_be_another(settings: Settings, check: str, name: str, value: str, sql: str) -> None:
+    finding = examine(changed(settings, variables={name: value}))[check]
     assert finding.severity is WARN
     assert sql in finding.next_step
 

@@ -181,22 +181,21 @@ def test_a_set_grows_with_what_ends() -> None:
     assert str(delivered) == f"{A}:1-8,{B}:3"
 
 
-def test_numbers_that_leave_one_out_or_come_in_another_order() -> None:
+@pytest.mark.parametrize(
+    ("sources", "ordinals", "numbers", "expected"),
+    [
+        ((A,), (0, 0, 0, 0), (5, 7, 8, 2), f"{A}:2:5:7-8"),
+        ((A, B, f"{A}:tag"), (0, 1, 2), (1, 2, 3), f"{A}:1:tag:3,{B}:2"),
+        ((f"{A}/12", A), (0, 1, 0), (157, 4, 400), f"{A}:4"),
+    ],
+    ids=["gaps and another order", "neighbours of two sources", "anonymous transactions leave no trace"],
+)
+def test_numbers_that_are_no_single_run(
+    sources: tuple[str, ...], ordinals: tuple[int, ...], numbers: tuple[int, ...], expected: str
+) -> None:
     delivered = MySqlDelivered("")
-    delivered.add((A,), (0, 0, 0, 0), (5, 7, 8, 2))
-    assert str(delivered) == f"{A}:2:5:7-8"
-
-
-def test_neighbouring_numbers_of_two_sources_are_two_runs() -> None:
-    delivered = MySqlDelivered("")
-    delivered.add((A, B, f"{A}:tag"), (0, 1, 2), (1, 2, 3))
-    assert str(delivered) == f"{A}:1:tag:3,{B}:2"
-
-
-def test_anonymous_transactions_leave_no_trace() -> None:
-    delivered = MySqlDelivered("")
-    delivered.add((f"{A}/12", A), (0, 1, 0), (157, 4, 400))
-    assert str(delivered) == f"{A}:4"
+    delivered.add(sources, ordinals, numbers)
+    assert str(delivered) == expected
 
 
 def test_what_a_file_says_was_before_it() -> None:

@@ -193,15 +193,6 @@ def test_a_slot_that_the_publisher_is_moving_is_not_taken(examine: Examine) -> N
     assert named(examine(server)) == {}
 
 
-def test_a_server_that_gives_up_idle_slots(examine: Examine) -> None:
-    server = Server()
-    server.idle = "1d"
-    assert (
-        "ALTER SYSTEM SET idle_replication_slot_timeout = 0;"
-        in named(examine(server))["idle_replication_slot_timeout"].next_step
-    )
-
-
 @pytest.mark.parametrize(
     ("sends", "check", "next_step"),
     [
@@ -219,18 +210,21 @@ def test_what_a_publication_leaves_out(examine: Examine, sends: Row, check: str,
     assert next_step in found[check].next_step
 
 
-def test_columns_that_a_rename_changes_are_named(examine: Examine) -> None:
+@pytest.mark.parametrize(
+    ("answer", "value", "check", "place", "words"),
+    [
+        ("idle", "1d", "idle_replication_slot_timeout", "next_step", "SET idle_replication_slot_timeout = 0;"),
+        ("named_values", [("public.jobs",)], "named_values", "what", "public.jobs"),
+        ("unlogged", [("public.orders_2026",)], "unlogged_partition", "what", "public.orders_2026"),
+        ("filtered", [("public.orders",)], "publication_filters", "what", "public.orders"),
+    ],
+)
+def test_one_answer_is_one_finding(
+    examine: Examine, answer: str, value: object, check: str, place: str, words: str
+) -> None:
     server = Server()
-    server.named_values, server.unlogged = [("public.jobs",)], [("public.orders_2026",)]
-    found = named(examine(server))
-    assert "public.jobs" in found["named_values"].what
-    assert "public.orders_2026" in found["unlogged_partition"].what
-
-
-def test_filters_of_a_publication_are_named(examine: Examine) -> None:
-    server = Server()
-    server.filtered = [("public.orders",)]
-    assert "public.orders" in named(examine(server))["publication_filters"].what
+    setattr(server, answer, value)
+    assert words in getattr(named(examine(server))[check], place)
 
 
 @pytest.mark.parametrize(
