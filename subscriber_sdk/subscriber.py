@@ -17,7 +17,7 @@ from wormhole.wire.update import Update
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind"]
+__all__ = ["AckLater", "DataLoss", "FlowHalted", "KeptMarker", "LossDecision", "NoticeKind"]
 __all__ += ["ParkRefused", "SchemaChange", "ShardNotice", "Subscriber"]
 
 
@@ -58,6 +58,16 @@ class ShardNotice:
     rewound: bool = False
     move: int = 0
     acknowledged: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class KeptMarker:
+    """The datamarker that an application stores with its state, and ``move`` of the last ASSIGNED notice that it stored
+    beside it. See :meth:`Subscriber.on_shard_notice`.
+    """
+
+    marker: Datamarker
+    move: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -217,11 +227,15 @@ class Subscriber:
         """
         return None
 
-    def on_shard_notice(self, notice: ShardNotice) -> Awaitable[Datamarker | None] | Datamarker | None:
+    def on_shard_notice(
+        self, notice: ShardNotice
+    ) -> Awaitable[Datamarker | KeptMarker | None] | Datamarker | KeptMarker | None:
         """A shard is assigned or revoked, or its replay begins or ends.
 
         At ASSIGNED an application that stores datamarkers with its own state returns its datamarker. Delivery begins
         there, unless the shard was set back (``notice.rewound``) and the datamarker is a later one. An application that
+        stores ``notice.move``, too, returns both as a :class:`KeptMarker`. Then delivery begins there unless the shard
+        was moved since, backwards or forwards, and a move that is reported again is not repeated. An application that
         also stores epochs, for fencing, raises :class:`EpochRefused` with ``held_epoch`` if it holds a higher epoch
         than ``notice.epoch``. This happens if an older marker store was restored, and the publisher assigns the shard
         again in a higher epoch. The REVOKED notice comes before another subscriber may receive the shard, unless the

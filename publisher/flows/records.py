@@ -108,10 +108,14 @@ class FlowRecords:
 
     # -- where it continues
 
-    async def move(self, flow: PublisherFlow, to: Datamarker) -> None:
+    async def move(self, flow: PublisherFlow, to: Datamarker, *, by_application: bool = False) -> None:
         """Set the flow's datamarker, forwards or backwards, in a new epoch. The subscriber that has the flow is asked
         to release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when the record was
-        deleted."""
+        deleted.
+
+        The epoch is the number of the move, unless the flow is at ``to`` already, or ``by_application``: the
+        application itself reported where it is.
+        """
         if not to.backfill and not flow.loss.unreadable:  # a record that cannot be read is written anew below
             # First: if the process dies between the two writes, the backfill begins anew at the former datamarker, and
             # nothing is missing.
@@ -120,11 +124,12 @@ class FlowRecords:
             self.markers.drop(flow.key)
             flow.delivery.begin_move()
             try:
+                counts = not by_application and not _is_at(flow, to)
                 await self.restore(flow, to)
                 # The flow leaves its epoch: acks that are still on their way are refused.
-                epoch = await asyncio.to_thread(self.store.rewind, flow.key, to)
+                epoch = await asyncio.to_thread(self.store.rewind, flow.key, to, counts=counts)
                 forwards = to.order > flow.delivery.durable.order
-                flow.moved(epoch, to)
+                flow.moved(epoch, to, counts=counts)
                 if forwards:
                     pages = self.counter.moved_past(flow)
                     self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, to, flow.filter.hash, pages))
@@ -132,10 +137,13 @@ class FlowRecords:
                 flow.delivery.end_move()
         self._assigner.anew(flow, f"goes to {to}")
 
-    async def rewind(self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker) -> None:
-        """The application has processed less than the stored datamarker covers: move the flow back."""
+    async def rewind(
+        self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker, *, by_application: bool = False
+    ) -> None:
+        """The application has processed less than the stored datamarker covers, or ``to`` is in another history of the
+        log: move the flow back. ``by_application``: as in :meth:`move`."""
         try:
-            await self.move(flow, to)
+            await self.move(flow, to, by_application=by_application)
         except (WormholeError, KeyError) as error:  # KeyError: its record was deleted
             _log.error("%s cannot go back to %s: %s", flow.name, to, error, extra=flow.about)
             self._assigner.revoke(stream, flow, f"goes back to {to}")
@@ -177,7 +185,9 @@ class FlowRecords:
         """The flow's epoch is over: store the rest of its counts."""
         pages = self.counter.closed(flow)
         if pages:
-            write = MarkerWrite(flow.key, flow.holding.epoch, flow.delivery.marker, flow.filter.hash, pages)
+            # A record without the hash of a filter is one whose datamarker no subscriber acknowledged.
+            filter_hash = flow.filter.hash if flow.delivery.acknowledged else ""
+            write = MarkerWrite(flow.key, flow.holding.epoch, flow.delivery.marker, filter_hash, pages)
             self.markers.put(write)
 
     async def store_replayed(self, flow: PublisherFlow, write: MarkerWrite, settled: Settled | None) -> bool:
@@ -219,3 +229,8 @@ class FlowRecords:
             )
             _log.error("%s is asked back: %s", flow.name, cause, extra=flow.about)
             self._assigner.revoke(stream, flow, cause)
+
+
+def _is_at(flow: PublisherFlow, to: Datamarker) -> bool:
+    """Whether the flow's datamarker is known, and the same updates are before ``to``."""
+    return not flow.lost_record and not flow.control.missing and flow.delivery.marker.is_place_of(to)

@@ -61,7 +61,8 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 class ReplayOpening:
     """The orders of a task: push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: whether updates
     whose retries are exhausted are parked; ``parked``: the parked updates. ``counted_to``: the place up to which
-    deliveries are counted. ``rewound``: whether the datamarker was set back and nothing was acknowledged since.
+    deliveries are counted. ``rewound``: whether the datamarker was set back and nothing was acknowledged since;
+    ``move``: the number of its last move; ``acknowledged``: whether it was ever acknowledged or moved.
     """
 
     stream: SubscriberStream
@@ -74,6 +75,8 @@ class ReplayOpening:
     parked: ParkedRows
     counted_to: LogPosition | None
     rewound: bool
+    move: int
+    acknowledged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,8 @@ class Replays:
                 flow.parked_rows,
                 counted_to,
                 flow.delivery.rewound,
+                flow.delivery.move,
+                flow.delivery.was_used,
             )
 
     def check(self, key: FlowKey, replay: str, ticket: str) -> None:

@@ -48,7 +48,7 @@ class Deliveries:
         """See :class:`~publisher.push.stream.StreamEvents`, also for the others."""
         self._assigner.changed()
 
-    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None, move: int) -> None:
         delivery = flow.delivery
         flow.holding.accepted()
         if have is not None and not delivery.was_offered(have):
@@ -62,12 +62,12 @@ class Deliveries:
             )
             have = None
         if have is not None and have.order < delivery.marker.order:
-            self._background.spawn(self._records.rewind(stream, flow, have))
+            self._background.spawn(self._records.rewind(stream, flow, have, by_application=True))
             return
         if have is not None and have.order == delivery.marker.order and have.backfill != delivery.marker.backfill:
             self.acked(flow, flow.holding.epoch, have)  # the same changes, but other existing rows
         if have is not None and have.order > delivery.marker.order:
-            if delivery.rewound:  # a subscriber of an earlier release is not informed of it
+            if delivery.refuses_later(move):  # a subscriber of an earlier release is not informed of it
                 _log.warning(
                     "%s was set back to %s: delivery begins there, not at %s, which the application has",
                     flow.name,

@@ -70,7 +70,9 @@ class PlaceChanges:
     def move(self, what: str, flow: PublisherFlow, to: Datamarker) -> PlannedChange:
         """The change ``what``, which sets the flow's datamarker to ``to``."""
         notes = distance(self._tailed.watch, flow.shard, flow.delivery.marker, to, self._clock.wall())
-        notes.append("an application that keeps its place with its own data begins there, not at this one")
+        notes.append(
+            "an application that keeps its place with its own data begins there, unless it stores the move's number"
+        )
         if flow.control.paused:
             notes.append("the flow stays paused")
         if flow.halted:

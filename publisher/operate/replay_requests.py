@@ -162,6 +162,8 @@ class ReplayRequests:
             park=found.park,
             parked=rows_to_messages(found.parked.items()),
             rewound=found.rewound,
+            move=found.move,
+            acknowledged=found.acknowledged,
             projection=_projection(found.filter.projection),
         )
 

@@ -10,6 +10,7 @@ from typing import Final
 from caravan.flow import CaravanFlow
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts
 from wormhole.model.position import Datamarker, LogPosition
+from wormhole.push.moves import refuses_later
 from wormhole.wire.body import Body
 from wormhole.wire.markers import marker_to_bytes
 
@@ -33,10 +34,12 @@ class FlowDelivery:
     durable: Datamarker = field(init=False)
     """The last datamarker that the marker store confirmed."""
     acknowledged: bool = True
-    """Whether the store held a datamarker that a subscriber acknowledged. Otherwise the datamarker is only where the
-    flow was registered."""
+    """Whether a subscriber acknowledged a datamarker. Otherwise the datamarker is only where the flow was registered,
+    or was set."""
     rewound: bool = False
     """Whether the datamarker was set back, and no acknowledgement was stored since."""
+    move: int = 0
+    """The number of the last move of the datamarker that the application did not make itself; 0: there was none."""
     moving: bool = False
     """Whether the datamarker is being set: the flow is not assigned meanwhile."""
     caravan_flow: CaravanFlow | None = None
@@ -84,9 +87,19 @@ class FlowDelivery:
 
     # -- the datamarker
 
-    def registered(self, *, rewound: bool, acknowledged: bool) -> None:
+    @property
+    def was_used(self) -> bool:
+        """Whether the datamarker was ever acknowledged or moved: it is not only where the flow was registered."""
+        return self.acknowledged or self.move > 0
+
+    def registered(self, *, rewound: bool, acknowledged: bool, move: int) -> None:
         """Take the datamarker from the flow's record."""
-        self.rewound, self.acknowledged = rewound, acknowledged
+        self.rewound, self.acknowledged, self.move = rewound, acknowledged, move
+
+    def refuses_later(self, move: int) -> bool:
+        """Whether a later datamarker of the application, which it stored after ``move`` (0: unknown), is from before
+        the datamarker was set back."""
+        return refuses_later(self.move, rewound=self.rewound, known=move)
 
     def begin_move(self) -> None:
         """The datamarker is being set: the flow is not assigned until :meth:`end_move`."""
@@ -96,18 +109,19 @@ class FlowDelivery:
         """The datamarker is set, or could not be."""
         self.moving = False
 
-    def moved(self, to: Datamarker) -> None:
-        """The datamarker was set."""
+    def moved(self, to: Datamarker, move: int) -> None:
+        """The datamarker was set. ``move``: the number of the last move now."""
         self.rewound |= to.order < self.durable.order
         self.marker = self.durable = to
+        self.move = move
 
     def acked(self, marker: Datamarker) -> None:
         """A subscriber acknowledged everything up to ``marker``."""
-        self.marker = marker
+        self.marker, self.acknowledged = marker, True
 
     def stored(self, marker: Datamarker, epoch: int) -> None:
         """``marker``, which a subscriber acknowledged in ``epoch``, is durable."""
-        self.durable, self.rewound, self.acknowledged, self._stored_in = marker, False, True, epoch
+        self.durable, self.rewound, self._stored_in = marker, False, epoch
 
     def has_stored(self, marker: Datamarker, epoch: int) -> bool:
         """Whether exactly this datamarker is durable: an idle flow acknowledges the same datamarker repeatedly."""

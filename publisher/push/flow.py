@@ -202,7 +202,8 @@ class PublisherFlow:
         """Its record, as it is stored."""
         self.control = record.control
         self.holding.raised(record.epoch)
-        self.delivery.registered(rewound=record.rewound, acknowledged=bool(record.filter_hash))
+        acknowledged = bool(record.filter_hash)
+        self.delivery.registered(rewound=record.rewound, acknowledged=acknowledged, move=record.move)
 
     def restored(self, control: FlowControl) -> None:
         """Its record was written anew."""
@@ -213,10 +214,10 @@ class PublisherFlow:
         """Its control is stored."""
         self.control = control
 
-    def moved(self, epoch: int, to: Datamarker) -> None:
-        """Its datamarker was set, in a new epoch."""
+    def moved(self, epoch: int, to: Datamarker, *, counts: bool = True) -> None:
+        """Its datamarker was set, in a new epoch. ``counts``: whether that is the number of a move."""
         self.holding.moved(epoch)
-        self.delivery.moved(to)
+        self.delivery.moved(to, epoch if counts else self.delivery.move)
 
     def acked(self, marker: Datamarker) -> None:
         """A subscriber acknowledged everything up to ``marker``."""

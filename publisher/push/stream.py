@@ -90,8 +90,9 @@ class StreamEvents(Protocol):
     def ready(self, stream: SubscriberStream) -> None:
         """The subscriber answered, so flows may be assigned to it."""
 
-    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
-        """The subscriber accepted the flow; its application has everything up to ``have``."""
+    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None, move: int) -> None:
+        """The subscriber accepted the flow; its application has everything up to ``have``, which it stored after the
+        flow's move of number ``move`` (0: unknown)."""
 
     def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
         """The subscriber sends an update for parking, in that epoch; :meth:`SubscriberStream.parked` answers."""
@@ -250,6 +251,8 @@ class SubscriberStream:
             parked=flow.parked_rows.items(),
             rolled_back=flow.delivery.rolled_back,
             rewound=flow.delivery.rewound,
+            move=flow.delivery.move,
+            acknowledged=flow.delivery.was_used,
             yields=yields,
             generation=0 if backfill is None else backfill.generation,
             verify=VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify,
@@ -475,9 +478,9 @@ class SubscriberStream:
                     self.life = object()  # its start time is unknown: each connection may be to a new process
                 self.problem = NO_PROBLEM
                 self._events.ready(self)
-            case Opened(push, have, life, processed, epochs):
+            case Opened(push, have, life, processed, epochs, move):
                 flow = flows[push.number][1]
-                self._events.opened(self, flow, have)
+                self._events.opened(self, flow, have, move)
                 flow.delivery.sent_counts.opened(life, processed, epochs)
             case Progressed(push, processed):
                 flow = flows[push.number][1]

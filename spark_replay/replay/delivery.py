@@ -24,6 +24,7 @@ from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
 from wormhole.push.dial import Peer
+from wormhole.push.moves import refuses_later
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.session import (
     Acked,
@@ -58,8 +59,8 @@ _STORE_EVERY_S: Final = 1.0
 class Route:
     """Whom to push to, and as what. Each ``open`` returns a new one.
 
-    ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment. ``trust``: ``None`` without TLS. ``counted_to``:
-    up to where the flow's stored delivery counts reach.
+    ``skip``, ``park``, ``parked``, ``rewound``, ``move``, ``acknowledged``: as in an assignment. ``trust``: ``None``
+    without TLS. ``counted_to``: up to where the flow's stored delivery counts reach.
     """
 
     hello: push_pb2.Hello
@@ -72,6 +73,8 @@ class Route:
     park: bool = False
     parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
     rewound: bool = False
+    move: int = 0
+    acknowledged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +211,13 @@ class Delivery:
             park=self.route.park,
             parked=self.route.parked,
             rewound=self.route.rewound,
+            move=self.route.move,
+            acknowledged=self.route.acknowledged,
         )
         await self._connection.write(frame)
         await self._until(lambda: self._opened is not None)
         assert self._opened is not None
-        start = self._start(self._opened.have)
+        start = self._start(self._opened.have, self._opened.move)
         counted_to = None if self.partial else self.route.counted_to
         self._sent_counts = SentCounts(start.order, counted_to, partial=self.partial)
         self._sent_counts.opened(self._opened.life, self._opened.processed, self._opened.epochs)
@@ -239,13 +244,16 @@ class Delivery:
         await self._connection.write(session.revoke(push, "the replay is done"))
         await self._until(lambda: self._connection.closed)
 
-    def _start(self, have: Datamarker | None) -> Datamarker:
-        """Where delivery begins. ``have``: the datamarker that the application keeps itself, if it keeps one."""
+    def _start(self, have: Datamarker | None, move: int) -> Datamarker:
+        """Where delivery begins. ``have``: the datamarker that the application keeps itself, if it keeps one; ``move``:
+        the number of the move that it keeps with it.
+        """
         marker = self.route.marker
         if have is None:
             return marker
         # A subscriber of an earlier release does not know that the flow was set back.
-        if self.route.rewound and have.order > marker.order:
+        later = have.order > marker.order
+        if later and refuses_later(self.route.move, rewound=self.route.rewound, known=move):
             _log.warning(
                 "%s was set back to %s: the replay begins there, not at %s, which the application has",
                 self._name,

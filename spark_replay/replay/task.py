@@ -411,4 +411,6 @@ class _Attempts:
             opened.park,
             rows_from_messages(opened.parked),
             opened.rewound,
+            opened.move,
+            opened.acknowledged,
         )

@@ -240,8 +240,8 @@ class _Port:
         self.hold = session.hold
         self.schema = session.schema
 
-    def accept(self, credit: int, have: Datamarker | None, counts: Counts) -> None:
-        self._answer(self._session.accept, credit, have, counts)
+    def accept(self, credit: int, have: Datamarker | None, counts: Counts, move: int) -> None:
+        self._answer(self._session.accept, credit, have, counts, move)
 
     def progress(self, number: int | None) -> None:
         if self._session.has(self._flow, self._epoch):

@@ -45,6 +45,8 @@ class Assigned:
     yields: bool = False
     generation: int = 0
     verify: VerifyMode = VerifyMode.NONE
+    move: int = 0
+    acknowledged: bool = False
     size: int = field(default=0, compare=False)
     """Memory of the flow, in addition to its updates."""
 

@@ -68,8 +68,9 @@ class FlowPort(Protocol):
         """The publisher that assigned the flow."""
         ...
 
-    def accept(self, credit: int, have: Datamarker | None, counts: Counts) -> None:
-        """Accept the flow, so that batches may be sent. ``counts``: reported with every answer from now on."""
+    def accept(self, credit: int, have: Datamarker | None, counts: Counts, move: int) -> None:
+        """Accept the flow, so that batches may be sent. ``counts``: reported with every answer from now on. ``move``:
+        of the application when it stored ``have``; 0: unknown."""
         ...
 
     def progress(self, number: int | None) -> None:

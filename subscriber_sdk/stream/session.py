@@ -365,6 +365,8 @@ class Session:
                 assign.yields,
                 generation,
                 verify,
+                assign.move,
+                assign.acknowledged,
                 FLOW_BYTES + 2 * len(assign.shard),
             )
         )
@@ -436,9 +438,12 @@ class Session:
 
     # --- out ---
 
-    def accept(self, number: int, credit: int, have: Datamarker | None, counts: Counts = NO_COUNTS) -> None:
+    def accept(
+        self, number: int, credit: int, have: Datamarker | None, counts: Counts = NO_COUNTS, move: int = 0
+    ) -> None:
         """Accept the flow, so that the first batch may be sent. Nothing is sent if the flow was revoked meanwhile.
 
+        ``move``: the number of the last move that the application knew when it stored ``have``; 0: unknown.
         ``counts``: reported from now on. All their present content is from before this epoch.
         """
         flow = self._flows[number]
@@ -454,6 +459,7 @@ class Session:
             life=before.life,
             processed=processed_to_messages(before.windows),
             epochs=counts.epochs,
+            move=move,
         )
         if have is not None:
             accepted.have.CopyFrom(marker_to_message(have))

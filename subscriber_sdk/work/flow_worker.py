@@ -32,7 +32,7 @@ from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.stream.counts import windows_in
 from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.stream.flow_port import FlowPort, Held
-from subscriber_sdk.subscriber import AckLater, LossDecision, NoticeKind, SchemaChange, ShardNotice
+from subscriber_sdk.subscriber import AckLater, KeptMarker, LossDecision, NoticeKind, SchemaChange, ShardNotice
 from subscriber_sdk.verify.verifying import FlowVerifying
 from subscriber_sdk.work.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem, RangeItem, ScanEndItem
 from subscriber_sdk.work.backfill_calls import BackfillCalls
@@ -45,6 +45,7 @@ from wormhole.model.errors import EpochRefused, ProtocolError, TransactionRolled
 from wormhole.model.position import Datamarker
 from wormhole.model.verification import VerifyMode
 from wormhole.push.epochs import FIRST_NO_EPOCH
+from wormhole.push.moves import is_from_before, refuses_later
 from wormhole.wire.body import parse_body
 from wormhole.wire.endings import Endings
 from wormhole.wire.update import Batch, Update
@@ -254,13 +255,21 @@ class FlowWorker:
     async def _open(self) -> None:
         self._notified = True
         epoch = self.epoch
-        rewound = self._assigned.rewound
-        notice = ShardNotice(NoticeKind.ASSIGNED, epoch.shard, epoch.number, epoch.marker, rewound=rewound)
+        assigned = self._assigned
+        notice = ShardNotice(
+            NoticeKind.ASSIGNED,
+            epoch.shard,
+            epoch.number,
+            epoch.marker,
+            rewound=assigned.rewound,
+            move=assigned.move,
+            acknowledged=assigned.acknowledged,
+        )
         while epoch.ending is None:
             try:
-                have = await self._callbacks.call("on_shard_notice", notice)
-                if have is not None and not isinstance(have, Datamarker):
-                    raise TypeError(f"on_shard_notice returned {have!r}: a Datamarker or None is expected")
+                kept = await self._callbacks.call("on_shard_notice", notice)
+                if kept is not None and not isinstance(kept, Datamarker | KeptMarker):
+                    raise TypeError(f"on_shard_notice returned {kept!r}: a Datamarker, KeptMarker or None is expected")
             except Exception as error:  # noqa: BLE001 - whatever the application raises is its failure, not ours
                 if isinstance(error, EpochRefused) and epoch.number <= error.held_epoch < FIRST_NO_EPOCH:
                     self._refuse(error)
@@ -268,21 +277,14 @@ class FlowWorker:
                 if not await self._recovery.retry(error):
                     return
                 continue
-            if have is not None and rewound and have.order > epoch.marker.order:
-                log.warning(
-                    "shard %s was set back to %s: delivery begins there, not at %s, which the application returned",
-                    epoch.shard,
-                    epoch.marker,
-                    have,
-                )
-                have = None
+            have, move = _kept(kept, assigned)
             if have is not None:
                 epoch.marker = have
             if self._assigned.rolled_back and not await self._undo(self._assigned.rolled_back):
                 return
             log.debug("flow %s epoch %d assigned from %s", epoch.shard, epoch.number, epoch.marker)
             self._counts.begin(epoch.number)
-            self._port.accept(self.credit, have, self._counts)
+            self._port.accept(self.credit, have, self._counts, move)
             return
 
     def _refuse(self, refused: EpochRefused) -> None:
@@ -572,6 +574,27 @@ class FlowWorker:
         """The batch is delivered again, but callbacks of its first ``updates`` have returned: count them."""
         if updates:
             self._counts.processed(windows_in(parse_body(item.body), updates))
+
+
+def _kept(kept: Datamarker | KeptMarker | None, assigned: Assigned) -> tuple[Datamarker | None, int]:
+    """The datamarker where the application continues, and the move that it stored with it (0: unknown). ``None``: it
+    stored none, or stored it before the shard was moved.
+    """
+    if kept is None:
+        return None, 0
+    have, move = (kept.marker, kept.move) if isinstance(kept, KeptMarker) else (kept, 0)
+    numbered, later = isinstance(kept, KeptMarker), have.order > assigned.marker.order
+    if (numbered and is_from_before(assigned.move, known=move)) or (
+        later and refuses_later(assigned.move, rewound=assigned.rewound, known=move)
+    ):
+        log.warning(
+            "shard %s was set to %s: delivery begins there, not at %s, which the application returned",
+            assigned.shard,
+            assigned.marker,
+            have,
+        )
+        return None, 0
+    return have, move
 
 
 def _steps(updates: list[Update], changes: list[tuple[int, SchemaChange]]) -> list[Update | SchemaChange]:

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -563,11 +564,11 @@ COUNTED: Final = (
 )
 
 
-def fill(folder: Path) -> None:
+def fill(folder: Path, other: StoredFlow) -> None:
     """A marker store with everything that a record can hold, as the statements that write it."""
     store = LocalMarkerStore(folder)
     store.open()
-    store.register_all({FLOW: StoredFlow(at(5), 3, "earliest"), ("cache", "db2"): STORED})
+    store.register_all({FLOW: StoredFlow(at(5), 3, "earliest"), ("cache", "db2"): other})
     assert store.store([MarkerWrite(FLOW, 3, at(90), FILTER, pages())]) == ()
     store.dead_letters().park(FLOW, 3, LETTER, PARCEL)
     store.close()
@@ -607,10 +608,15 @@ def marker_stores() -> Iterator[Form]:
     yield in_bytes("markers/parcel", PARCEL, _parcel_to_bytes, _parcel_from_bytes)
     counts = replace(COUNTED[0][FILTER, WINDOW], unacknowledged=3, moved_past=2)
     yield in_bytes("markers/window-counts", counts, WindowCounts.to_bytes, WindowCounts.from_bytes)
-    flows = {FLOW: StoredFlow(at(90), 3, "earliest", FILTER), ("cache", "db2"): STORED}
-    yield Form("markers/sqlite", (flows, COUNTED, (LETTER,), PARCEL), fill, filled)
+    yield sqlite_form(STORED)
     yield in_bytes("markers/datamarker", at(33), marker_to_bytes, marker_from_bytes)
     yield progress()
+
+
+def sqlite_form(other: StoredFlow) -> Form:
+    """A marker store with two flows, one of them ``other``."""
+    flows = {FLOW: StoredFlow(at(90), 3, "earliest", FILTER), ("cache", "db2"): other}
+    return Form("markers/sqlite", (flows, COUNTED, (LETTER,), PARCEL), lambda folder: fill(folder, other), filled)
 
 
 def progress() -> Form:
@@ -1173,8 +1179,8 @@ class Stream:
         return base64.b64decode(self._recorded[side][len(self.sent[side]) - 1])
 
 
-def talk(stream: Stream) -> Stream:
-    """Every frame once."""
+def talk(stream: Stream, move: int = 0) -> Stream:
+    """Every frame once. ``move``: of the flow that is assigned; 0: a later field that was not sent then."""
     publisher, subscriber = stream.publisher, stream.subscriber
     stream.push(publisher.start())
     stream.answer()
@@ -1193,9 +1199,11 @@ def talk(stream: Stream) -> Stream:
         yields=True,
         generation=2,
         verify=VerifyMode.COMPARE,
+        move=move,
+        acknowledged=bool(move),
     )
     stream.push(assign)
-    subscriber.accept(flow.number, 1 << 20, at(0))
+    subscriber.accept(flow.number, 1 << 20, at(0), move=move)
     stream.answer()
     (batch,) = publisher.batch(flow, (body(),), at(0).order)
     chunk = ChunkRange("shop.values", VALUES, None, b"\x0a\x02\x08\x03", 0, 9, at(0).order)
@@ -1222,12 +1230,12 @@ def talk(stream: Stream) -> Stream:
     return stream
 
 
-def write_stream(folder: Path) -> None:
-    (folder / "messages.json").write_text(json.dumps(talk(Stream()).sent, indent=1))
+def write_stream(folder: Path, move: int = 0) -> None:
+    (folder / "messages.json").write_text(json.dumps(talk(Stream(), move).sent, indent=1))
 
 
-def read_stream(folder: Path) -> Any:
-    events = talk(Stream(json.loads((folder / "messages.json").read_text()))).events
+def read_stream(folder: Path, move: int = 0) -> Any:
+    events = talk(Stream(json.loads((folder / "messages.json").read_text())), move).events
     return [type(event).__name__ for event in events], events[2], events[4].body, events[7].marker
 
 
@@ -1253,6 +1261,13 @@ ASSIGNED: Final = Assigned(
     generation=2,
     verify=VerifyMode.COMPARE,
 )
+
+
+def moved_stream() -> Form:
+    """A stream of a flow whose datamarker was moved."""
+    assigned = replace(ASSIGNED, move=4, acknowledged=True)
+    value = (EVENTS.split(), assigned, body(), at(100))
+    return Form("wire/stream", value, partial(write_stream, move=4), partial(read_stream, move=4))
 
 
 def travelling() -> Iterator[Form]:

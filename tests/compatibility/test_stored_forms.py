@@ -28,7 +28,9 @@ from tests.compatibility.stored_forms import (
     files_of,
     in_bytes,
     keep,
+    moved_stream,
     parsed,
+    sqlite_form,
     unpack,
 )
 from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look, row
@@ -38,9 +40,18 @@ from wormhole.host.state_file import FolderState
 
 FIXTURES: Final = Path(__file__).with_name("fixtures")
 FORMS: Final = all_forms()
-NO_SUBSCRIBER: Final = b'"parked_by": "", '
-ADDED: Final = {"markers/dead-letter": NO_SUBSCRIBER, "markers/sqlite": NO_SUBSCRIBER}
-"""By form, what is written now beside what 1d498d0d wrote."""
+NO_SUBSCRIBER: Final = (b'"parked_by": "", ', b"")
+MOVES: Final = (
+    (
+        b"    rewound INTEGER NOT NULL DEFAULT 0, move INTEGER NOT NULL DEFAULT 0,",
+        b"    rewound INTEGER NOT NULL DEFAULT 0,",
+    ),
+    (b"',0,0);", b"',0);"),
+    (b"}',1,0);", b"}',1);"),
+    (b"user_version = 5", b"user_version = 4"),
+)
+ADDED: Final = {"markers/dead-letter": (NO_SUBSCRIBER,), "markers/sqlite": (NO_SUBSCRIBER, *MOVES)}
+"""By form, what is written now, and what 1d498d0d wrote."""
 
 
 def write_tables(folder: Path) -> None:
@@ -73,6 +84,8 @@ LATER: Final = [
         flow_to_json,
         lambda data: flow_from_json(FLOW, data, "a node"),
     ),
+    sqlite_form(replace(STORED, move=3)),
+    moved_stream(),
     in_bytes(
         "markers/dead-letter",
         replace(LETTER, parked_by="a"),
@@ -121,8 +134,10 @@ def test_a_stored_form_is_read_and_written_as_before(form: Form, folder: str, tm
     written = tmp_path / "written"
     written.mkdir()
     form.write(written)
-    added = ADDED.get(form.name, b"") if folder == "stored" else b""
-    found = {name: form.content(data.replace(added, b"")) for name, data in files_of(written).items()}
+    data_of = files_of(written)
+    for now, then in ADDED.get(form.name, ()) if folder == "stored" else ():
+        data_of = {name: data.replace(now, then) for name, data in data_of.items()}
+    found = {name: form.content(data) for name, data in data_of.items()}
     assert found == {name: form.content(data) for name, data in files_of(fixture).items()}
 
 

@@ -151,7 +151,9 @@ async def take_all(subscriber: ScriptedSubscriber, recording: Recording) -> None
     expected.max_version = hello.max_version  # it speaks one more than the recorded one
     assert hello == expected
     await subscriber.says_bytes(message(recording, "welcome"))
-    assert [await subscriber.hears("assign")] == recording.sent("assign")
+    assigned = recording.sent("assign")
+    assigned[0].assign.acknowledged = True  # the recorded publisher did not report it
+    assert [await subscriber.hears("assign")] == assigned
     await subscriber.says_bytes(message(recording, "accepted"))
     updates: list[Update] = []
     while len(updates) < len(recording.updates) + 1:  # and the one that was parked

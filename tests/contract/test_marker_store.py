@@ -353,6 +353,23 @@ def test_a_flow_that_was_set_back_is_known_as_that_until_something_is_stored(
     assert not reopen().load()[CACHE].rewound
 
 
+def test_a_move_is_stored_with_its_number_until_the_next_one(store: MarkerStore, reopen: Reopen) -> None:
+    assert store.register(CACHE, marker(10), "latest").move == 0
+    store.raise_epoch(CACHE, 6)
+    assert store.rewind(CACHE, marker(20)) == 8
+    assert store.rewind(CACHE, marker(15), counts=False) == 9
+    store.raise_epoch(CACHE)
+    assert store.store([write(30, epoch=10)]) == ()
+    assert store.set_control(CACHE, FlowControl(paused="ann"))
+    store = reopen()
+    stored = store.load()[CACHE]
+    assert (stored.marker, stored.epoch, stored.move) == (marker(30), 10, 8)
+    assert store.rewind(CACHE, marker(3)) == reopen().load()[CACHE].move == 11
+    store = reopen()
+    store.forget(CACHE)
+    assert store.register(CACHE, marker(1), "latest").move == 0
+
+
 def test_many_epochs_are_raised_together(store: MarkerStore, reopen: Reopen) -> None:
     flows = [("app", f"db1.{number}of250") for number in range(250)]  # more than one transaction takes
     for number, flow in enumerate(flows):

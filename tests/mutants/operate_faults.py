@@ -26,8 +26,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="late-ack-undoes-a-rewind",
         file="publisher/flows/records.py",
-        old="                flow.moved(epoch, to)\n",
-        new="                flow.moved(flow.holding.epoch, to)\n",
+        old="                flow.moved(epoch, to, counts=counts)\n",
+        new="                flow.moved(flow.holding.epoch, to, counts=counts)\n",
         tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
         promise="a marker that was set back is not moved on by an ack of before",
     ),

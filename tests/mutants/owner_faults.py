@@ -96,6 +96,34 @@ OWNER_FAULTS: list[Fault] = [
         promise="a rewind is not undone by an application that keeps its own datamarker",
     ),
     Fault(
+        name="a-move-is-stored-without-its-number",
+        file="publisher/stores/markers/rules.py",
+        old="    move = anew.epoch if counts else stored.move\n",
+        new="    move = stored.move\n",
+        tests=("tests/contract/test_marker_store.py::test_a_move_is_stored_with_its_number_until_the_next_one",),
+        promise="an application that keeps its own datamarker makes every move",
+    ),
+    Fault(
+        name="a-rewind-is-repeated-after-a-death",
+        file="wormhole/push/moves.py",
+        old="    return rewound and (not move or is_from_before(move, known=known))\n",
+        new="    return rewound\n",
+        tests=(
+            "tests/integration/publisher/test_publisher_epochs.py::test_a_rewind_is_delivered_once_although_the_publisher_dies_twice_after_it",
+        ),
+        promise="a rewind that the application stored is not delivered again",
+    ),
+    Fault(
+        name="a-move-forwards-is-undone-by-an-older-datamarker",
+        file="subscriber_sdk/work/flow_worker.py",
+        old="    if (numbered and is_from_before(assigned.move, known=move)) or (\n",
+        new="    if (\n",
+        tests=(
+            "tests/unit/subscriber_sdk/work/test_flow_worker.py::test_a_move_is_made_once_by_an_application_that_stores_its_number",
+        ),
+        promise="a datamarker of before a move does not undo it",
+    ),
+    Fault(
         name="a-replication-id-in-use-is-taken",
         file="datastores/mysql/server/id_claims.py",
         old="            if got and number not in replicas:\n",

@@ -271,7 +271,7 @@ class SimulatedStream:
         if kind == "accepted":
             if push.phase is FlowPhase.ASSIGNED:
                 push.phase = FlowPhase.OPEN
-                self._events.opened(me, flow, None)
+                self._events.opened(me, flow, None, 0)
         elif kind == "acked":
             self._acks += 1
             sending.acked = rest[0].order.offset

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from subscriber_sdk import (
     Datamarker,
     FlowHalted,
+    KeptMarker,
     ShardNotice,
     Subscriber,
     Update,
@@ -37,7 +38,7 @@ class Recorder(Subscriber):
         if self.act is not None:
             await self.act(update)
 
-    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | KeptMarker | None:
         self.heard.append(notice.kind.value)
         return None
 

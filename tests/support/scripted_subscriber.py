@@ -157,11 +157,16 @@ class ScriptedSubscriber:
         await self.says(welcome=welcome)
 
     async def accepts(
-        self, assign: push_pb2.PublisherFrame, *, credit: int = 1 << 20, have: Datamarker | None = None
+        self,
+        assign: push_pb2.PublisherFrame,
+        *,
+        credit: int = 1 << 20,
+        have: Datamarker | None = None,
+        move: int = 0,
     ) -> push_pb2.Assign:
-        """Take the flow of an assign frame; returns the assign."""
+        """Take the flow of an assign frame; returns the assign. ``move``: what the application stored with ``have``."""
         flow = assign.assign
-        accepted = push_pb2.Accepted(flow=flow.flow, epoch=flow.epoch, credit=credit)
+        accepted = push_pb2.Accepted(flow=flow.flow, epoch=flow.epoch, credit=credit, move=move)
         if have is not None:
             accepted.have.CopyFrom(marker_to_message(have))
         await self.says(accepted=accepted)

@@ -116,6 +116,10 @@ class Datamarker:
     backfill: bytes = b""
     shard: str = field(default="", compare=False)
 
+    def is_place_of(self, other: Datamarker) -> bool:
+        """Whether the same updates are before both, in whichever history of the log."""
+        return self.delivered == other.delivered if self.delivered or other.delivered else self.order == other.order
+
     def __str__(self) -> str:
         return f"{self.order} ({self.delivered})" if self.delivered else str(self.order)
 

@@ -140,8 +140,9 @@ class StoredFlow:
     """A flow's durable record.
 
     ``start``: the text of the application's ``start`` when the flow was registered. ``filter_hash``: hash of the filter
-    under which the marker was reached. ``control``: the requests of operators. ``rewound``: the marker was set back and
-    nothing was acknowledged since.
+    under which the marker was reached; empty: no subscriber acknowledged one. ``control``: the requests of operators.
+    ``rewound``: the marker was set back and nothing was acknowledged since. ``move``: the number of the last move that
+    :meth:`MarkerStore.rewind` counted, which is the epoch that began with it; 0: there was none.
     """
 
     marker: Datamarker
@@ -150,6 +151,7 @@ class StoredFlow:
     filter_hash: str = ""
     control: FlowControl = FlowControl()
     rewound: bool = False
+    move: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -228,8 +230,11 @@ class MarkerStore(Protocol):
     def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
         """The pages of the delivery counts of each of ``flows``, by name; none for a flow without a record."""
 
-    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
-        """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``."""
+    def rewind(self, flow: FlowKey, marker: Datamarker, *, counts: bool = True) -> int:
+        """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``.
+
+        ``counts``: whether the epoch becomes the number of the flow's last move.
+        """
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         """Replace the requests of operators; marker and epoch stay.

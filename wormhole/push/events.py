@@ -94,7 +94,7 @@ class Opened:
     """The subscriber accepts the flow. A given ``have`` replaces the stored marker.
 
     ``life`` (0: the subscriber keeps no counts), ``processed`` and ``epochs``: what it counted before, and in which
-    epochs.
+    epochs. ``move``: the number of the last move that the application knew when it stored ``have``; 0: unknown.
     """
 
     flow: PushFlow
@@ -102,6 +102,7 @@ class Opened:
     life: int = 0
     processed: Sequence[push_pb2.Processed] = ()
     epochs: Sequence[int] = ()
+    move: int = 0
 
 
 @dataclass(slots=True, frozen=True)

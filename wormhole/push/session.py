@@ -164,6 +164,8 @@ class PushSession:
         parked: Iterable[tuple[bytes, UpdatePlace]] = (),
         rolled_back: str = "",
         rewound: bool = False,
+        move: int = 0,
+        acknowledged: bool = False,
         yields: bool = False,
         generation: int = 0,
         verify: VerifyMode = VerifyMode.NONE,
@@ -188,6 +190,8 @@ class PushSession:
             replayed=replayed,
             rolled_back=rolled_back,
             rewound=rewound,
+            move=move,
+            acknowledged=acknowledged,
             yields=yields,
         )
         if self.parks:
@@ -475,7 +479,7 @@ class PushSession:
         flow.window = Window(frame.credit)
         flow.phase = FlowPhase.OPEN
         have = marker_from_message(frame.have) if frame.HasField("have") else None
-        return Opened(flow, have, frame.life, self._processed(frame), tuple(frame.epochs))
+        return Opened(flow, have, frame.life, self._processed(frame), tuple(frame.epochs), frame.move)
 
     def _ack(self, flow: PushFlow, frame: push_pb2.Ack) -> Event:
         data = marker_to_bytes(marker_from_message(frame.marker))

@@ -39,12 +39,12 @@ __all__ = ["LocalMarkerStore"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS flows (
     application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL,
     start TEXT NOT NULL, filter_hash TEXT NOT NULL, control TEXT NOT NULL DEFAULT '',
-    rewound INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (application, shard)
+    rewound INTEGER NOT NULL DEFAULT 0, move INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (application, shard)
 ) WITHOUT ROWID
 """
 _BOOKS: Final = """
@@ -58,14 +58,15 @@ _UPGRADES: Final = {
     1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''",
     2: _BOOKS,
     3: "ALTER TABLE flows ADD COLUMN rewound INTEGER NOT NULL DEFAULT 0",
+    4: "ALTER TABLE flows ADD COLUMN move INTEGER NOT NULL DEFAULT 0",
 }
 _WRITE: Final = (
-    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control, rewound) "
-    "VALUES (?,?,?,?,?,?,?,?)"
+    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control, rewound, move) "
+    "VALUES (?,?,?,?,?,?,?,?,?)"
 )
-_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control, rewound FROM flows"
+_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control, rewound, move FROM flows"
 
-_Row = tuple[str, str, int, bytes, str, str, str, int]
+_Row = tuple[str, str, int, bytes, str, str, str, int, int]
 
 
 class LocalMarkerStore:
@@ -163,9 +164,9 @@ class LocalMarkerStore:
             query = "SELECT name, page FROM books WHERE application = ? AND shard = ?"
             return {flow: dict(database.execute(query, flow).fetchall()) for flow in flows}
 
-    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+    def rewind(self, flow: FlowKey, marker: Datamarker, *, counts: bool = True) -> int:
         with self._transaction(f"rewind {flow_name(*flow)}") as database:
-            return self._put(database, flow, moved(self._existing(database, flow), marker)).epoch
+            return self._put(database, flow, moved(self._existing(database, flow), marker, counts=counts)).epoch
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         with self._transaction(f"write what was asked of {flow_name(*flow)}") as database:
@@ -295,10 +296,10 @@ class LocalMarkerStore:
         return MarkerStoreError(f"the marker store {self._path} cannot {what}: {error}", hint=hint)
 
     def _record(self, row: _Row) -> tuple[FlowKey, StoredFlow]:
-        application, shard, epoch, marker, start, filter_hash, control, rewound = row
+        application, shard, epoch, marker, start, filter_hash, control, rewound, move = row
         try:
             place, asked = marker_from_bytes(marker), control_from_text(control)
-            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked, bool(rewound))
+            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked, bool(rewound), move)
         except (ProtocolError, ValueError) as error:
             raise MarkerStoreError(
                 f"the marker store {self._path} holds no valid record of this flow: {error}",
@@ -335,7 +336,8 @@ class LocalMarkerStore:
     def _put(self, database: sqlite3.Connection, flow: FlowKey, stored: StoredFlow) -> StoredFlow:
         marker = marker_to_bytes(stored.marker)
         control, rewound = control_to_text(stored.control), int(stored.rewound)
-        database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash, control, rewound))
+        texts = (stored.start, stored.filter_hash, control)
+        database.execute(_WRITE, (*flow, stored.epoch, marker, *texts, rewound, stored.move))
         return stored
 
     @staticmethod

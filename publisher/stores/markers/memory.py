@@ -102,10 +102,10 @@ class MemoryMarkerStore:
             self._records()
             return {flow: dict(self._markers.counts.get(flow, {})) for flow in flows}
 
-    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+    def rewind(self, flow: FlowKey, marker: Datamarker, *, counts: bool = True) -> int:
         with self._markers.lock:
             records = self._records()
-            records[flow] = moved(records[flow], marker)
+            records[flow] = moved(records[flow], marker, counts=counts)
             return records[flow].epoch
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:

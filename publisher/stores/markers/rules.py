@@ -67,10 +67,13 @@ def raised(stored: StoredFlow, above: int) -> StoredFlow:
     return replace(stored, epoch=max(stored.epoch, above) + 1)
 
 
-def moved(stored: StoredFlow, marker: Datamarker) -> StoredFlow:
-    """``stored`` set to ``marker``, forwards or backwards, in a higher epoch."""
-    back = marker.order < stored.marker.order
-    return replace(raised(stored, 0), marker=marker, rewound=back or stored.rewound)
+def moved(stored: StoredFlow, marker: Datamarker, *, counts: bool) -> StoredFlow:
+    """``stored`` set to ``marker``, forwards or backwards, in a higher epoch. ``counts``: the epoch is the number of
+    the move. No epoch of the flow comes twice, also after its record was lost, so a number is above all earlier ones.
+    """
+    back, anew = marker.order < stored.marker.order, raised(stored, 0)
+    move = anew.epoch if counts else stored.move
+    return replace(anew, marker=marker, rewound=back or stored.rewound, move=move)
 
 
 def written_anew(flow: FlowKey) -> str:
@@ -254,6 +257,8 @@ def flow_to_json(stored: StoredFlow) -> bytes:
     }
     if stored.rewound:
         record["rewound"] = True
+    if stored.move:
+        record["move"] = stored.move
     return json.dumps(record, sort_keys=True).encode()
 
 
@@ -264,15 +269,19 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
         epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
         control = given.get("control", "")  # a node of an earlier release has none
-        rewound = given.get("rewound", False)  # left out where it is false, as by earlier releases
+        # Left out where they are false and 0, as by earlier releases.
+        rewound, move = given.get("rewound", False), given.get("move", 0)
         if not (
             type(epoch) is int
+            and type(move) is int
             and isinstance(rewound, bool)
             and all(isinstance(text, str) for text in (start, filter_hash, control))
         ):
             raise TypeError("a field has the wrong type")
         if not (epoch >= 0 and may_be_exceeded(epoch)):
             raise ValueError(f"{epoch} is no epoch")
+        if not 0 <= move <= epoch:
+            raise ValueError(f"{move} is no move up to epoch {epoch}")
         asked = control_from_text(control)
     except (ValueError, KeyError, TypeError, binascii.Error, ProtocolError) as error:
         raise MarkerStoreError(
@@ -281,4 +290,4 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
             hint=written_anew(flow),
             code="marker-damaged",
         ) from error
-    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound)
+    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, move)

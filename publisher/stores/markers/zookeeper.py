@@ -192,8 +192,8 @@ class ZooKeeperMarkerStore:
                 found[flow][name] = bytes(answer()[0])
         return found
 
-    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
-        return self._change(flow, lambda stored: moved(stored, marker)).epoch
+    def rewind(self, flow: FlowKey, marker: Datamarker, *, counts: bool = True) -> int:
+        return self._change(flow, lambda stored: moved(stored, marker, counts=counts)).epoch
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         def changed(stored: StoredFlow) -> StoredFlow:

@@ -198,6 +198,56 @@ async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_applicat
             assert not (await s1.hears_later("assign")).assign.rewound
 
 
+async def test_a_rewind_is_delivered_once_although_the_publisher_dies_twice_after_it(
+    world: World, first: Datamarker
+) -> None:
+    """The application stores the number of the move in one transaction with its datamarker and its effects."""
+    kept = world.commit("b")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await eventually(lambda: KEY in world.markers.records, "registered")
+            publisher.records.store.store([MarkerWrite(KEY, 0, kept, "hash")])
+            move = publisher.records.store.rewind(KEY, first)
+        for life in range(3):
+            async with world.publisher():
+                await world.register(s1)
+                await s1.hears("hello")
+                frame = await s1.hears("assign")
+                assert (frame.assign.move, frame.assign.acknowledged) == (move, True)
+                if not life:
+                    await s1.accepts(frame, have=kept)  # it does not know the move yet
+                    assert keys(s1, await s1.hears_later("batch")) == [b"b"]  # and commits this with the number
+                else:
+                    await s1.accepts(frame, have=kept, move=move)
+                    end = world.commit(f"after {life}")
+                    assert keys(s1, await s1.hears_later("batch")) == [b"after %d" % life]
+                    kept = end
+            await world.leaves(s1)
+    assert world.markers.records[KEY].move == move
+
+
+async def test_only_a_move_that_the_application_did_not_make_is_numbered(
+    world: World, s1: ScriptedSubscriber, first: Datamarker
+) -> None:
+    last = world.commit("b")
+    async with world.publisher() as publisher:
+        records = publisher.records
+        await eventually(lambda: KEY in publisher.assigner.flows, "registered")
+        flow = publisher.assigner.flows[KEY]
+        assert not flow.delivery.was_used
+        await records.move(flow, replace(flow.delivery.marker, committed_at_us=7))
+        assert world.markers.records[KEY].move == 0, "it is there already"
+        await records.move(flow, last)
+        move = world.markers.records[KEY].move
+        assert move == flow.holding.epoch
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"), have=first, move=move)
+        again = (await s1.hears_later("assign")).assign
+        assert (again.move, again.epoch > move, again.acknowledged) == (move, True, True)
+        assert world.markers.records[KEY].move == move
+
+
 async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: World, tmp_path: Path) -> None:
     authority = await asyncio.to_thread(Authority, tmp_path)
     theirs = await asyncio.to_thread(authority.issue, "s1")

@@ -788,7 +788,7 @@ class ReplayReply(_message.Message):
     def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
-    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound", "projection")
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound", "projection", "move", "acknowledged")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -805,6 +805,8 @@ class OpenedReplay(_message.Message):
     PARKED_FIELD_NUMBER: _ClassVar[int]
     REWOUND_FIELD_NUMBER: _ClassVar[int]
     PROJECTION_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     subscriber: str
     address: str
@@ -821,7 +823,9 @@ class OpenedReplay(_message.Message):
     parked: _containers.RepeatedCompositeFieldContainer[_push_pb2.ParkedKey]
     rewound: bool
     projection: Projection
-    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ..., projection: _Optional[_Union[Projection, _Mapping]] = ...) -> None: ...
+    move: int
+    acknowledged: bool
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ..., projection: _Optional[_Union[Projection, _Mapping]] = ..., move: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
 
 class Projection(_message.Message):
     __slots__ = ("columns", "mask", "key_check")

@@ -162,7 +162,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation", "verify")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation", "verify", "move", "acknowledged")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +177,8 @@ class Assign(_message.Message):
     YIELDS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
@@ -191,7 +193,9 @@ class Assign(_message.Message):
     yields: bool
     generation: int
     verify: Verify
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ..., verify: _Optional[_Union[Verify, str]] = ...) -> None: ...
+    move: int
+    acknowledged: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ..., verify: _Optional[_Union[Verify, str]] = ..., move: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
 
 class UpdatePlace(_message.Message):
     __slots__ = ("position", "inside", "transaction", "index")
@@ -214,7 +218,7 @@ class ParkedKey(_message.Message):
     def __init__(self, key: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., first: _Optional[_Union[UpdatePlace, _Mapping]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("flow", "epoch", "credit", "have", "life", "processed", "epochs")
+    __slots__ = ("flow", "epoch", "credit", "have", "life", "processed", "epochs", "move")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +226,7 @@ class Accepted(_message.Message):
     LIFE_FIELD_NUMBER: _ClassVar[int]
     PROCESSED_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     credit: int
@@ -229,7 +234,8 @@ class Accepted(_message.Message):
     life: int
     processed: _containers.RepeatedCompositeFieldContainer[Processed]
     epochs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
+    move: int
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ..., epochs: _Optional[_Iterable[int]] = ..., move: _Optional[int] = ...) -> None: ...
 
 class SchemaFrame(_message.Message):
     __slots__ = ("id", "canonical")

@@ -166,7 +166,7 @@ async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(
         assert world.markers.records[KEY].marker == last
         back.preview = False
         reply = await control.change(back)
-        stored = StoredFlow(first, 2, "earliest", publisher.assigner.flows[KEY].filter.hash, rewound=True)
+        stored = StoredFlow(first, 2, "earliest", publisher.assigner.flows[KEY].filter.hash, rewound=True, move=2)
         assert world.markers.records[KEY] == stored
         assert marker_from_message(reply.after.marker) == first
         await finished(s1, assign)

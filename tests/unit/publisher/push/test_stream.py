@@ -56,7 +56,7 @@ class Owner:
         stream.assign(self.flow, yields=False)
         self.flow.assign(stream.info.id, 0.0)
 
-    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+    def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None, move: int) -> None:
         stream.begin(flow, None)
 
     def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:

@@ -155,7 +155,7 @@ def test_closing_forgets_a_half_received_batch(flow: SubscriberFlow) -> None:
 
 
 ANSWERS: dict[str, Callable[[FlowPort], object]] = {
-    "accept": lambda port: port.accept(1000, None, Counts()),
+    "accept": lambda port: port.accept(1000, None, Counts(), 0),
     "progress": lambda port: port.progress(1),
     "ack": lambda port: port.ack(marker_at(1)),
     "release": lambda port: port.release(None),
@@ -190,7 +190,7 @@ def test_nothing_is_said_of_a_flow_that_is_not_the_streams_any_more(name: str, g
     publisher.send(frames.hello("app"), frames.assign(1, 1, "app", "s", marker_at(0)))
     port: Any = shards.port
     if name == "progress":
-        port.accept(1000, None, Counts())
+        port.accept(1000, None, Counts(), 0)
     if gone:
         publisher.send(frames.assign(1, 2, "app", "s", marker_at(0)))
     publisher.received.clear()

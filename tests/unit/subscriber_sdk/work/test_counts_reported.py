@@ -46,7 +46,7 @@ class Port:
         self.progressed: list[CountsReport] = []
         self.released: CountsReport | None = None
 
-    def accept(self, credit: int, have: object, counts: Counts) -> None:
+    def accept(self, credit: int, have: object, counts: Counts, move: int) -> None:
         self.counts = counts
         self.lives.append(counts.life)
 

@@ -14,6 +14,7 @@ from subscriber_sdk import (
     DataLoss,
     Datamarker,
     EpochRefused,
+    KeptMarker,
     LossDecision,
     NoticeKind,
     RetryPolicy,
@@ -76,12 +77,42 @@ async def test_a_shard_that_was_set_back_begins_there_whatever_was_kept(
     assert keeper.notices[-1].rewound is rewound
 
 
+@pytest.mark.parametrize(
+    ("kept", "begins"),
+    [
+        (KeptMarker(marker_at(5), 4), marker_at(5)),  # the move is reported again
+        (KeptMarker(marker_at(2), 4), marker_at(2)),
+        (KeptMarker(marker_at(5), 3), None),
+        (KeptMarker(marker_at(2), 3), None),  # a move forwards is not undone either
+        (marker_at(2), marker_at(2)),
+        (None, None),
+    ],
+)
+async def test_a_move_is_made_once_by_an_application_that_stores_its_number(
+    kept: KeptMarker | Datamarker | None, begins: Datamarker | None, new_world: NewWorld
+) -> None:
+    class Keeper(Recorder):
+        notices: ClassVar[list[ShardNotice]] = []
+
+        async def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | Datamarker | None:
+            self.notices.append(notice)
+            return kept if notice.kind is NoticeKind.ASSIGNED else None
+
+    world, publisher = new_world(keeper := Keeper())
+    publisher.send(frames.assign(1, 4, "app", "s", marker_at(3), rewound=True, move=4, acknowledged=True))
+    await world.shards.settled()
+    (accepted,) = (frame.accepted for frame in publisher.take("accepted"))
+    assert (marker_from_message(accepted.have) if accepted.HasField("have") else None) == begins
+    assert accepted.move == (kept.move if isinstance(kept, KeptMarker) and begins else 0)
+    assert (keeper.notices[-1].move, keeper.notices[-1].acknowledged) == (4, True)
+
+
 def test_a_wrong_answer_to_assigned_is_a_failure(wormhole_kit: Kit) -> None:
     class Wrong(Recorder):
         async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
             return "1/2/3"  # type: ignore[return-value]
 
-    with pytest.raises(HandlerFailed, match="a Datamarker or None is expected"):
+    with pytest.raises(HandlerFailed, match="a Datamarker, KeptMarker or None is expected"):
         wormhole_kit.attach(Wrong(), retry=RetryPolicy(attempts=1))
 
 
@@ -324,7 +355,7 @@ class Fenced(Recorder):
         super().__init__()
         self.held = held
 
-    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | KeptMarker | None:
         if notice.kind is NoticeKind.ASSIGNED and notice.epoch < 6:
             raise EpochRefused("the table has another one", held_epoch=self.held)
         return await super().on_shard_notice(notice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,13 @@ def test_what_was_asked_and_cannot_be_read_is_an_error(text: str) -> None:
         control_from_text(text)
 
 
+@pytest.mark.parametrize("move", [0, 2])
+def test_a_move_reads_back_and_a_record_without_one_is_written_as_by_earlier_releases(move: int) -> None:
+    stored = replace(STORED, move=move)
+    assert flow_from_json(CACHE, flow_to_json(stored), "/node") == stored
+    assert (b"move" in flow_to_json(stored)) == bool(move)
+
+
 def damaged(**change: object) -> bytes:
     return json.dumps(json.loads(flow_to_json(STORED)) | change).encode()
 
@@ -95,6 +103,7 @@ def damaged(**change: object) -> bytes:
     [
         *(damaged(marker=marker) for marker in ("no base64!", 7)),
         *(damaged(epoch=epoch) for epoch in ("3", True, -3, (1 << 63) - 1, 1 << 64)),
+        *(damaged(move=move) for move in ("3", True, -1, 4)),
         damaged(start=1),
         *(damaged(control=control) for control in (7, "{")),
         *(b"", b"[]", b"{}", b"\xff", b"[" * 100_000),
