@@ -111,7 +111,6 @@ async def silent(iterator: AsyncIterator[T], during: float = 0.05) -> asyncio.Ta
 class Form(Protocol):
     async def client(self) -> Coordinator:
         """One more started client."""
-        ...
 
     async def configure(self, text: str) -> None: ...
 
@@ -123,7 +122,6 @@ class Form(Protocol):
 
     async def expire(self, client: Coordinator) -> None:
         """End the client's session; it gets no other one before `reconnect`."""
-        ...
 
     async def reconnect(self, client: Coordinator) -> None: ...
 

@@ -26,6 +26,7 @@ from subscriber_sdk.server.connection import PublisherConnection
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
 from tests.support.markers import CACHE, marker
+from tests.support.present import present
 from tests.unit.publisher.flows.test_delivery_counter import WINDOW, body
 from wormhole.filters import Filter
 from wormhole.ports.marker_store import MarkerWrite
@@ -162,8 +163,7 @@ class World:
         await self.hear()
 
     def say(self, data: bytes) -> None:
-        connection = self.processes[self.who].connection
-        assert connection is not None
+        connection = present(self.processes[self.who].connection)
         connection.receive(data, 0.0)
 
     def send(self, transactions: int, *, offers: bool) -> None:

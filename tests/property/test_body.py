@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
@@ -104,8 +105,7 @@ def ends_of(parsed: ParsedBody) -> list[LogPosition]:
 @given(pieces())
 def test_a_whole_run(log: list[_Piece]) -> None:
     for piece in log:
-        body = build_body(piece.run, 1)
-        assert body is not None
+        body = present(build_body(piece.run, 1))
         parsed = parse_body(body.data)
         assert read(parsed) == [(update.id, update.table, (update.key,)) for update in piece.updates]
         assert body.updates == len(piece.updates)
@@ -139,8 +139,7 @@ def test_a_choice_of_updates(log: list[_Piece], data: st.DataObject) -> None:
 @given(pieces(), st.data())
 def test_any_damaged_body_is_refused_or_read(log: list[_Piece], data: st.DataObject) -> None:
     for piece in log[:2]:
-        body = build_body(piece.run, 1)
-        assert body is not None
+        body = present(build_body(piece.run, 1))
         damaged = bytearray(body.data)
         for _ in range(data.draw(st.integers(1, 3))):
             damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))

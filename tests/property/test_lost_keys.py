@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.relay.lost_keys import LostKeysBuilder, lost_file, lost_file_to_bytes
+from tests.support.present import present
 from tests.support.random_tables import RandomTables
 from tests.support.seed import examples
 from wormhole.model.segment import Segment
@@ -31,11 +32,9 @@ def test_every_row_that_is_another_one_is_known(seed: int, sharding: Sharding, s
     reader = world.source.open(begin)
     segment: Segment | None = None
     while segment is None or segment.marker is None or segment.end < end.order:
-        segment = reader.read(size, 0.0)
-        assert segment is not None
+        segment = present(reader.read(size, 0.0))
         builder.add(segment)
-    built = builder.built(begin.order, segment.end)
-    assert built is not None
+    built = present(builder.built(begin.order, segment.end))
     found = lost_file(lost_file_to_bytes(built, b"me"), b"me")
     assert found == built
     for shard in world.shards:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from subscriber_sdk import Datamarker, RetryPolicy, ShardNotice, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, KitFlow, update
+from tests.support.present import present
 from tests.support.seed import examples
 from wormhole.model.values import Op
 from wormhole.ports.dead_letters import row_text
@@ -33,8 +34,7 @@ class Handler(Subscriber):
         self.open: list[tuple[str, int]] = []
 
     def take(self, one: Update) -> None:
-        after = one.after
-        assert after is not None
+        after = present(one.after)
         number = after["n"]
         assert isinstance(number, int)
         rows = [str(one.key[0]), *([str(one.old_key[0])] if one.old_key else [])]

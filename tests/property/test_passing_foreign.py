@@ -16,6 +16,7 @@ from caravan.backfill.boundaries import END, START, Boundaries
 from caravan.backfill.progress import BackfillRequest, FlowBackfill
 from caravan.buffer import ChangeBuffer
 from caravan.flow import CaravanFlow, CaravanFlowState, Piece
+from tests.support.present import present
 from tests.support.seed import examples
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
@@ -200,8 +201,7 @@ def test_passing_at_once_is_the_same_as_looking_at_each(
         cursors = {one.flow.place: buffer.join(one.flow.place) for one in both}
         if None not in cursors.values():
             for one in both:
-                cursor = cursors[one.flow.place]
-                assert cursor is not None
+                cursor = present(cursors[one.flow.place])
                 one.flow.board(buffer, cursor)
 
     def deliver(most: int) -> None:

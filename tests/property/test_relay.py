@@ -23,6 +23,7 @@ from publisher.relay import filler, recorder
 from publisher.relay.settings import RelayIdentity, RelaySettings
 from publisher.relay.source import RelayedSource
 from tests.support.eventually import until
+from tests.support.present import present
 from wormhole.model.errors import PositionPurged
 from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
@@ -110,8 +111,7 @@ class World:
     def start(self) -> None:
         self.source = RelayedSource(self.log, self.folder, IDENTITY, self.settings)
         self.source.start()
-        relay = self.source.status().relay
-        assert relay is not None
+        relay = present(self.source.status().relay)
         begin = relay.tip or (self.log.latest() if self.written else self.log.earliest())
         self.lead = Flow(begin)
         self.starts += 1
@@ -203,8 +203,7 @@ class World:
         def settled() -> bool:
             while self.advance(self.lead, 10):
                 pass
-            relay = self.source.status().relay
-            assert relay is not None
+            relay = present(self.source.status().relay)
             at_end = (relay.tip or self.log.earliest()).order == self.log.latest().order
             # What is missing of a cache, the log has.
             return relay.mode == "cache" or (at_end and relay.unsynced_bytes == 0) or bool(relay.problem)

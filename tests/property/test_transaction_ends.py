@@ -24,6 +24,7 @@ from datastores.mysql.log.dump import Dump
 from datastores.mysql.log.reader import BinlogReader
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import TORN, Scripted, format_description, insert, refuse, rotate, table
+from tests.support.present import present
 from tests.support.seed import examples
 from wormhole.filters import Filter
 from wormhole.model.position import Datamarker, LogPosition
@@ -130,16 +131,14 @@ def followed(readings: list[Reading], shard: str, wanted: Filter, changes: Itera
             if not reading.buffer.end:
                 while reading.read():
                     pass
-        cursor = readings[0].buffer.join(flow.place)
-        assert cursor is not None
+        cursor = present(readings[0].buffer.join(flow.place))
         flow.board(readings[0].buffer, cursor)
         while taken.take(flow, readings[at]):
             left -= 1
             if left == 0:
                 flow.leave(CaravanFlowState.WAITING, "left behind")
                 at, left = (at + 1) % len(readings), next(changes)
-                cursor = readings[at].buffer.join(flow.place)
-                assert cursor is not None
+                cursor = present(readings[at].buffer.join(flow.place))
                 flow.board(readings[at].buffer, cursor)
         if not taken.rolled_back or taken.rolled_back[-1] == "seen":
             return taken

@@ -21,11 +21,9 @@ class Owner(Protocol):
 
     def received(self, end: End, message: tuple[Any, ...]) -> None:
         """The other side sent this."""
-        ...
 
     def ended(self, end: End, cause: str) -> None:
         """The line is broken or was closed by the other side."""
-        ...
 
 
 class Listener(Protocol):
@@ -35,7 +33,6 @@ class Listener(Protocol):
 
     def accepted(self, end: End, hello: Any) -> Owner:
         """A connection came. Returns the owner of this end from now on."""
-        ...
 
 
 class Network:

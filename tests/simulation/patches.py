@@ -23,6 +23,7 @@ from tests.simulation.threads import Threads, VirtualLock
 from tests.simulation.world import World
 from tests.simulation.zookeeper import Ensemble
 from tests.simulation.zookeeper_client import VirtualClient
+from tests.support.present import present
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import kazoo_session, log_claim
 from wormhole.coordination.kazoo_client import hosts_and_root
@@ -81,8 +82,7 @@ def _virtual_client(
     on_negotiated: Callable[[float, float], None] = lambda seconds, asked: None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> VirtualClient:
-    process = Present.world.process
-    assert process is not None
+    process = present(Present.world.process)
     return VirtualClient(Present.ensemble, process, Paths(hosts_and_root(settings)[1]), on_negotiated)
 
 

@@ -40,7 +40,6 @@ class VirtualLog(Protocol):
 
     def end(self) -> int:
         """Number of the last update of each shard."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

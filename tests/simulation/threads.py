@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tests.simulation.world import Process, World
+from tests.support.present import present
 
 __all__ = ["Abandoned", "Threads", "VirtualLock"]
 
@@ -108,8 +109,7 @@ class Threads:
         worker = self._current
         if worker is None:
             raise AssertionError("the event loop's own thread may not wait")
-        process = worker.process
-        assert process is not None
+        process = present(worker.process)
         if self._closing or process.dead:
             raise Abandoned
         worker.waits += 1

@@ -13,6 +13,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from tests.simulation.world import Process
 from tests.simulation.zookeeper import Connection, Ensemble, Op, Request, Server
+from tests.support.present import present
 from wormhole.coordination.records import Paths
 
 __all__ = ["Result", "VirtualClient"]
@@ -353,8 +354,7 @@ class VirtualClient:
         return result
 
     def _send(self, request: Request) -> None:
-        conn = self._conn
-        assert conn is not None
+        conn = present(self._conn)
         self._pending.append(request)
         if self.speaks:
             self._send_over(conn, request)

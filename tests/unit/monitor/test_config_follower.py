@@ -20,6 +20,7 @@ from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.supervisor import Supervisor
 from tests.support.eventually import patience
 from tests.support.host_state import until
+from tests.support.present import present
 from wormhole.config import Config, parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import HostRequest, MonitorInfo
@@ -322,6 +323,5 @@ def test_two_that_write_at_once_do_not_mix(tmp_path: Path) -> None:
                 lambda number: LastGoodConfig(CONFIG.datasets, number % 2 == 0, 10.0**number).store(path), range(200)
             )
         )
-    kept = LastGoodConfig.load(path)
-    assert kept is not None
+    kept = present(LastGoodConfig.load(path))
     assert kept.datasets == CONFIG.datasets

@@ -128,8 +128,7 @@ async def test_where_a_publisher_listens_anew_is_read_again(host: Host) -> None:
     async with living(host):
         await host.runs_a()
         path = ready_path(host.folder, "shop", "main", "a")
-        written = read_ready(path)
-        assert written is not None
+        written = present(read_ready(path))
         write_ready(path, replace(written, admin="127.0.0.1:2", http="127.0.0.1:3"))
         await host.supervisor.read_addresses(A)
         assert (host.of(A).admin, host.of(A).http) == ("127.0.0.1:2", "127.0.0.1:3")

@@ -17,6 +17,7 @@ from publisher.flows.served_applications import ServedApplications
 from publisher.stores.markers import ZooKeeperMarkerStore
 from publisher.stores.source_state import InheritedState
 from tests.support.markers import marker
+from tests.support.present import present
 from wormhole.config import Config, parse
 from wormhole.config.one_log import of_one_log
 from wormhole.coordination.connect import connect
@@ -114,8 +115,7 @@ class Scene:
         task = asyncio.create_task(applications.run())
         self.stack.push_async_callback(asyncio.wait, [task])
         self.stack.callback(task.cancel)
-        place = config.datasets["shop"].copies[copy].logs["db1"].inline
-        assert place is not None
+        place = present(config.datasets["shop"].copies[copy].logs["db1"].inline)
         served, options = ("shop", copy, "db1"), SourceOptions("db1", self.folder, Sharding("log"), 1 << 20, 1 << 20)
         known = KnownFlows(coordinator, self.folder / "flows.json")
         candidate = daemon._candidate(config, served, place, options, store, known, applications)

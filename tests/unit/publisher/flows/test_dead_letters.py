@@ -19,6 +19,7 @@ from tests.support.clocks import ScriptedClock
 from tests.support.eventually import eventually
 from tests.support.letters import letter
 from tests.support.markers import CACHE, marker
+from tests.support.present import present
 from wormhole.filters import Filter, Projection
 from wormhole.model.errors import MarkerStoreError, UsageError
 from wormhole.model.problem import NO_PROBLEM
@@ -120,8 +121,7 @@ async def test_the_same_update_is_stored_once(monkeypatch: pytest.MonkeyPatch) -
     await desk.park(1)
     monkeypatch.setattr(MemoryDeadLetters, "park", None)
     assert await desk.park(1) == ""
-    refused = await desk.park(2)
-    assert refused is not None
+    refused = present(await desk.park(2))
     assert "publisher.dead_letters" in refused
 
 
@@ -129,8 +129,7 @@ async def test_an_assignment_has_to_hold_the_rows() -> None:
     desk = Desk(max_frame=400)
     assert [await desk.park(number) for number in (1, 2, 3)] == ["", "", ""], "of one row"
     assert await desk.park(4, key=2) == ""
-    refused = await desk.park(5, key=3)
-    assert refused is not None
+    refused = present(await desk.park(5, key=3))
     assert "half of max_frame is 200" in refused
 
 

@@ -14,6 +14,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.letters import letter
 from tests.support.markers import CACHE, marker
+from tests.support.present import present
 from tests.unit.wormhole.wire.test_tally import ROW, SCHEMA
 from wormhole.audit.delivery_counts import DeliveryCounts
 from wormhole.audit.sent_counts import SentCounts, Settled
@@ -37,9 +38,7 @@ def body(first: int, transactions: int, at_us: int = AT_US) -> Body:
         builder.add(["x"], SCHEMA, ROW)
         builder.add(["x"], SCHEMA, ROW)
         builder.end(marker(number + 1).order)
-    built = build_body(builder.take()["x"], marker(0).order.incarnation)
-    assert built is not None
-    return built
+    return present(build_body(builder.take()["x"], marker(0).order.incarnation))
 
 
 def told(updates: int, aside: int = 0, window: int = WINDOW, rolled_back: int = 0) -> list[push_pb2.Processed]:
@@ -310,8 +309,7 @@ def replayed(
     counts.sent(body(begin, end - begin))
     counts.offered(marker(end))
     counts.reported(told(life_total))
-    settled = counts.acknowledged(marker(end))
-    assert settled is not None
+    settled = present(counts.acknowledged(marker(end)))
     return Settled.from_message(settled.to_message())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from publisher.push.epoch_conflict import EpochConflict, after_refusal, explained, store_was_lost
+from tests.support.present import present
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.session import FailedReason, FlowFailed, PushFlow
@@ -35,8 +36,7 @@ def test_who_yields_and_how_long(
     contested: bool, sole: bool, before: float | None, expected: tuple[bool, float]
 ) -> None:
     earlier = None if before is None else EpochConflict(5, "p-b", False, 0.0, 100.0 + before)
-    conflict = after_refusal(refusal(contested=contested), earlier, sole=sole, now=100.0)
-    assert conflict is not None
+    conflict = present(after_refusal(refusal(contested=contested), earlier, sole=sole, now=100.0))
     assert (conflict.contested, conflict.until - 100.0) == expected
     assert (conflict.held_epoch, conflict.by) == (9, "p-b")
 

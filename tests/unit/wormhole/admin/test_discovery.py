@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.present import present
 from wormhole.admin import discovery
 from wormhole.admin.admin_service import ask, find, owner_of
 from wormhole.admin.discovery import Drained, Found, Unowned, configured, publishers, with_coordinator
@@ -198,8 +199,7 @@ def test_in_the_static_form_the_ready_files_say_where_publishers_listen(tmp_path
     assert found(where) == ["127.0.0.1:7401"]
     path = ready_path(tmp_path / "state", "shop", "main", "db1")
     path.parent.mkdir(parents=True)
-    started = process_started(os.getpid())
-    assert started is not None
+    started = present(process_started(os.getpid()))
     write_ready(path, ReadyFile(os.getpid(), started, "127.0.0.1:99", "", "0.1.0", ""))
     assert found(where) == ["127.0.0.1:99"]
     assert found(Where("h:1", where.coordinator)) == ["h:1"]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.letters import letter
 from tests.support.markers import marker
+from tests.support.present import present
 from tests.unit.publisher.flows.test_delivery_counter import WINDOW, body, told
 from wormhole.audit import sent_counts
 from wormhole.audit.sent_counts import NOT_COUNTED, EarlierCounts, SentCounts, Settled
@@ -19,9 +20,7 @@ from wormhole.wire.v1 import update_pb2
 
 def settled(counts: SentCounts, offset: int) -> Settled:
     """What the acknowledgement of the datamarker there settles."""
-    found = counts.acknowledged(marker(offset))
-    assert found is not None
-    return found
+    return present(counts.acknowledged(marker(offset)))
 
 
 @pytest.fixture

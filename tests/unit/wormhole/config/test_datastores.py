@@ -11,6 +11,7 @@ import pytest
 
 from publisher.sources import open_source
 from tests.support.installed_package import put_package
+from tests.support.present import present
 from wormhole.config import Config, bound, check_formats, listed, parse, published, source_of, sources_to_toml, unlisted
 from wormhole.config.datastores import capabilities_of, datastore, forms, is_one_datastore, is_place, schemes
 from wormhole.model.capabilities import Capabilities
@@ -179,8 +180,7 @@ def test_what_is_published_names_every_candidate() -> None:
     log = published(hosts.datasets)["shop"].copies["main"].logs["db1"]
     assert (log.hosts, log.password_file) == (("a", "b"), None)
     failover = "[datasets.shop.failover]\ncopies = ['main', 'west']\n" + NAMED + NAMED.replace(".main.", ".west.")
-    kept = published(config(failover).datasets)["shop"].failover
-    assert kept is not None
+    kept = present(published(config(failover).datasets)["shop"].failover)
     assert kept.copies == ("main", "west")
 
 

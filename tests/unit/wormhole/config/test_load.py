@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from wormhole.config import (
     CoordinatorForm,
     application_from_json,
@@ -337,8 +338,7 @@ source = "rocksdb:///y"
 
 def test_an_archive(tmp_path: Path) -> None:
     config = parse(ARCHIVED + 'dataset = "shop"\nstart = "earliest"', "site.toml", folder=tmp_path)
-    kept = config.datasets["shop"].archive
-    assert kept is not None
+    kept = present(config.datasets["shop"].archive)
     assert (kept.to, kept.application, kept.keep) == (f"{tmp_path}/archive", "archive", 30 * 86400)
     assert dataset_from_json("shop", to_json(config.datasets["shop"]), "/node") == config.datasets["shop"]
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.test_coordinator import CANDIDATE, DB1, GROUP, WEST, kept, owners_of, soon
 from tests.support.eventually import eventually, patience
+from tests.support.present import present
 from tests.support.zookeeper_nodes import delete_together
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_session import ZooKeeperSession
@@ -224,8 +225,7 @@ async def test_an_entry_that_was_given_up_and_came_back_counts_as_free_and_is_re
     itself.
     """
     path, fence = client._paths.owner(GROUP), claim.fence()
-    entry = await client._nodes.get(path)
-    assert entry is not None
+    entry = present(await client._nodes.get(path))
     await claim.close()
     await make(client, path, entry)
     await make(client, fence, b"")
@@ -424,8 +424,7 @@ async def test_a_term_that_another_client_wrote_is_anothers_even_with_the_number
 ) -> None:
     await kept(claim, 1)
     path = client._paths.term(GROUP)
-    data = await other._nodes.get(path)
-    assert data is not None
+    data = present(await other._nodes.get(path))
     await delete(other, path)
     await other._nodes.put(path, json.dumps(json.loads(data) | {"claim": "0f" * 16}).encode())
     await delete(other, client._paths.owner(GROUP))

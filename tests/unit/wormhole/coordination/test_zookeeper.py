@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_coordinator import DB1, MONITOR, PLAIN, A, config, soon
+from tests.support.present import present
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.ephemeral_node import EphemeralNode
@@ -46,8 +47,7 @@ async def test_what_was_right_before_goes_on_when_its_node_turns_bad(client: Zoo
 
 
 async def test_applications_of_a_later_release_do_not_hide_the_dataset(client: ZooKeeperCoordinator) -> None:
-    data = await client._nodes.get(f"{client._paths.root}/datasets/shop")
-    assert data is not None
+    data = present(await client._nodes.get(f"{client._paths.root}/datasets/shop"))
     assert b'"source": "shop/main/db1"' in data
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests.support.present import present
 from tests.support.value_formats import ORDER_MESSAGE, descriptor_set, order, write_descriptor_set
 from wormhole.config import DatasetConfig, dataset_from_json, to_json
 from wormhole.formats import ABSENT, COMPOSITE, BadValue, Decoder, FormatSpec, ValueFormats, open_formats, table
@@ -96,8 +97,7 @@ def test_tables_have_their_own_format() -> None:
 
 
 def test_fields_of_a_ttl_db_are_before_the_time() -> None:
-    decoder = open_formats(FormatSpec("json", ttl=True), {}).of("leases")
-    assert decoder is not None
+    decoder = present(open_formats(FormatSpec("json", ttl=True), {}).of("leases"))
     assert decoder.name == "json"
     assert decoder.problem(("a",)) is None
     assert decoder.extract(b'{"a": 1}' + bytes(4), [("a",), ("b",)]) == [1, ABSENT]
@@ -174,9 +174,7 @@ def test_fields_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoder(kind: Any, **more: Any) -> Decoder:
-    found = open_formats(FormatSpec(kind, **more), {}).of("default")
-    assert found is not None
-    return found
+    return present(open_formats(FormatSpec(kind, **more), {}).of("default"))
 
 
 @pytest.fixture(scope="module")

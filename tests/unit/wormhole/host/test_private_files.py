@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.present import present
 from wormhole.host import folder_identity as module
 from wormhole.host.folder_identity import identity_of
 from wormhole.host.private_files import check_owner, keep_private, private_folder, private_opener
@@ -147,8 +148,7 @@ def test_a_number_that_was_used_again_is_not_the_process(path: Path) -> None:
 
 def test_the_file_of_a_dead_process_does_not_count(path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = process_started(process.pid)
-    assert started is not None
+    started = present(process_started(process.pid))
     write_ready(path, ReadyFile(process.pid, started, "", "", "", ""))
     assert read_ready(path) is not None
     process.kill()

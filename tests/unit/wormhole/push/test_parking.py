@@ -9,6 +9,7 @@ import pytest
 
 from subscriber_sdk.testing import Change, body_of
 from tests.support.letters import letter
+from tests.support.present import present
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
@@ -45,8 +46,7 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int, 
         *before, last = park_frames(told.id, parcel, told.place, told.error, piece)
         assert len(before) == -(-len(parcel.body) // piece) - 1
         assert all(arriving.take(frame, "app/log") is None for frame in before)
-        whole = arriving.take(last, "app/log")
-        assert whole is not None
+        whole = present(arriving.take(last, "app/log"))
         parked, opened = open_letter(whole, "app/log")
         assert opened == parcel
         assert (parked.id, parked.place, parked.rows, parked.size) == (
@@ -88,8 +88,7 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int, 
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
-        whole = Arriving().take(park(**fields), "app/log")
-        assert whole is not None
+        whole = present(Arriving().take(park(**fields), "app/log"))
         open_letter(whole, "app/log")
 
 
@@ -113,16 +112,14 @@ def test_pieces_are_joined_where_the_update_is_opened(arriving: Arriving) -> Non
     """On the event loop, growing a buffer would copy all of a large one again and again."""
     for _ in range(30):
         assert arriving.take(park(body=bytes(64 << 10), more=True), "app/log") is None
-    whole = arriving.take(park(), "app/log")
-    assert whole is not None
+    whole = present(arriving.take(park(), "app/log"))
     assert len(whole.pieces) == 31
 
 
 def test_tiny_pieces_cost_no_more_memory_than_is_counted(arriving: Arriving) -> None:
     for _ in range(1000):
         arriving.take(park(body=b"x", more=True), "app/log")
-    whole = arriving.take(park(body=b"y"), "app/log")
-    assert whole is not None
+    whole = present(arriving.take(park(body=b"y"), "app/log"))
     assert (len(whole.pieces), b"".join(whole.pieces)) == (1, b"x" * 1000 + b"y")
 
 
@@ -141,8 +138,7 @@ def test_so_few_bytes_that_they_have_few_fields_are_not_counted(monkeypatch: pyt
     update = update_pb2.Update.FromString(message.updates[0])
     update.after.extend([update_pb2.Value()] * 60_000)
     message.updates[0] = update.SerializeToString()
-    whole = Arriving().take(park(body=message.SerializeToString()), "app/log")
-    assert whole is not None
+    whole = present(Arriving().take(park(body=message.SerializeToString()), "app/log"))
     monkeypatch.setattr(module, "fields", counting)
     assert open_letter(whole, "app/log")[0].id == told.id
     assert counted < 10

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.present import present
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -60,8 +61,7 @@ FULL = Problem("the disk is full", "make room", "file-unwritable")
 
 
 def test_a_problem_arrives_as_it_was_sent() -> None:
-    message = problem_to_message(FULL)
-    assert message is not None
+    message = present(problem_to_message(FULL))
     assert problem_from(message) == FULL
     assert problem_to_message(NO_PROBLEM) is None
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.present import present
 from wormhole.model.errors import ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
@@ -30,8 +31,7 @@ def place(offset: int) -> LogPosition:
 
 
 def parsed(run: Run) -> ParsedBody:
-    body = build_body(run, 1)
-    assert body is not None
+    body = present(build_body(run, 1))
     return parse_body(body.data)
 
 
@@ -230,8 +230,7 @@ def test_what_is_held_back_when_nothing_of_its_transaction_follows(endings: Endi
     endings.pass_on(body((2, (1, 2)), unfinished=True), unfinished=True)
     assert told(endings.pass_on(body((3, (4,))), unfinished=False)) == [("s:2:1", 2, True), ("s:3:0", 4, True)]
     endings.pass_on(body((4, (1,)), unfinished=True), unfinished=True)
-    released = endings.release()
-    assert released is not None
+    released = present(endings.release())
     assert told(released) == [("s:4:0", 1, True)]
 
 

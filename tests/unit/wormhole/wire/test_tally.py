@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from random import Random
 
+from tests.support.present import present
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Run
@@ -113,8 +114,7 @@ def test_what_is_missing_is_what_is_left() -> None:
 def test_a_body_of_one_window_is_marked() -> None:
     random = Random(9)
     for run in [run for _ in range(50) for run in random_runs(random)]:
-        body = build_body(run, 1)
-        assert body is not None
+        body = present(build_body(run, 1))
         parsed = parse_body(body.data)
         assert parsed.window == (next(iter(body.tallies)) if len(body.tallies) == 1 else None)
         assert parse_body(parsed.to_bytes()).window == parsed.window

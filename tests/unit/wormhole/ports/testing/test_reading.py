@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from datastores.memory.source import MemorySource
+from tests.support.present import present
 from wormhole.model.position import LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.values import Op
@@ -65,8 +66,7 @@ def test_a_rule_that_is_broken_is_named(found: list[Segment], message: str) -> N
 
 def test_a_marker_inside_a_transaction() -> None:
     [first, *_] = segments()
-    last = segments()[-1].marker
-    assert last is not None
+    last = present(segments()[-1].marker)
     inside = replace(last, order=first.end, read_from=first.end)
     with pytest.raises(AssertionError, match="lies inside a transaction"):
         Read().add(replace(first, marker=inside))
