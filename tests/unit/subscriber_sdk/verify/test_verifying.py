@@ -191,11 +191,13 @@ def counts(found: TableVerification) -> tuple[int, ...]:
     )
 
 
-def spoil(copy: Copy) -> None:
-    """One value flipped, one row gone, one too many."""
+def spoiled(kit: Kit, make: type[Copy] = Copy, **options: Any) -> tuple[Copy, KitFlow]:
+    """A copy with one value flipped, one row gone and one too many."""
+    copy, flow = copied(kit, make, **options)
     copy.rows[(2,)] = {"name": "eve"}
     del copy.rows[(4,)]
     copy.rows[(9,)] = {"name": "zoe"}
+    return copy, flow
 
 
 @pytest.mark.parametrize(("make", "options"), KINDS)
@@ -211,8 +213,7 @@ def test_equal_copies_are_equal(wormhole_kit: Kit, make: type[Copy], options: di
 def test_every_difference_is_named_and_nothing_is_delivered(
     wormhole_kit: Kit, make: type[Copy], options: dict[str, Any]
 ) -> None:
-    copy, flow = copied(wormhole_kit, make, **options)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit, make, **options)
     before = dict(copy.rows)
     found = flow.verify(TABLE, ROWS, chunks=3)
     assert counts(found) == (6, 0, 1, 1, 1, 0, 0)
@@ -225,8 +226,7 @@ def test_every_difference_is_named_and_nothing_is_delivered(
 
 @pytest.mark.parametrize(("make", "options"), KINDS)
 def test_a_repair_delivers_exactly_what_differs(wormhole_kit: Kit, make: type[Copy], options: dict[str, Any]) -> None:
-    copy, flow = copied(wormhole_kit, make, **options)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit, make, **options)
     found = flow.verify(TABLE, ROWS, repair=True, chunks=3)
     assert counts(found) == (6, 0, 1, 1, 1, 2, 1)
     assert named(found) == [("differs", 2, "name"), ("missing", 4), ("extra", 9)]
@@ -274,8 +274,7 @@ def test_a_key_that_was_moved_or_emptied_away_is_extra_where_the_copy_has_it(wor
 
 @pytest.mark.parametrize(("make", "options"), KINDS)
 def test_changes_go_on_meanwhile(wormhole_kit: Kit, make: type[Copy], options: dict[str, Any]) -> None:
-    copy, flow = copied(wormhole_kit, make, **options)
-    spoil(copy)
+    _, flow = spoiled(wormhole_kit, make, **options)
     flow.begin_verify()
     flow.commit(update(TABLE, key=1, before={"name": "ada"}, after={"name": "Ada"}))
     flow.chunk(TABLE, row(1, "Ada"), row(2), row(3), until=3)
@@ -479,8 +478,7 @@ def test_what_is_no_key_is_named(wormhole_kit: Kit, keys: Any, why: str) -> None
 
 
 def test_a_rollback_counts_nothing_twice(wormhole_kit: Kit) -> None:
-    copy, flow = copied(wormhole_kit)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit)
     copy.fails["(4,)"] = 2
     found = flow.verify(TABLE, ROWS, repair=True)
     assert copy.calls.count("rollback") == 2
@@ -494,8 +492,7 @@ def test_a_rollback_over_the_end_of_a_table_keeps_what_was_found(wormhole_kit: K
         async def on_datamarker(self, marker: Any) -> None:
             self.failing("on_datamarker")
 
-    copy, flow = copied(wormhole_kit, Late)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit, Late)
     flow.begin_verify()
     copy.fails["on_datamarker"] = 1
     flow.chunk(TABLE, *ROWS)
@@ -515,9 +512,8 @@ class Lazy(Copy):
 
 
 def test_an_application_that_is_ahead_after_a_rollback_is_not_compared_with_older_rows(wormhole_kit: Kit) -> None:
-    copy, flow = copied(wormhole_kit, Lazy)
+    copy, flow = spoiled(wormhole_kit, Lazy)
     assert isinstance(copy, Lazy)
-    spoil(copy)
     flow.begin_verify()
     copy.waits = True
     flow.chunk(TABLE, *ROWS)
@@ -553,8 +549,7 @@ def test_what_an_earlier_epoch_delivered_is_compared_only_for_a_repair(wormhole_
 
 
 def test_on_range_is_tried_again_like_any_callback(wormhole_kit: Kit) -> None:
-    copy, flow = copied(wormhole_kit)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit)
     copy.fails["on_range"] = 1
     found = flow.verify(TABLE, ROWS, repair=True)
     assert (found.extra, found.removed, found.ended) == (1, 1, True)
@@ -562,8 +557,7 @@ def test_on_range_is_tried_again_like_any_callback(wormhole_kit: Kit) -> None:
 
 
 def test_a_new_epoch_begins_with_empty_results(wormhole_kit: Kit) -> None:
-    copy, flow = copied(wormhole_kit)
-    spoil(copy)
+    _, flow = spoiled(wormhole_kit)
     flow.begin_verify()
     flow.chunk(TABLE, *ROWS[:3], until=3)
     assert flow.verification(TABLE).differs == 1
@@ -665,8 +659,7 @@ def test_keys_that_the_chunk_left_out_are_not_called_extra(wormhole_kit: Kit) ->
     ],
 )
 def test_after_some_changes_keys_are_not_compared(wormhole_kit: Kit, change: Any, why: str) -> None:
-    copy, flow = copied(wormhole_kit)
-    spoil(copy)
+    _, flow = spoiled(wormhole_kit)
     flow.begin_verify()
     flow.chunk(TABLE, *ROWS)
     flow.commit(change)
@@ -679,8 +672,7 @@ def test_without_on_range_extra_rows_stay_and_are_named(wormhole_kit: Kit) -> No
     class NoRange(Copy):
         on_range = Subscriber.on_range  # type: ignore[assignment]
 
-    copy, flow = copied(wormhole_kit, NoRange)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit, NoRange)
     found = flow.verify(TABLE, ROWS, repair=True)
     assert counts(found) == (6, 0, 1, 1, 1, 2, 0)
     assert "override it" in found.trouble
@@ -734,8 +726,7 @@ def test_an_application_that_does_not_verify_is_refused(wormhole_kit: Kit) -> No
 
 
 def test_a_repair_that_fails_halts_like_any_update(wormhole_kit: Kit) -> None:
-    copy, flow = copied(wormhole_kit)
-    spoil(copy)
+    copy, flow = spoiled(wormhole_kit)
     copy.fails["(2,)"] = 8
     with pytest.raises(HandlerFailed, match=r"read:2:1:1"):
         flow.verify(TABLE, ROWS, repair=True)

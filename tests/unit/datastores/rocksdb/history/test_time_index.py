@@ -115,9 +115,8 @@ def test_a_foreign_file_is_begun_anew(world: World) -> None:
 def test_until_a_time_is_before_everything_that_may_be_later(world: World) -> None:
     assert world.index.until(world.now) is None
     begun = world.now
-    for second in range(
-        5
-    ):  # one transaction at each full second, and one half a second later that is told the same time
+    # One transaction at each full second, and one half a second later that gets the same time.
+    for second in range(5):
         world.at(4, 100 + second * 200)
         world.now += 500_000
         world.at(4, 200 + second * 200)

@@ -36,6 +36,10 @@ class World:
     def look(self, *, recycles: bool = False) -> None:
         self.history.observe(live_files(self.live), recycles=recycles)
 
+    def write_and_look(self, number: int, data: bytes) -> None:
+        self.write(number, data)
+        self.look()
+
     def conflict(self) -> str | None:
         return self.history.conflict(live_files(self.live))
 
@@ -58,12 +62,10 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_a_deleted_file_is_still_there(world: World) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     world.write(4, b"two")  # after the last look
     world.delete(4)
-    world.write(8, b"three")
-    world.look()
+    world.write_and_look(8, b"three")
     assert world.numbers() == [4, 8]
     assert world.content(4) == b"onetwo"
     assert world.history.pinned_bytes == 6
@@ -71,8 +73,7 @@ def test_a_deleted_file_is_still_there(world: World) -> None:
 
 
 def test_a_restart_finds_what_was_kept(world: World) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     world.delete(4)
     world.open()
     world.look()
@@ -108,8 +109,7 @@ def test_over_the_budget_the_oldest_is_deleted_and_reported(world: World) -> Non
 
 
 def test_another_file_under_a_known_number_is_another_history(world: World) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     assert world.conflict() is None
     world.delete(4)
     world.write(4, b"other")
@@ -117,8 +117,7 @@ def test_another_file_under_a_known_number_is_another_history(world: World) -> N
 
 
 def test_the_same_content_on_another_disk_is_the_same_history(world: World) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     world.delete(4)
     world.write(4, b"one and more")
     assert world.conflict() is None
@@ -128,8 +127,7 @@ def test_the_same_content_on_another_disk_is_the_same_history(world: World) -> N
 def test_records_written_after_the_last_scan_show_a_replaced_file(world: World, there: bytes) -> None:
     """An older copy was restored and opened: it makes its own file with the number, before anybody measured the
     first one."""
-    world.write(4, b"")
-    world.look()
+    world.write_and_look(4, b"")
     world.write(4, b"one")
     world.delete(4)
     world.write(4, there)
@@ -137,8 +135,7 @@ def test_records_written_after_the_last_scan_show_a_replaced_file(world: World, 
 
 
 def test_a_replaced_file_that_is_gone_again_takes_nothing_of_what_was_kept(world: World) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     world.delete(4)
     world.write(4, b"one and more")
     seen = live_files(world.live)
@@ -151,8 +148,7 @@ def test_a_replaced_file_that_is_gone_again_takes_nothing_of_what_was_kept(world
 def test_a_replaced_file_is_kept_by_a_copy_where_no_link_can_be_made(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     os.link(world.live / "000004.log", world.live / "kept by its owner")
     world.delete(4)
     world.write(4, b"one and more")
@@ -167,33 +163,28 @@ def test_a_replaced_file_is_kept_by_a_copy_where_no_link_can_be_made(
 
 
 def test_a_number_that_went_back_is_another_history(world: World) -> None:
-    world.write(8, b"one")
-    world.look()
+    world.write_and_look(8, b"one")
     world.write(5, b"new")
     assert "appeared after" in str(world.conflict())
 
 
 @pytest.mark.parametrize("stopped", [True, False], ids=["the publisher stopped", "events were lost"])
 def test_files_that_came_and_went_in_a_pause_may_be_missing(world: World, stopped: bool) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     if stopped:
         world.open()
     else:
         world.history.watch_again()
     world.delete(4)
-    world.write(12, b"x")
-    world.look()
+    world.write_and_look(12, b"x")
     assert world.history.may_lack(4, 12, [])
-    world.write(14, b"x")
-    world.look()
+    world.write_and_look(14, b"x")
     assert not world.history.may_lack(12, 14, [])
     assert world.history.may_lack(12, 14, [13])
 
 
 def test_a_link_is_made_at_once(world: World) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     world.write(8, b"two")
     path = world.live / "000008.log"
     assert world.history.grab(path) == world.history.link(path)
@@ -206,8 +197,7 @@ def test_a_link_is_made_at_once(world: World) -> None:
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_file_deleted_between_scan_and_link_is_missing_and_not_read(world: World, at_once: bool) -> None:
-    world.write(3, b"kept")
-    world.look()
+    world.write_and_look(3, b"kept")
     world.write(4, b"gone")
     world.write(5, b"next")
     seen = live_files(world.live)
@@ -226,10 +216,8 @@ def test_a_file_deleted_between_scan_and_link_is_missing_and_not_read(world: Wor
 def test_a_missed_file_is_reported_although_the_next_was_found_first(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.write(3, b"kept")
-    world.look()
-    world.write(5, b"found by the look")
-    world.look()
+    world.write_and_look(3, b"kept")
+    world.write_and_look(5, b"found by the look")
     for number in (3, 4, 5, 4):
         world.history.missed(number)  # as the directory told, a moment later
     assert caplog.messages == ["WAL 4 was deleted before it could be kept"]
@@ -249,8 +237,7 @@ def test_waiting_ends_when_something_happens(world: World) -> None:
 
 
 def test_a_full_disk_is_reported_and_passes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.write(4, b"one")
-    world.look()
+    world.write_and_look(4, b"one")
     real = os.stat
 
     with monkeypatch.context() as patched:
@@ -269,8 +256,7 @@ def test_a_full_disk_is_reported_and_passes(world: World, monkeypatch: pytest.Mo
 
 def test_sizes_of_what_can_be_read(world: World) -> None:
     world.write(3, b"x" * 30)
-    world.write(5, b"y" * 50)
-    world.look()
+    world.write_and_look(5, b"y" * 50)
     world.delete(3)
     world.look()
     world.write(5, b"z")
