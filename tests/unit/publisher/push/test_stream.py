@@ -27,6 +27,11 @@ from wormhole.model.values import Op
 from wormhole.push.session import FlowFailed, LetterArrived, Verified
 from wormhole.wire.v1 import push_pb2
 
+_SHORT_S = 0.5
+"""A heartbeat for tests that wait for silence.
+
+Three of them have to be enough for a stream to open on a slow machine."""
+
 
 class Owner:
     """What stands around a stream: a running fleet, and a flow that is opened when the subscriber takes it."""
@@ -119,6 +124,19 @@ async def test_hello_names_whom_it_means(subscriber: ScriptedSubscriber) -> None
         hello = (await subscriber.hears("hello")).hello
         assert (hello.application, hello.subscriber, hello.publisher) == ("app", "s1", "me")
         await eventually(lambda: one.stream.connected, "welcomed")
+
+
+async def test_a_frozen_subscriber_is_given_up_although_a_write_waits_for_it(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info(), heartbeat=_SHORT_S) as one:
+        await opened(subscriber, credit=1 << 30)
+        subscriber.reads.clear()
+        for _ in range(20):
+            one.commit(1 << 20)  # far more than the connection holds unread
+        await eventually(lambda: one.lost, "given up")
+        assert one.lost[0][1].startswith("nothing was heard for ")
+        assert one.travelling() == 0
+        subscriber.reads.set()
+        await eventually(lambda: subscriber.connections == 2, "dialled again")
 
 
 async def test_credit_holds_back_and_progress_lets_go(subscriber: ScriptedSubscriber) -> None:
