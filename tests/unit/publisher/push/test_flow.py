@@ -21,6 +21,7 @@ from publisher.push.parking import FlowParking
 from publisher.push.stages import PublisherFlowState
 from scripts.prepare import ROOT
 from tests.support.assigned import assigned_elsewhere
+from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.host.logs import FIELDS
 from wormhole.model.loss import LogGap, LossKind
@@ -48,8 +49,19 @@ def open_flow() -> tuple[PublisherFlow, CaravanFlow]:
     return one, caravan_flow
 
 
-def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored() -> None:
-    one, caravan_flow = open_flow()
+@pytest.fixture
+def one() -> PublisherFlow:
+    return open_flow()[0]
+
+
+@pytest.fixture
+def caravan_flow(one: PublisherFlow) -> CaravanFlow:
+    return present(one.delivery.caravan_flow)
+
+
+def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored(
+    one: PublisherFlow, caravan_flow: CaravanFlow
+) -> None:
     assert one.delivery.needed == START.read_from
     early, earlier = LogPosition(1, 0, 8), LogPosition(1, 0, 7)
     acked = Datamarker(LogPosition(1, 1, 5), "1", early)
@@ -62,8 +74,9 @@ def test_log_is_kept_for_what_is_acknowledged_or_sent_and_not_stored() -> None:
     assert one.delivery.needed == stored.read_from
 
 
-def test_a_flow_that_went_over_to_another_history_is_not_behind_by_the_age_of_its_last_commit() -> None:
-    one, caravan_flow = open_flow()
+def test_a_flow_that_went_over_to_another_history_is_not_behind_by_the_age_of_its_last_commit(
+    one: PublisherFlow, caravan_flow: CaravanFlow
+) -> None:
     acknowledged = Datamarker(LogPosition(1, 1, 5), "1", LogPosition(1, 1, 5), committed_at_us=1_000_000)
     one.acked(acknowledged)
     assert one.delivery.acknowledged_to == acknowledged
@@ -85,9 +98,10 @@ def test_a_flow_that_went_over_to_another_history_is_not_behind_by_the_age_of_it
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])
-def test_log_is_kept_for_existing_rows_that_come_where_the_flow_begins(acknowledged: bool) -> None:
+def test_log_is_kept_for_existing_rows_that_come_where_the_flow_begins(
+    acknowledged: bool, one: PublisherFlow, caravan_flow: CaravanFlow
+) -> None:
     """Their datamarker is the lead's: the same place as `latest`, with the transaction before as its anchor."""
-    one, caravan_flow = open_flow()
     early = LogPosition(1, 0, 8)
     rows = Datamarker(START.order, "0", early)
     if acknowledged:
@@ -99,10 +113,9 @@ def test_log_is_kept_for_existing_rows_that_come_where_the_flow_begins(acknowled
     assert one.delivery.needed == early
 
 
-def test_log_is_kept_no_longer_for_what_was_stored_long_ago() -> None:
+def test_log_is_kept_no_longer_for_what_was_stored_long_ago(one: PublisherFlow, caravan_flow: CaravanFlow) -> None:
     """An idle place is proven by bytes that may lie before the last transaction: then a datamarker is read from an
     earlier place than the one before it, again and again."""
-    one, caravan_flow = open_flow()
 
     def comes_to(order: int, read_from: int) -> Datamarker:
         marker = Datamarker(LogPosition(1, 1, order), str(order), LogPosition(1, 1, read_from))
@@ -157,8 +170,7 @@ def test_states() -> None:
     assert one.state(frozenset()) is PublisherFlowState.RELEASING
 
 
-def test_paused_is_reported_once_nobody_has_it() -> None:
-    one, _ = open_flow()
+def test_paused_is_reported_once_nobody_has_it(one: PublisherFlow) -> None:
     one.controlled(FlowControl("maria since noon"))
     assert one.state(frozenset({"app/log"})) is PublisherFlowState.LIVE
     one.recall("paused", 0.0)
@@ -169,8 +181,7 @@ def test_paused_is_reported_once_nobody_has_it() -> None:
     assert one.state(frozenset()) is PublisherFlowState.PAUSED
 
 
-def test_what_a_replay_has_is_not_anybodys() -> None:
-    one, _ = open_flow()
+def test_what_a_replay_has_is_not_anybodys(one: PublisherFlow) -> None:
     one.controlled(FlowControl(replay=ReplayControl("r1", "maria", "log", 0.0, 30.0, "")))
     one.recall("is replayed", 0.0)
     assert one.state(frozenset()) is PublisherFlowState.RELEASING
@@ -187,8 +198,7 @@ def test_a_flow_without_a_record_is_held() -> None:
     assert one.state(frozenset()) is PublisherFlowState.HELD
 
 
-def test_releasing_remembers_how_far_it_was_sent() -> None:
-    one, caravan_flow = open_flow()
+def test_releasing_remembers_how_far_it_was_sent(one: PublisherFlow, caravan_flow: CaravanFlow) -> None:
     caravan_flow.place = LogPosition(1, 1, 50)
     one.ask(GAP, START)
     one.recall("moves", 0.0)
@@ -202,8 +212,7 @@ def test_releasing_remembers_how_far_it_was_sent() -> None:
     assert one.delivery.sent_until == caravan_flow.place
 
 
-def test_it_is_asked_to_release_once() -> None:
-    one, _ = open_flow()
+def test_it_is_asked_to_release_once(one: PublisherFlow) -> None:
     one.recall("moves", 1.0)
     one.recall("the publisher stops", 2.0)
     assert (one.holding.asked_at, one.cause) == (1.0, "the publisher stops")
@@ -228,8 +237,7 @@ def test_names() -> None:
     assert repr(one) == "<PublisherFlow app/log epoch 0 at 1/1/0 (0) for none>"
 
 
-def test_what_a_log_line_about_it_names() -> None:
-    one, caravan_flow = open_flow()
+def test_what_a_log_line_about_it_names(one: PublisherFlow, caravan_flow: CaravanFlow) -> None:
     one.holding.raised(3)
     caravan_flow.place = LogPosition(1, 2, 7)
     assert one.about == {"flow": "app/log", "shard": "log", "place": "1/2/7", "epoch": 3, "subscriber": "s1"}
