@@ -1,6 +1,6 @@
 """Ownership of logs under thousands of schedules of faults: see the package.
 
-``WORMHOLE_ROUNDS``: 500 schedules for each; without it 800. The message of a failure has the seed;
+``WORMHOLE_ROUNDS``: 500 schedules for each; without it 400. The message of a failure has the seed;
 ``python -m tests.simulation SEED`` shows what happened.
 """
 
@@ -17,8 +17,8 @@ from scripts.prepare import ROOT
 from tests.simulation.mutants import SIMULATED_FAULTS
 
 SOAK = "WORMHOLE_ROUNDS" in os.environ
-SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 800
-PARTS = 4
+SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 400
+PARTS = 2
 """The schedules are run in so many pieces, each in a process of its own."""
 QUICK = ("epoch-not-raised-in-the-store", "given-up-without-the-owners-entry")
 """Faults that the first schedules show: a simulation that finds nothing would be green too."""
