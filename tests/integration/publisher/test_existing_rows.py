@@ -77,6 +77,22 @@ def is_equal(world: World, copy: CopyingSubscriber) -> bool:
     }
 
 
+async def begun(world: World, copy: CopyingSubscriber, chunks: int = 5) -> Reads:
+    """The application begins with 2,000 rows, of which so many chunks may be read."""
+    filled(world, 2000)
+    reads = Reads(world, chunks)
+    world.application(start="existing")
+    await world.register(copy.wire)
+    return reads
+
+
+async def in_a_new_generation(world: World, copy: CopyingSubscriber) -> None:
+    """The backfill began anew, and ends."""
+    await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
+    assert backfill(world).generation == copy.generation == 2
+    assert is_equal(world, copy)
+
+
 async def test_an_application_begins_with_the_rows_that_are_there(world: World, copy: CopyingSubscriber) -> None:
     filled(world, 1000)
     world.application(start="existing")
@@ -111,10 +127,7 @@ async def test_another_publisher_knows_how_many_rows_were_sent(world: World, cop
 
 
 async def test_a_cancelled_backfill_keeps_how_many_rows_were_sent(world: World, copy: CopyingSubscriber) -> None:
-    filled(world, 2000)
-    Reads(world, 5)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    await begun(world, copy)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         await eventually(lambda: copy.reads, "under way")
@@ -129,10 +142,7 @@ async def test_a_cancelled_backfill_keeps_how_many_rows_were_sent(world: World, 
 
 async def test_rows_go_on_where_they_were_after_a_publisher_died(world: World, copy: CopyingSubscriber) -> None:
     """What was not acknowledged is read again, and nothing else; what is deleted meanwhile is gone at the end."""
-    filled(world, 2000)
-    reads = Reads(world, 5)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    reads = await begun(world, copy)
     async with world.publisher():
         await eventually(lambda: world.markers.records[KEY].marker.backfill if KEY in world.markers.records else 0, "")
         sent = copy.reads
@@ -191,10 +201,7 @@ async def test_two_applications_share_a_scan(world: World, copy: CopyingSubscrib
 
 
 async def test_paused_rows_wait_over_restarts_and_changes_go_on(world: World, copy: CopyingSubscriber) -> None:
-    filled(world, 2000)
-    reads = Reads(world, 5)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    reads = await begun(world, copy)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         await eventually(lambda: copy.reads, "under way")
@@ -216,10 +223,7 @@ async def test_paused_rows_wait_over_restarts_and_changes_go_on(world: World, co
 async def test_a_cancelled_backfill_sends_no_more_and_keeps_its_generation(
     world: World, copy: CopyingSubscriber
 ) -> None:
-    filled(world, 2000)
-    reads = Reads(world, 5)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    reads = await begun(world, copy)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         await eventually(lambda: copy.reads, "under way")
@@ -262,46 +266,36 @@ async def test_another_filter_begins_a_new_generation(world: World, copy: Copyin
         await eventually(lambda: copy.reads, "under way")
         world.application(start="existing")
         reads.go_on()
-        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
-        assert backfill(world).generation == copy.generation == 2
-        assert is_equal(world, copy)
+        await in_a_new_generation(world, copy)
 
 
 async def test_a_set_datamarker_begins_a_new_generation(world: World, copy: CopyingSubscriber) -> None:
-    filled(world, 2000)
-    reads = Reads(world, 5)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    reads = await begun(world, copy)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
         world.commit("jumped over")
         await publisher.records.move(flow, world.source.latest())
         reads.go_on()
-        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
-        assert backfill(world).generation == copy.generation == 2
-        assert is_equal(world, copy)
+        await in_a_new_generation(world, copy)
 
 
-@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("sent", [True, False])
 async def test_lost_log_begins_a_new_generation_of_what_was_sent_before_it(
-    begun: bool, world: World, copy: CopyingSubscriber
+    sent: bool, world: World, copy: CopyingSubscriber
 ) -> None:
     """Rows may have changed in the missing range after they were sent."""
-    filled(world, 2000)
-    reads = Reads(world, 5 if begun else 0)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    reads = await begun(world, copy, 5 if sent else 0)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
-        if begun:
+        if sent:
             await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
         world.source.skip()
         world.commit("behind the gap")
         await eventually(lambda: flow.loss.count, "the loss is accepted")
         reads.go_on()
         await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
-        assert backfill(world).generation == copy.generation == (2 if begun else 1)
+        assert backfill(world).generation == copy.generation == (2 if sent else 1)
         assert is_equal(world, copy)
 
 
@@ -325,17 +319,12 @@ async def test_another_type_of_key_begins_a_new_generation(
         )
         monkeypatch.setattr("caravan.scan.scanner._DESCRIBED_S", 0.0)
         reads.go_on()
-        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
-        assert backfill(world).generation == copy.generation == 2
-        assert is_equal(world, copy)
+        await in_a_new_generation(world, copy)
 
 
 async def test_another_table_in_its_place_begins_a_new_generation(world: World, copy: CopyingSubscriber) -> None:
     """The log has none of its rows, and nothing says which rows of the former one are gone."""
-    filled(world, 1000)
-    reads = Reads(world, 3)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    reads = await begun(world, copy)
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         await eventually(lambda: flow.delivery.durable.backfill, "some of it is durable")
@@ -343,9 +332,7 @@ async def test_another_table_in_its_place_begins_a_new_generation(world: World, 
         world.tables.replace("t", {(b"k000500",): {"value": b"other"}, (b"z",): {"value": b"last"}})
         world.commit("of the present table")
         reads.go_on()
-        await eventually(lambda: backfill(world).ended == "done", "the backfill is done")
-        assert backfill(world).generation == copy.generation == 2
-        assert is_equal(world, copy)
+        await in_a_new_generation(world, copy)
 
 
 async def test_after_a_backfill_a_table_in_the_place_of_another_is_reported(
@@ -468,10 +455,7 @@ async def test_a_hidden_table_that_the_configuration_names_is_refused_by_name(
 async def test_rows_that_were_sent_are_known_after_a_restart_without_a_subscriber(
     world: World, copy: CopyingSubscriber
 ) -> None:
-    filled(world, 2000)
-    Reads(world, 5)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    await begun(world, copy)
     async with world.publisher():
         await eventually(lambda: world.markers.records[KEY].marker.backfill if KEY in world.markers.records else 0, "")
     await world.leaves(copy.wire)

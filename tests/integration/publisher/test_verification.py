@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -33,11 +34,22 @@ def control_of(world: World) -> BackfillControl:
     return found
 
 
-async def opened(publisher: Publisher) -> PublisherFlow:
-    await eventually(lambda: KEY in publisher.assigner.flows, "registered")
-    flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.delivery.caravan_flow, "open")
-    return flow
+@asynccontextmanager
+async def prepared(
+    world: World, copy: VerifyingSubscriber, *keys: str
+) -> AsyncIterator[tuple[Publisher, PublisherFlow]]:
+    """A publisher and its flow, of which the application holds all rows."""
+    world.commit(*keys)
+    world.application(start="existing")
+    await world.register(copy.wire)
+
+    def is_made() -> bool:
+        found = publisher.assigner.flows.get(KEY)
+        return found is not None and (made := found.control.backfill) is not None and made.ended == "done"
+
+    async with world.publisher() as publisher:
+        await eventually(is_made, "the publisher knows that the backfill is done")
+        yield publisher, publisher.assigner.flows[KEY]
 
 
 async def verify(publisher: Publisher, flow: PublisherFlow, mode: VerifyMode, *tables: str) -> None:
@@ -45,11 +57,7 @@ async def verify(publisher: Publisher, flow: PublisherFlow, mode: VerifyMode, *t
 
 
 async def test_rows_are_compared_and_nothing_is_delivered(world: World, copy: VerifyingSubscriber) -> None:
-    world.commit(*(f"k{number}" for number in range(9)))
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, *(f"k{number}" for number in range(9))) as (publisher, flow):
         copy.rows["t"][(b"k1",)] = 1, {"value": b"x"}
         del copy.rows["t"][(b"k2",)]
         copy.holds("t", (b"left",), {"value": b"v"})
@@ -73,13 +81,6 @@ async def test_rows_are_compared_and_nothing_is_delivered(world: World, copy: Ve
         assert (copy.assigns[-1].generation, copy.assigns[-1].verify) == (2, push_pb2.VERIFY_NONE)
 
 
-async def prepared(world: World, copy: VerifyingSubscriber, publisher: Publisher) -> PublisherFlow:
-    """The application holds what its tables do."""
-    flow = await opened(publisher)
-    await eventually(lambda: (made := flow.control.backfill) and made.ended == "done", "the publisher knows it made it")
-    return flow
-
-
 def held(copy: VerifyingSubscriber) -> dict[str, dict[object, object]]:
     return {table: dict(rows) for table, rows in copy.copy().items()}
 
@@ -89,11 +90,7 @@ def is_equal(world: World, copy: VerifyingSubscriber) -> bool:
 
 
 async def test_what_differs_is_delivered_and_what_is_gone_is_removed(world: World, copy: VerifyingSubscriber) -> None:
-    world.commit(*(f"k{number}" for number in range(9)))
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, *(f"k{number}" for number in range(9))) as (publisher, flow):
         copy.rows["t"][(b"k1",)] = 1, {"value": b"x"}
         del copy.rows["t"][(b"k2",)]
         for number in range(1200):
@@ -113,11 +110,7 @@ async def test_what_differs_is_delivered_and_what_is_gone_is_removed(world: Worl
 
 
 async def test_an_extra_key_that_came_meanwhile_is_compared_and_kept(world: World, copy: VerifyingSubscriber) -> None:
-    world.commit("k1")
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, "k1") as (publisher, flow):
         copy.extra.append((b"k1",))
         await verify(publisher, flow, VerifyMode.REPAIR)
         await eventually(lambda: control_of(world).ended == "done", "repaired")
@@ -133,11 +126,7 @@ def missing(publisher: Publisher, flow: PublisherFlow) -> int:
 
 async def test_a_new_epoch_begins_it_anew(world: World, copy: VerifyingSubscriber) -> None:
     """What the application held when it was compared may have changed, and what exists in the source is not known."""
-    world.commit("k1", "k2")
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, "k1", "k2") as (publisher, flow):
         del copy.rows["t"][(b"k2",)]
         copy.takes.clear()
         await verify(publisher, flow, VerifyMode.COMPARE)
@@ -154,11 +143,7 @@ async def test_a_new_epoch_begins_it_anew(world: World, copy: VerifyingSubscribe
 
 async def test_an_application_that_cannot_compare_is_refused(world: World, copy: VerifyingSubscriber) -> None:
     copy.wire.verifies = False
-    world.commit("k1")
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, "k1") as (publisher, flow):
         reads = copy.reads
         await verify(publisher, flow, VerifyMode.REPAIR)  # as it is started where no subscriber is there
         await eventually(
@@ -171,11 +156,7 @@ async def test_an_application_that_cannot_compare_is_refused(world: World, copy:
 
 
 async def test_a_cancelled_one_compares_no_more(world: World, copy: VerifyingSubscriber) -> None:
-    world.commit("k1")
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, "k1") as (publisher, flow):
         copy.takes.clear()
         await verify(publisher, flow, VerifyMode.COMPARE)
         await eventually(lambda: copy.compared, "under way")
@@ -193,11 +174,7 @@ async def test_a_cancelled_one_compares_no_more(world: World, copy: VerifyingSub
 
 async def test_writes_go_on_while_rows_are_compared(world: World, copy: VerifyingSubscriber) -> None:
     """Both sides stand at the same place of the log: nothing has to be quiet."""
-    world.commit(*(f"k{number:04}" for number in range(3000)))
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, *(f"k{number:04}" for number in range(3000))) as (publisher, flow):
         await verify(publisher, flow, VerifyMode.COMPARE)
         number = 0
         while control_of(world).ended != "done":
@@ -212,11 +189,7 @@ async def test_writes_go_on_while_rows_are_compared(world: World, copy: Verifyin
 
 async def test_it_is_done_when_the_application_has_listed_its_keys(world: World, copy: VerifyingSubscriber) -> None:
     """Also where everything that was sent is acknowledged before."""
-    world.commit("k1")
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await prepared(world, copy, publisher)
+    async with prepared(world, copy, "k1") as (publisher, flow):
         copy.lists.clear()
         await verify(publisher, flow, VerifyMode.COMPARE)
 
