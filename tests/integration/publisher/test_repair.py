@@ -152,6 +152,16 @@ async def done(scene: Scene) -> None:
     await eventually(scene.equals, "equal")
 
 
+async def asked_for_a_repair(scene: Scene) -> None:
+    """An operator asked for the rows of a loss, and the publisher ended before the loss was accepted."""
+    scene.change(1)
+    await scene.lose()
+    async with scene.publisher() as publisher:
+        control = await served(publisher)
+        await declined(publisher)
+        await control.change(repair())
+
+
 async def test_only_rows_that_changed_are_sent(scene: Scene) -> None:
     scene.change(1, 2)
     await scene.lose()
@@ -193,12 +203,7 @@ async def test_keys_are_kept_while_a_repair_needs_them(scene: Scene) -> None:
 
 async def test_more_log_is_lost_before_the_first_loss_is_accepted(scene: Scene) -> None:
     """The process dies between the request and the acceptance, and what it lacks grows meanwhile."""
-    scene.change(1)
-    await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
-        await control.change(repair())
+    await asked_for_a_repair(scene)
     [(begin, _)], first = control_of(scene).lost, control_of(scene).generation
     scene.change(2)
     await scene.lose()
@@ -216,12 +221,7 @@ async def test_more_log_is_lost_before_the_first_loss_is_accepted(scene: Scene) 
 
 
 async def test_more_log_is_lost_after_rows_were_sent(scene: Scene) -> None:
-    scene.change(1)
-    await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
-        await control.change(repair())
+    await asked_for_a_repair(scene)
     record, first = scene.markers.records[KEY], control_of(scene)
     sent = FlowBackfill(BackfillRequest(first.generation), first.filter_hash)
     sent.rows = 1
@@ -270,12 +270,7 @@ async def test_what_is_not_known_any_more_is_read_as_whole_tables(scene: Scene, 
 
 
 async def test_more_lost_log_that_is_not_known_costs_the_shortcut(scene: Scene) -> None:
-    scene.change(1)
-    await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
-        await control.change(repair())
+    await asked_for_a_repair(scene)
     scene.change(2)
     scene.source.purge()
     async with scene.publisher() as publisher:
@@ -293,12 +288,7 @@ async def test_a_repair_that_cannot_be_extended_is_one_of_whole_tables(
     async def broken(*_: object) -> bool:
         raise MarkerStoreError("the disk is full")
 
-    scene.change(1)
-    await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
-        await control.change(repair())
+    await asked_for_a_repair(scene)
     scene.change(2)
     await scene.lose()
     monkeypatch.setattr(Backfills, "cover", broken)
