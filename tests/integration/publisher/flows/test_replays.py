@@ -124,14 +124,12 @@ async def test_a_task_learns_that_its_replay_set_the_datamarker_back_until_somet
         assert (marker_from_message(again.marker), again.rewound) == (second, False)
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_task_whose_replay_begins_at_the_datamarker_learns_of_no_rewind(
-    world: World, s1: ScriptedSubscriber
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
 ) -> None:
-    world.application(start="earliest")
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await held(world, publisher, s1)
-        assert not (await replay.opens()).rewound
+    replay = await held(world, publisher, s1)
+    assert not (await replay.opens()).rewound
 
 
 async def test_a_replay_that_is_cancelled_before_an_acknowledgement_leaves_the_flow_rewound(
@@ -150,18 +148,16 @@ async def test_a_replay_that_is_cancelled_before_an_acknowledgement_leaves_the_f
         assert (marker_from_message(again.marker), again.rewound) == (first, True)
 
 
+@pytest.mark.usefixtures("first")
 async def test_a_task_gets_an_epoch_above_the_one_that_its_subscriber_holds(
-    world: World, s1: ScriptedSubscriber
+    world: World, s1: ScriptedSubscriber, publisher: Publisher
 ) -> None:
-    world.application(start="earliest")
-    world.commit("a")
-    async with world.publisher() as publisher:
-        replay = await opened(world, publisher, s1)
-        reply = await replay.tries_to_open(above=400)
-        assert (reply.opened.epoch, world.markers.records[KEY].epoch) == (401, 401)
-        with pytest.raises(RefusedError, match="which no flow's epoch comes to"):
-            await replay.tries_to_open(above=(1 << 63) - 1)
-        assert world.markers.records[KEY].epoch == 401
+    replay = await opened(world, publisher, s1)
+    reply = await replay.tries_to_open(above=400)
+    assert (reply.opened.epoch, world.markers.records[KEY].epoch) == (401, 401)
+    with pytest.raises(RefusedError, match="which no flow's epoch comes to"):
+        await replay.tries_to_open(above=(1 << 63) - 1)
+    assert world.markers.records[KEY].epoch == 401
 
 
 async def test_a_replay_that_never_opened_leaves_the_flow_as_it_was(world: World) -> None:
@@ -321,18 +317,17 @@ async def test_an_earlier_datamarker_is_not_stored(world: World, s1: ScriptedSub
 
 
 async def test_a_task_hears_its_share_of_the_rate_and_the_driver_what_it_heard(
-    world: World, s1: ScriptedSubscriber, first: Datamarker
+    world: World, s1: ScriptedSubscriber, first: Datamarker, publisher: Publisher
 ) -> None:
-    async with world.publisher() as publisher:
-        replay = await opened(world, publisher, s1)
-        run = publisher.replays.run_of(flow_of(publisher))
-        assert run is not None
-        assert (await replay.renews(100.0)).replay.rate == 0.0, "no task was told yet"
-        assert (await replay.advances(first)).replay.rate == 100.0
-        run.granted_at += 1e6  # time flies here
-        assert (await replay.renews(50.0)).replay.rate == 100.0
-        assert (await replay.renews()).replay.rate == 50.0, "a task asks"
-        run.granted_at -= 10.0
-        assert (await replay.renews(50.0)).replay.rate == 0.0, "its task has died"
-        for rate in (-1.0, float("inf"), float("nan")):
-            assert (await refused(replay.renews(rate))).status is Status.INVALID_ARGUMENT
+    replay = await opened(world, publisher, s1)
+    run = publisher.replays.run_of(flow_of(publisher))
+    assert run is not None
+    assert (await replay.renews(100.0)).replay.rate == 0.0, "no task was told yet"
+    assert (await replay.advances(first)).replay.rate == 100.0
+    run.granted_at += 1e6  # time flies here
+    assert (await replay.renews(50.0)).replay.rate == 100.0
+    assert (await replay.renews()).replay.rate == 50.0, "a task asks"
+    run.granted_at -= 10.0
+    assert (await replay.renews(50.0)).replay.rate == 0.0, "its task has died"
+    for rate in (-1.0, float("inf"), float("nan")):
+        assert (await refused(replay.renews(rate))).status is Status.INVALID_ARGUMENT

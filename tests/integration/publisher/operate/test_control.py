@@ -118,18 +118,24 @@ async def test_the_log_behind_a_paused_flow_is_kept(world: World, publisher: Pub
     assert world.source.earliest().order.offset == 0
 
 
-@pytest.mark.usefixtures("first")
-async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(
-    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
-) -> None:
+async def halted(s1: ScriptedSubscriber, flow: PublisherFlow, assign: push_pb2.Assign) -> str:
+    """The handler gives up the first update. Returns its id."""
     update_id = s1.updates(await s1.hears("batch"))[0].id
-    control = await served(publisher)
     failed = push_pb2.Failed(
         flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
     )
     await s1.says(failed=failed)
+    await eventually(lambda: flow.holding.halted_at == update_id, "the flow is halted")
+    return update_id
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(
+    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
+) -> None:
     flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.holding.halted_at == update_id, "stands")
+    update_id = await halted(s1, flow, assign)
+    control = await served(publisher)
     preview = await control.change(request("resume", preview=True))
     assert preview.before.halted_at == update_id
     assert update_id in preview.notes[0]
@@ -286,15 +292,9 @@ async def test_a_record_that_somebody_deleted_is_not_found(
 async def test_an_update_is_skipped_until_the_marker_has_passed_it(
     world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
 ) -> None:
-    batch = await s1.hears("batch")
-    update_id = s1.updates(batch)[0].id
-    control = await served(publisher)
-    failed = push_pb2.Failed(
-        flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
-    )
-    await s1.says(failed=failed)
     flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.holding.halted_at == update_id, "stands")
+    update_id = await halted(s1, flow, assign)
+    control = await served(publisher)
     reply = await control.change(request("skip", update_id=update_id))
     assert list(reply.after.skip) == [update_id]
     assert "goes on behind it" in reply.notes[1]
