@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
-__all__ = ["BLOCK_BYTES", "NO_BLOCKS", "Blocks", "BrokenBlockError", "CheckedSource", "SummingSink", "blocks_of"]
+__all__ = ["BLOCK_BYTES", "Blocks", "BrokenBlockError", "CheckedSource", "SummingSink", "blocks_of"]
 
 BLOCK_BYTES: Final = 1 << 20
 """Bytes of a block. A block takes four bytes in the manifest, and is always read whole."""
@@ -27,14 +27,11 @@ class BrokenBlockError(OSError):
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """``crcs``: the CRC-32 of each block of ``size`` bytes, big endian, one after the other. The last block may be
-    shorter. Empty: the release that wrote the file kept no checksums.
+    shorter.
     """
 
     size: int = BLOCK_BYTES
     crcs: bytes = b""
-
-    def __bool__(self) -> bool:
-        return bool(self.crcs)
 
     def of(self, number: int) -> int:
         """The CRC of a block."""
@@ -43,9 +40,6 @@ class Blocks:
     def cover(self, size: int) -> bool:
         """Whether the number of checksums is right for a file of ``size`` bytes."""
         return len(self.crcs) == -(-size // self.size) * _CRC_BYTES
-
-
-NO_BLOCKS: Final = Blocks()
 
 
 class SummingSink:

@@ -20,10 +20,9 @@ from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 
-__all__ = ["Footer", "crc_of_footer", "footer_crc", "footer_to_bytes", "read_footer"]
+__all__ = ["Footer", "crc_of_footer", "footer_to_bytes", "read_footer"]
 
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, ProtocolError, ProtobufDecodeError)
-_TAIL = 8  # the footer's length and "PAR1", at the end of every Parquet file
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +59,11 @@ def footer_to_bytes(footer: Footer) -> bytes:
 
 
 def crc_of_footer(metadata: pq.FileMetaData) -> int:
-    """CRC-32 of the footer that a writer with this metadata has just written; see :func:`footer_crc`."""
+    """CRC-32 of the footer that a writer with this metadata has just written, with its length and the mark at the
+    end."""
     sink = pa.BufferOutputStream()
     metadata.write_metadata_file(sink)
     return zlib.crc32(sink.getvalue()[4:])  # after the "PAR1" at the beginning of every file
-
-
-def footer_crc(source: pa.NativeFile) -> int:
-    """CRC-32 of a Parquet file's footer with its length and the mark at the end; 0 if the file is too short for it.
-
-    In Parquet pages have checksums, but the footer has none. Some flipped bits in it make Arrow end the whole process.
-    So the footer is compared with the manifest before it is read. Raises ``OSError``.
-    """
-    size = source.size()
-    if size < _TAIL:
-        return 0
-    source.seek(size - _TAIL)
-    length = int.from_bytes(source.read(4), "little") + _TAIL
-    if length > size:
-        return 0
-    source.seek(size - length)
-    found = zlib.crc32(source.read(length))
-    source.seek(0)
-    return found
 
 
 def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:

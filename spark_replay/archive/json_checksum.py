@@ -1,7 +1,7 @@
 """A JSON file that begins with a checksum of itself. Pure.
 
 The checksum is the first field, ``{"crc32": "8 hex digits", ...}``: the CRC-32 of the file's bytes with zeros in its
-place. Releases without this field ignore it. Earlier releases wrote files without it, which begin with ``format``.
+place.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["has_checksum", "with_checksum"]
+__all__ = ["check_checksum", "with_checksum"]
 
 _FIELD: Final = "crc32"
 _NONE: Final = "00000000"
 _SEALED: Final = re.compile(rb'(\{\s*"crc32":\s*")([0-9a-f]{8})(?=",)')
-_OLDER: Final = re.compile(rb'\s*\{\s*"format"')
 
 
 def with_checksum(given: Mapping[str, Any], **how: Any) -> bytes:
@@ -26,14 +25,8 @@ def with_checksum(given: Mapping[str, Any], **how: Any) -> bytes:
     return _SEALED.sub(lambda found: found[1] + b"%08x" % zlib.crc32(data), data, count=1)
 
 
-def has_checksum(data: bytes) -> bool:
-    """Whether the file has a checksum. A file of an earlier release has none.
-
-    Raises ``ValueError`` for a file that differs from its checksum.
-    """
-    if _OLDER.match(data):
-        return False
+def check_checksum(data: bytes) -> None:
+    """Raises ``ValueError`` for a file that differs from its checksum, or has none."""
     found = _SEALED.match(data)
     if found is None or int(found[2], 16) != zlib.crc32(found[1] + _NONE.encode() + data[found.end(2) :]):
         raise ValueError("it differs from its own checksum")
-    return True

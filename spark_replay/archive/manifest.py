@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_replay.archive.checksums import NO_BLOCKS, Blocks
+from spark_replay.archive.checksums import Blocks
 from spark_replay.archive.columns import check_format
-from spark_replay.archive.json_checksum import has_checksum, with_checksum
+from spark_replay.archive.json_checksum import check_checksum, with_checksum
 from wormhole.model.errors import ArchiveError, EpochRefused, PositionError, ProtocolError
 from wormhole.model.json_input import read_json
 from wormhole.model.position import Datamarker, LogPosition
@@ -34,7 +34,6 @@ __all__ = [
     "checkpoint_from_json",
     "checkpoint_of",
     "checkpoint_to_json",
-    "is_summed",
     "manifest_from_json",
     "manifest_to_json",
     "marker_from_text",
@@ -46,7 +45,7 @@ _NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, ProtocolErr
 """The errors while other contents than a manifest are read."""
 
 MANIFEST_FORMAT: Final = 2
-"""The version of a manifest's format. Version 1, of earlier releases, lists every file itself, without checkpoints."""
+"""The version of the format of manifests and checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,8 @@ class FileEntry:
     ``too_large``: rows that came without values because of their size. ``tables``: rows by table. ``schemas``: table by
     schema id (16 hex digits), for every schema that a row refers to; two schemas of one table mean that its layout
     changed in this file. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: see
-    :func:`~spark_replay.archive.footer.footer_crc`. ``merged``: the number of files that it was merged from; 1 for a
-    file of the archiver. ``raw``: bytes of its rows in memory. ``blocks``: checksums of all its bytes; empty for a file
-    of an earlier release.
+    :func:`~spark_replay.archive.footer.crc_of_footer`. ``merged``: the number of files that it was merged from; 1 for a
+    file of the archiver. ``raw``: bytes of its rows in memory. ``blocks``: checksums of all its bytes.
     """
 
     name: str
@@ -81,7 +79,7 @@ class FileEntry:
     footer_crc: int = 0
     merged: int = 1
     raw: int = 0
-    blocks: Blocks = NO_BLOCKS
+    blocks: Blocks = field(default_factory=Blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,6 @@ class Manifest:
     losses: tuple[KnownLoss, ...] = ()
     copy: str = ""
     log: str = ""
-    format: int = field(default=MANIFEST_FORMAT)
     older: tuple[Checkpoint, ...] = ()
 
     def appended(self, entry: FileEntry, epoch: int) -> Manifest:
@@ -237,7 +234,7 @@ def manifest_to_json(manifest: Manifest) -> bytes:
     """The stored form: JSON that begins with a checksum of itself. For people it has places as text beside the
     markers."""
     given = {
-        "format": manifest.format,
+        "format": MANIFEST_FORMAT,
         "dataset": manifest.dataset,
         "copy": manifest.copy,
         "log": manifest.log,
@@ -256,14 +253,12 @@ def manifest_to_json(manifest: Manifest) -> bytes:
     return with_checksum(given, separators=(",", ":"))
 
 
-def is_summed(data: bytes, where: str) -> bool:
-    """Whether the manifest has a checksum of itself. A manifest of an earlier release has none.
-
-    Raises :class:`~wormhole.model.errors.ArchiveError` if it differs from its checksum. ``where``: the path, for the
-    message.
+def _check(data: bytes, where: str) -> None:
+    """Raises :class:`~wormhole.model.errors.ArchiveError` if the manifest differs from its checksum. ``where``: the
+    path, for the message.
     """
     try:
-        return has_checksum(data)
+        check_checksum(data)
     except ValueError as error:
         raise ArchiveError(
             f"{where} is damaged: {error}",
@@ -357,26 +352,22 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
         "footer_crc": entry.footer_crc,
         "merged": entry.merged,
         "raw": entry.raw,
-        **(
-            {"block_bytes": entry.blocks.size, "block_crcs": base64.b64encode(entry.blocks.crcs).decode()}
-            if entry.blocks
-            else {}
-        ),
+        "block_bytes": entry.blocks.size,
+        "block_crcs": base64.b64encode(entry.blocks.crcs).decode(),
     }
 
 
 def manifest_from_json(data: bytes, where: str) -> Manifest:
     """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for bytes that are not a manifest, are damaged
-    (:func:`is_summed`), or were written by a newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for bytes that are not a manifest, are damaged,
+    or were written by a newer release.
     """
     try:
         given: dict[str, Any] = read_json(data)
-        version = given["format"]
-        is_summed(data, where)
-        check_format(version, where, MANIFEST_FORMAT)
-        older = tuple(_checkpoint_from_json(one) for one in given["checkpoints"]) if version > 1 else ()
+        _check(data, where)
+        check_format(given["format"], where, MANIFEST_FORMAT)
+        older = tuple(_checkpoint_from_json(one) for one in given["checkpoints"])
         files = tuple(_entries_from_json(given["files"]))
         if older and not files:
             raise ValueError("it names checkpoints, and no newest file")
@@ -458,8 +449,6 @@ def _entry_from_json(
 
 
 def _blocks(given: Mapping[str, Any]) -> Blocks:
-    if "block_crcs" not in given:
-        return NO_BLOCKS
     found = Blocks(_number(given["block_bytes"], least=1), base64.b64decode(given["block_crcs"], validate=True))
     if not found.cover(given["bytes"]):
         raise ValueError(f"the checksums of {given['name']} are not of {given['bytes']} bytes")

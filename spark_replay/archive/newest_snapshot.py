@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_replay.archive.columns import FORMAT, check_format
-from spark_replay.archive.json_checksum import has_checksum, with_checksum
+from spark_replay.archive.json_checksum import check_checksum, with_checksum
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.store import ArchiveStore
 from wormhole.model.errors import ArchiveError, PositionError
@@ -44,7 +44,7 @@ def noted_snapshot(store: ArchiveStore) -> NewestSnapshot | None:
     where = store.storage.path(NOTE)
     try:
         given = read_json(data)
-        has_checksum(data)
+        check_checksum(data)
         check_format(given["format"], where)
         places = {str(shard): LogPosition.parse(place) for shard, place in given["places"].items()}
         return NewestSnapshot(str(given["to"]), str(given["created"]), places)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from spark_replay.archive.arrays import U64, ends_of, values_of
 from spark_replay.archive.checksums import CheckedSource
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, before_reads, place_bytes, position_of
-from spark_replay.archive.footer import Footer, footer_crc, read_footer
+from spark_replay.archive.footer import Footer, read_footer
 from spark_replay.archive.kernel import boundaries, framed, grouped
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
@@ -127,24 +127,13 @@ class DataFile(AbstractContextManager["DataFile"]):
         self.rows: int = self._file.metadata.num_rows
 
     def _compared(self, entry: FileEntry) -> Any:
-        """A source of which every byte is compared with a checksum before it is used.
-
-        A file of an earlier release has no such checksums. Its footer is compared here, and its pages by their own
-        checksums. Raises ``ValueError``.
-        """
+        """A source of which every byte is compared with a checksum before it is used. Raises ``ValueError``."""
         if (size := self._source.size()) != entry.bytes:
             raise ValueError(
                 f"it has {size:,} bytes, the manifest says {entry.bytes:,}: it is damaged, or another file"
             )
-        if entry.blocks:
-            self._checked = CheckedSource(self._source, size, entry.blocks)
-            return pa.PythonFile(self._checked, mode="r")
-        if (found := footer_crc(self._source)) != entry.footer_crc:
-            raise ValueError(
-                f"its footer is not the one that was written (CRC {found:08x} instead of {entry.footer_crc:08x}): "
-                "it is damaged, or another file"
-            )
-        return self._source
+        self._checked = CheckedSource(self._source, size, entry.blocks)
+        return pa.PythonFile(self._checked, mode="r")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
@@ -154,15 +143,13 @@ class DataFile(AbstractContextManager["DataFile"]):
         self._file.close()
         self._source.close()
 
-    def check(self) -> bool:
-        """Compare every byte of the file, also bytes that no reader uses. Returns ``False`` if it has no checksums."""
-        if self._checked is None:
-            return False
+    def check(self) -> None:
+        """Compare every byte of the file, also bytes that no reader uses. The file was opened with its entry."""
+        assert self._checked is not None
         try:
             self._checked.check()
         except OSError as error:
             raise self._damaged(error) from error
-        return True
 
     def batches(
         self, after: bytes = b"", until: bytes = END, columns: Sequence[str] | None = None

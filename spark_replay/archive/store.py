@@ -48,7 +48,6 @@ from spark_replay.archive.manifest import (
     checkpoint_from_json,
     checkpoint_of,
     checkpoint_to_json,
-    is_summed,
     manifest_from_json,
     manifest_to_json,
 )
@@ -185,13 +184,6 @@ class ArchiveStore:
     def _checkpoint(self, manifest: Manifest, checkpoint: Checkpoint) -> tuple[FileEntry, ...]:
         path = checkpoint_path(manifest.shard, checkpoint.name)
         return checkpoint_from_json(self.storage.read(path), checkpoint, manifest, self.storage.path(path))
-
-    def sealed(self, shard: str) -> bool:
-        """Whether the newest manifest has a checksum. True also if the shard has no manifest. Raises as
-        :meth:`read`.
-        """
-        version, data = self._newest(shard)
-        return data is None or is_summed(data, self._manifest_path(shard, version))
 
     def _manifest_path(self, shard: str, version: int) -> str:
         return self.storage.path(manifest_path(shard, version))

@@ -38,9 +38,6 @@ class FileProblem:
 class VerifyReport:
     """The extent and the result of a verification. ``rows``: rows that were read, or counted in footers or manifests.
     ``unnamed``: files that no manifest names.
-
-    ``unsealed`` and ``unsummed``: manifests and data files that an earlier release wrote without a checksum of their
-    bytes. Not all damage of them can be found.
     """
 
     shards: int = 0
@@ -48,8 +45,6 @@ class VerifyReport:
     rows: int = 0
     bytes: int = 0
     unnamed: int = 0
-    unsealed: int = 0
-    unsummed: int = 0
     problems: list[FileProblem] = field(default_factory=list)
 
 
@@ -85,7 +80,6 @@ def _verify_shard(
     report.shards += 1
     try:
         manifest = store.read(shard)
-        report.unsealed += not store.sealed(shard)
         lying = {one.name: one.bytes for one in store.data_files(shard)}
     except ArchiveError as error:
         report.problems.append(FileProblem(shard, "", str(error)))
@@ -100,7 +94,6 @@ def _verify_shard(
             on_progress(shard, number, len(manifest.files))
         report.files += 1
         report.bytes += entry.bytes
-        report.unsummed += not entry.blocks
         if entry.name not in lying:
             problems = [f"is not there: {store.storage.path(data_folder(shard))} lacks it"]
         elif lying[entry.name] != entry.bytes:

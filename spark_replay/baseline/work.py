@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from spark_replay.archive.json_checksum import has_checksum, with_checksum
+from spark_replay.archive.json_checksum import check_checksum, with_checksum
 from spark_replay.archive.manifest import Manifest, marker_from_text, marker_to_text
 from spark_replay.tables.updates import UpdatesFile, file_from_json, file_to_json
 from wormhole.model.errors import PositionError, ProtocolError, ReplayError
@@ -228,7 +228,7 @@ def _text(data: bytes) -> str:
 
 def _read(data: bytes) -> dict[str, Any]:
     given: dict[str, Any] = read_json(data)
-    has_checksum(data)
+    check_checksum(data)
     if given["format"] > _FORMAT:
         raise ValueError(f"its format is {given['format']}, of a newer release")
     return given

@@ -152,14 +152,12 @@ def report_object(report: VerifyReport) -> dict[str, Any]:
         "updates": report.rows,
         "bytes": report.bytes,
         "unnamed": report.unnamed,
-        "manifests_without_checksum": report.unsealed,
-        "files_without_checksums": report.unsummed,
         "problems": [{"shard": one.shard, "file": one.file or None, "problem": one.text} for one in report.problems],
     }
 
 
 def show_report(report: VerifyReport, deep: bool, quick: bool) -> None:
-    """Show a table of problems, or the extent of the verification; then notes for the operator."""
+    """Show a table of problems, or the extent of the verification; then a note for the operator."""
     rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
     verified = (
         f"{counted(report.shards, 'shard')}, {counted(report.files, 'file')}, {report.rows:,} updates, "
@@ -169,24 +167,10 @@ def show_report(report: VerifyReport, deep: bool, quick: bool) -> None:
     if quick:
         how = "by manifests, names and sizes; without --quick footers are read too"
     print_table(("SHARD", "FILE", "PROBLEM"), rows, f"whole: {verified} ({how})")
-    for number, noun, text in (
-        (report.unnamed, "file", "named by no manifest: `wormholectl archive expire` deletes in time"),
-        (
-            report.unsealed,
-            "manifest",
-            "of an earlier release without a checksum: the shard's next commit writes one that has it",
-        ),
-        (
-            report.unsummed,
-            "file",
-            (
-                "of an earlier release without checksums of all bytes: pages and footer alone are compared; "
-                "`wormholectl archive compact` writes small ones anew"
-            ),
-        ),
-    ):
-        if number:
-            print_text(f"{counted(number, noun)} {text}")
+    if report.unnamed:
+        print_text(
+            f"{counted(report.unnamed, 'file')} named by no manifest: `wormholectl archive expire` deletes in time"
+        )
 
 
 def expired_object(one: Expired) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,8 +25,7 @@ _NAMED: Final = 5  # tables named in one message
 @dataclass(frozen=True, slots=True)
 class SnapshotShard:
     """One shard. ``begin``: the place where the archive of its rows began. ``marker``: the datamarker after which the
-    archive continues. ``log``: empty in a snapshot of an earlier release. ``lacks``: why rows may be missing; empty: no
-    row is missing.
+    archive continues. ``lacks``: why rows may be missing; empty: no row is missing.
     """
 
     begin: str
@@ -38,7 +37,7 @@ class SnapshotShard:
 @dataclass(frozen=True, slots=True)
 class SnapshotTable:
     """One table that was written. ``lacking``: how many of its ``rows`` have values that the log does not have.
-    ``newest``: its newest schemas by log; empty in a snapshot of an earlier release.
+    ``newest``: its newest schemas by log.
     """
 
     folder: str
@@ -50,9 +49,7 @@ class SnapshotTable:
 @dataclass(frozen=True, slots=True)
 class SnapshotAbout:
     """See the module. ``left_out``: tables that cannot be written, with the reason. ``others``: tables that were not
-    requested. ``schemas``: of the rows, oldest first, then the newest ones. ``updates``: ``None`` in a snapshot of an
-    earlier release, in which only pages have checksums. ``older``: why a snapshot of an earlier release cannot be a
-    start. ``continues``: whether the next snapshot can be made from it; false for one of an earlier release.
+    requested. ``schemas``: of the rows, oldest first, then the newest ones. ``updates``: the files of the rows.
     """
 
     dataset: str
@@ -62,14 +59,12 @@ class SnapshotAbout:
     left_out: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     schemas: tuple[Schema, ...] = ()
-    updates: tuple[UpdatesFile, ...] | None = None
-    older: tuple[str, ...] = ()
-    continues: bool = True
+    updates: tuple[UpdatesFile, ...] = ()
 
     @property
     def general(self) -> tuple[str, ...]:
         """The reasons why rows of any table may be missing, also of tables that the snapshot does not know."""
-        return (*self.older, *(one.lacks for one in self.shards.values() if one.lacks))
+        return tuple(one.lacks for one in self.shards.values() if one.lacks)
 
     def problems_of(self, table: str) -> tuple[str, ...]:
         """The reasons why a table is not complete; empty if it has every row and every value."""
@@ -146,32 +141,27 @@ def about_to_json(about: SnapshotAbout, created: str) -> dict[str, Any]:
         "left_out": dict(about.left_out),
         "others": about.others,
         "schemas": [base64.b64encode(schema.canonical).decode() for schema in about.schemas],
-        "updates": [file_to_json(file) for file in about.updates or ()],
+        "updates": [file_to_json(file) for file in about.updates],
     }
 
 
 def about_from_json(given: Mapping[str, Any], where: str) -> SnapshotAbout:
     """Inverse of :func:`about_to_json`. ``where``: the file, for the message.
 
-    It also reads files of earlier releases, which have only one completeness for the whole dataset. Raises
-    :class:`~wormhole.model.errors.ReplayError` for a file that cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a file that cannot be read.
     """
     try:
         schemas = tuple(Schema.from_canonical(base64.b64decode(text)) for text in given["schemas"])
         by_id = {f"{schema.id:016x}": schema for schema in schemas}
-        per_table = "others" in given
-        updates = given.get("updates")
         return SnapshotAbout(
             str(given["dataset"]),
             str(given["copy"]),
             {shard: _shard(one) for shard, one in given["shards"].items()},
-            {table: _table(one, by_id) for table, one in given.get("tables", {}).items()},
-            {str(table): str(why) for table, why in given.get("left_out", {}).items()},
-            _texts(given.get("others", ())),
+            {table: _table(one, by_id) for table, one in given["tables"].items()},
+            {str(table): str(why) for table, why in given["left_out"].items()},
+            tuple(map(str, given["others"])),
             schemas,
-            None if updates is None else tuple(file_from_json(one) for one in updates),
-            () if per_table or given["complete"] else _texts(given["problems"]) or ("it is not complete",),
-            per_table,
+            tuple(file_from_json(one) for one in given["updates"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, ProtocolError, ProtobufDecodeError) as error:
         raise ReplayError(f"{where} cannot be read: {type(error).__name__} {error}", hint="write it anew") from error
@@ -179,16 +169,12 @@ def about_from_json(given: Mapping[str, Any], where: str) -> SnapshotAbout:
 
 def _shard(given: Mapping[str, Any]) -> SnapshotShard:
     marker = marker_from_text(given["marker"])
-    return SnapshotShard(str(given.get("from", "")), marker, str(given.get("log", "")), str(given.get("lacks", "")))
+    return SnapshotShard(str(given["from"]), marker, str(given["log"]), str(given["lacks"]))
 
 
 def _table(given: Mapping[str, Any], schemas: Mapping[str, Schema]) -> SnapshotTable:
     newest = {
         str(log): LogSchema(schemas[str(one["schema"])], bytes.fromhex(one["place"]))
-        for log, one in given.get("newest", {}).items()
+        for log, one in given["newest"].items()
     }
-    return SnapshotTable(str(given["folder"]), int(given["rows"]), int(given.get("lacking", 0)), newest)
-
-
-def _texts(given: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(map(str, given))
+    return SnapshotTable(str(given["folder"]), int(given["rows"]), int(given["lacking"]), newest)

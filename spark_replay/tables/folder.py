@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from spark_replay.archive.json_checksum import has_checksum, with_checksum
+from spark_replay.archive.json_checksum import check_checksum, with_checksum
 from spark_replay.archive.open_storage import open_storage
 from spark_replay.frames import reading
 from spark_replay.tables.names import folder_name
@@ -140,7 +140,7 @@ class Folder:
         try:
             given: dict[str, Any] = read_json(data)
             newer = given["format"] > _FORMAT
-            has_checksum(data)
+            check_checksum(data)
         except (ValueError, KeyError, TypeError) as error:
             raise ReplayError(f"{self.to}/{self._about} cannot be read: {error}", hint="write it anew") from error
         if newer:

@@ -33,12 +33,6 @@ def select_since(
     previous snapshot is not complete, is of other shards or ends after ``stop``, or the archive does not continue from
     it.
     """
-    if not previous.continues:
-        raise ReplayError(
-            f"{named} is of an earlier release, which did not store what the next one needs",
-            hint=hint,
-            code="snapshot-unusable",
-        )
     if previous.general:
         raise ReplayError(
             f"{named} is not complete: {'; '.join(previous.general)}", hint=hint, code="snapshot-unusable"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_replay.archive.checksums import NO_BLOCKS
 from spark_replay.tables.about import ABOUT, SnapshotAbout, about_from_json
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.schemas import attach
-from spark_replay.tables.updates import UPDATES, UpdatesFile, read_updates
+from spark_replay.tables.updates import read_updates
 from wormhole.model.errors import ReplayError
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
@@ -54,13 +53,9 @@ def start_rows(
 def snapshot_rows(spark: SparkSession, to: str, about: SnapshotAbout) -> Callable[[str], DataFrame]:
     """The rows of the snapshot in ``to``; see :class:`Start`."""
     storage = Folder(to, ABOUT).storage
-    files = about.updates
-    if files is None:
-        there = [one for one in storage.files(UPDATES) if one.name.endswith(".parquet")]
-        files = tuple(UpdatesFile(f"{UPDATES}/{one.name}", one.bytes, NO_BLOCKS) for one in there)
 
     def rows(shard: str) -> DataFrame:
-        return attach(read_updates(spark, storage, files, **({"shard": shard} if shard else {})), about.schemas)
+        return attach(read_updates(spark, storage, about.updates, **({"shard": shard} if shard else {})), about.schemas)
 
     return rows
 

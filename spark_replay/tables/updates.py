@@ -48,9 +48,7 @@ _ROW_GROUP: Final = 8 << 20  # bytes; a task of a replay has so many in memory a
 
 @dataclass(frozen=True, slots=True)
 class UpdatesFile:
-    """One Parquet file. ``path``: within the snapshot's storage. ``blocks``: empty for a file that an earlier release
-    wrote without checksums.
-    """
+    """One Parquet file. ``path``: within the snapshot's storage."""
 
     path: str
     bytes: int
@@ -152,9 +150,7 @@ def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.R
         try:
             if (size := source.size()) != file.bytes:
                 raise ValueError(f"it has {size:,} bytes, snapshot.json says {file.bytes:,}")
-            checked = source
-            if file.blocks:
-                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
+            checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
             parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
                 if _may_hold(parquet.metadata.row_group(group), only):

@@ -46,7 +46,7 @@ def test_every_row_is_read(store: ArchiveStore, shard: str) -> None:
     found = []
     for entry in manifest_of(store, shard).files:
         with open_file(store, shard, entry) as file:
-            assert file.check()
+            file.check()
             found += [one for batch in file.batches() for one in batch.to_pylist()]
     expected = [
         {
@@ -95,7 +95,7 @@ def test_every_earlier_version_of_a_manifest_is_read(
         read = 0
         for entry in found.files:
             with open_file(store, shard, entry) as file:
-                assert file.check()
+                file.check()
                 read += sum(batch.num_rows for batch in file.batches())
         assert read == count
 
@@ -103,7 +103,7 @@ def test_every_earlier_version_of_a_manifest_is_read(
 def test_the_archive_is_whole_and_goes_on(store: ArchiveStore, before: Path) -> None:
     report = verify(store, deep=True)
     assert (report.problems, report.shards, report.files, report.rows) == ([], 2, 5, 10)
-    assert (report.unsealed, report.unsummed, report.unnamed) == (0, 0, 2)
+    assert report.unnamed == 2
     write_archive(before / "archive", {"a": [[tx(put(b"k5", b"v5"))]]}, epoch=3)
     assert (manifest_of(store, "a").version, manifest_of(store, "a").end) == (6, marker_at(6))
     assert verify(store, deep=True).problems == []

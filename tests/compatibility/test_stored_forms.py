@@ -119,9 +119,6 @@ NOT_STORED: Final = {
     ("Run", "tx_source"): "all transactions have one source",
     ("Segment", "broken"): "such a segment is not recorded",
     ("Segment", "chunk"): "such a segment is not recorded",
-    ("Manifest", "format"): "it is the present one",
-    ("SnapshotAbout", "older"): "only a snapshot of an earlier release has it",
-    ("SnapshotAbout", "continues"): "only a snapshot of an earlier release has it",
 }
 
 

@@ -204,7 +204,7 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="a-manifest-differs-from-its-checksum",
         file="spark_replay/archive/manifest.py",
-        old="        is_summed(data, where)\n",
+        old="        _check(data, where)\n",
         new="",
         tests=("tests/system/test_archive_bit_flips.py::test_a_flipped_bit_of_a_manifest_changes_no_row",),
         promise="a flipped bit in a manifest is an error that names it",
@@ -212,8 +212,8 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="spark-reads-what-nobody-compared",
         file="spark_replay/archive/reader.py",
-        old="        if entry.blocks:\n",
-        new="        if not entry.name:\n",
+        old='        return pa.PythonFile(self._checked, mode="r")\n',
+        new="        return self._source\n",
         tests=("tests/unit/spark_replay/test_frames.py::test_a_damaged_file_is_named",),
         promise="snapshot, history and audit compare every byte that they use",
     ),
@@ -260,7 +260,7 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="a-snapshot-is-pushed-without-being-compared",
         file="spark_replay/tables/updates.py",
-        old='                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")\n',
+        old='            checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")\n',
         new="                checked = source\n",
         tests=("tests/unit/spark_replay/tables/test_rows.py::test_a_flipped_bit_is_an_error_that_names_the_file",),
         promise="a replay that begins with a snapshot pushes the rows that were written",
@@ -336,14 +336,6 @@ ARCHIVE_FAULTS: list[Fault] = [
         new="        if not whose:\n",
         tests=(f"{_CHECKPOINTS}::test_a_checkpoint_that_somebody_made_is_refused",),
         promise="files of another shard are not taken for those of this one",
-    ),
-    Fault(
-        name="a-manifest-of-the-next-form-says-the-former-one",
-        file="spark_replay/archive/manifest.py",
-        old="MANIFEST_FORMAT: Final = 2\n",
-        new="MANIFEST_FORMAT: Final = 1\n",
-        tests=(f"{_CHECKPOINTS}::test_an_archive_of_the_release_before_goes_on",),
-        promise="an earlier release refuses what it would read wrongly",
     ),
     Fault(
         name="an-archiver-ends-with-a-lost-checkpoint",

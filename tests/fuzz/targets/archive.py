@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from unittest.mock import patch
 
+from spark_replay.archive.checksums import Blocks
 from spark_replay.archive.columns import METADATA_KEY, SCHEMA
 from spark_replay.archive.footer import Footer, footer_to_bytes
 from spark_replay.archive.json_checksum import with_checksum
@@ -36,7 +37,17 @@ from wormhole.model.errors import ArchiveError, ReplayError
 
 _SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 _ENTRY = FileEntry(
-    "x.parquet", 3, 900, marker_at(0), marker_at(3), 1, 3, {"upsert": 3}, {"default": 3}, {f"{KEYS.id:016x}": "default"}
+    "x.parquet",
+    3,
+    900,
+    marker_at(0),
+    marker_at(3),
+    1,
+    3,
+    {"upsert": 3},
+    {"default": 3},
+    {f"{KEYS.id:016x}": "default"},
+    blocks=Blocks(crcs=bytes(4)),
 )
 _MANIFEST = Manifest("orders", "a", 3, 1, marker_at(0), marker_at(3), True, copy="main")
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spark_replay.archive.checkpoints import INLINE, LARGEST, Listed, arranged, held_chunks, joined
-from spark_replay.archive.columns import check_format
+from spark_replay.archive.checksums import Blocks
 from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import KEPT_VERSIONS, checkpoint_path, manifest_path
@@ -32,7 +32,6 @@ from spark_replay.archive.shard_writer import ShardWriter
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import (
-    manifest_given,
     manifest_of,
     marker_at,
     present,
@@ -49,13 +48,16 @@ from wormhole.model.position import LogPosition
 
 START = Manifest("orders", "a", 1, 1, marker_at(0), marker_at(0), True, copy="main", log="a")
 MARKERS = [marker_at(number) for number in range(20_000)]
+BLOCKS = Blocks(crcs=bytes(4))
 
 
 def entry(number: int, until: int = 0) -> FileEntry:
     begin, end = MARKERS[number], MARKERS[until or number + 1]
     rows = (until or number + 1) - number
     name = f"{number}-{until or number + 1}.parquet"
-    return FileEntry(name, rows, 900, begin, end, 1, 2, {"upsert": rows}, {"t": rows}, {"00000000000000aa": "t"})
+    return FileEntry(
+        name, rows, 900, begin, end, 1, 2, {"upsert": rows}, {"t": rows}, {"00000000000000aa": "t"}, blocks=BLOCKS
+    )
 
 
 def appended(number: int) -> Callable[[Manifest | None], Manifest]:
@@ -144,7 +146,9 @@ def test_whatever_is_done_to_files_they_are_listed_once_and_in_order(seed: int) 
         elif what == 4:  # merged
             at = choice.randrange(len(files) - 1)
             until = choice.randrange(at, min(len(files) - 1, at + choice.choice([2, 60, 900]))) + 1
-            one = FileEntry(f"m{number}-{at}-{_}", 1, 1, files[at].begin, files[until - 1].end, 1, 1, {}, {})
+            one = FileEntry(
+                f"m{number}-{at}-{_}", 1, 1, files[at].begin, files[until - 1].end, 1, 1, {}, {}, blocks=BLOCKS
+            )
             files, read = (*files[:at], one, *files[until:]), True
         else:
             files, read = files[choice.randrange(1, len(files)) :], True
@@ -211,23 +215,6 @@ def test_what_a_commit_writes_and_reads_does_not_grow() -> None:
     late = cost(4500)
     assert all(one < 1.5 * other for one, other in zip(late, early, strict=True)), (early, late)
     assert late[0] < 12_000
-
-
-def test_an_archive_of_the_release_before_goes_on(store: ArchiveStore) -> None:
-    """It lists every file itself, and says format 1."""
-    older = replace(START, version=9, end=MARKERS[300], files=tuple(entry(n) for n in range(300)), format=1)
-    given = manifest_given(older)
-    del given["checkpoints"]
-    store.storage.create_if_absent(manifest_path("a", 9), json.dumps(given).encode())
-    assert numbers(store) == entries(300)
-    assert store.change_newest("a", lambda one: present(one).claimed(2)).epoch == 2
-    head = present(store.head("a"))
-    assert ([one.files for one in head.older], len(head.files)) == ([256, 16, 16], 12)
-    assert numbers(store) == entries(300)
-    # The release before refuses what it cannot read, by name.
-    stored = store.storage.read(manifest_path("a", 10))
-    with pytest.raises(ArchiveError, match="x was written by a newer release: its format is 2, this release reads up"):
-        check_format(json.loads(stored or b"")["format"], "x", 1)
 
 
 def test_only_who_read_every_file_may_change_them(store: ArchiveStore) -> None:

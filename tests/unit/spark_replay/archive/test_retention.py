@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import garbage_path
 from spark_replay.archive.manifest import KnownLoss, Manifest
 from spark_replay.archive.newest_snapshot import (
@@ -251,6 +252,6 @@ def test_a_damaged_note_is_an_error_that_names_it(two_shards: ArchiveStore) -> N
         path.write_bytes(whole[:at_byte] + bytes([whole[at_byte] ^ 4]) + whole[at_byte + 1 :])
         with pytest.raises(ArchiveError, match=NOTE):
             noted_snapshot(two_shards)
-    path.write_bytes(b'{"format": 2}')
+    path.write_bytes(with_checksum({"format": 2}))
     with pytest.raises(ArchiveError, match="was written by a newer release"):
         noted_snapshot(two_shards)

@@ -14,11 +14,23 @@ from typing import Any
 
 import pytest
 
+from spark_replay.archive.checksums import Blocks
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.layout import ABOUT, KEPT_VERSIONS, about_from_json, manifest_path
 from spark_replay.archive.manifest import FileEntry, Manifest, manifest_to_json
 from spark_replay.archive.store import ArchiveStore, open_store, store_of
 from spark_replay.archive.verify import verify
-from tests.support.archives import manifest_of, marker_at, present, put, segments, tx, write_archive, write_file
+from tests.support.archives import (
+    manifest_given,
+    manifest_of,
+    marker_at,
+    present,
+    put,
+    segments,
+    tx,
+    write_archive,
+    write_file,
+)
 from tests.support.power_cuts import PowerCut, cut_after
 from wormhole.config import FAILOVER, parse
 from wormhole.model.errors import (
@@ -34,7 +46,18 @@ START = Manifest("orders", "a", 1, 1, marker_at(0), marker_at(0), True, copy="ma
 
 
 def entry(begin: int, end: int) -> FileEntry:
-    return FileEntry(f"{begin}-{end}", 1, 9, marker_at(begin), marker_at(end), 1, 2, {"upsert": 1}, {"t": 1})
+    return FileEntry(
+        f"{begin}-{end}",
+        1,
+        9,
+        marker_at(begin),
+        marker_at(end),
+        1,
+        2,
+        {"upsert": 1},
+        {"t": 1},
+        blocks=Blocks(crcs=bytes(4)),
+    )
 
 
 def following(manifest: Manifest | None, version: int = 0, **changes: Any) -> Manifest:
@@ -141,7 +164,7 @@ def test_a_disk_that_is_not_there_any_more(store: ArchiveStore, tmp_path: Path) 
         (b"", r"00002\.json is no manifest"),
         (b"{", r"00002\.json is no manifest"),
         (manifest_to_json(replace(START, version=2))[:-20], r"00002\.json is no manifest"),
-        (manifest_to_json(replace(START, version=2, format=3)), "written by a newer release"),
+        (with_checksum({**manifest_given(replace(START, version=2)), "format": 3}), "written by a newer release"),
         (manifest_to_json(following(START, dataset="other")), "is of another place"),
         (manifest_to_json(following(START, copy="eu")), "is of another place"),
         (manifest_to_json(following(START, shard="b")), "is of another place"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from spark_replay.archive.checksums import NO_BLOCKS, SummingSink
+from spark_replay.archive.checksums import SummingSink
 from spark_replay.archive.open_storage import open_storage
 from spark_replay.selected import PLAIN
 from spark_replay.tables import updates
@@ -327,10 +326,6 @@ def test_rows_of_a_shard_or_of_a_table(tmp_path: Path, file: UpdatesFile) -> Non
     ] * 5
     assert [one["shard"] for one in read_file(tmp_path, file, table="u")] == ["a"] * 5 + ["b"] * 5
     assert read_file(tmp_path, file, shard="c") == []
-
-
-def test_a_file_of_an_earlier_release_has_no_checksums(tmp_path: Path, file: UpdatesFile) -> None:
-    assert len(read_file(tmp_path, replace(file, blocks=NO_BLOCKS))) == 20
 
 
 def test_a_flipped_bit_is_an_error_that_names_the_file(tmp_path: Path, file: UpdatesFile) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
 from spark_replay.archive.newest_snapshot import NewestSnapshot, noted_snapshot
 from spark_replay.archive.ranges import Asked
@@ -113,21 +113,21 @@ def test_one_of_all_tables_and_rows_is_noted_in_the_archive(
 # --- start ---
 
 
+SHARD = {"from": "1/1/0", "marker": marker_to_text(marker_at(3)), "log": "a", "lacks": ""}
 GIVEN: dict[str, Any] = {
     "dataset": "orders",
     "copy": "main",
-    "complete": True,
-    "problems": [],
-    "shards": {"a": {"marker": marker_to_text(marker_at(3))}},
+    "shards": {"a": SHARD},
+    "tables": {},
+    "left_out": {},
+    "others": [],
     "schemas": [],
+    "updates": [],
 }
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_a_complete_one_says_where_the_archive_goes_on(tmp_path: Path, older: bool) -> None:
+def test_a_complete_one_says_where_the_archive_goes_on(tmp_path: Path) -> None:
     Folder(str(tmp_path), ABOUT).finish(GIVEN)
-    if older:
-        (tmp_path / ABOUT).write_text(json.dumps({"format": 1, **GIVEN}, indent=1))
     about = about_start(str(tmp_path), "orders", "main")
     assert ({shard: one.marker for shard, one in about.shards.items()}, about.schemas) == ({"a": marker_at(3)}, ())
 
@@ -137,7 +137,7 @@ def test_a_complete_one_says_where_the_archive_goes_on(tmp_path: Path, older: bo
     [
         ({"dataset": "cache"}, "is of cache, not of orders"),
         ({"copy": "eu"}, "is of copy eu, not of main"),  # whose places do not compare
-        ({"complete": False, "problems": ["the archive of a begins late"]}, "no start for a replay: the archive of a"),
+        ({"shards": {"a": {**SHARD, "lacks": "it begins late"}}}, "no start for a replay: it begins late"),
         ({"shards": {"a": {}}}, "cannot be read: KeyError"),
         ({"shards": {"a": {"marker": "?"}}}, "cannot be read"),
         ({"shards": 5}, "cannot be read"),
@@ -210,7 +210,6 @@ def test_a_shard_that_is_new_is_read_from_its_first_row(tmp_path: Path) -> None:
             Asked("1/1/100", place=LogPosition(1, 1, 100)),
             "the snapshot in /s holds a up to 1/1/300, which is after 1/1/100",
         ),
-        (replace(snapshot(a=2, b=1), continues=False), Asked(), "the snapshot in /s is of an earlier release"),
         (
             replace(snapshot(b=1), shards={"a": SnapshotShard("1/1/0", marker_at(2), "a", "the archive of a lacks")}),
             Asked(),
@@ -327,16 +326,6 @@ def test_what_was_written_is_read(about: SnapshotAbout) -> None:
     assert given["complete"] is False
 
 
-def test_one_of_an_earlier_release_is_complete_as_a_whole_or_not() -> None:
-    older = {**about_to_json(WHOLE, ""), "problems": ["shop.events is left out"]}
-    del older["others"]
-    found = about_from_json(older, "x")
-    assert (found.refusal(only("default")), found.continues) == ("default: shop.events is left out", False)
-    complete = about_from_json({**older, "complete": True, "left_out": {}, "tables": {}}, "x")
-    assert complete.refusal(lambda table: True) == ""
-    assert about_from_json({**older, "problems": []}, "x").refusal(only("default")) == "default: it is not complete"
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -400,7 +389,7 @@ def test_what_was_finished_can_be_read(tmp_path: Path) -> None:
         folder.about()
     folder.finish({"dataset": "d"})
     assert folder.about()["dataset"] == "d"
-    for broken, told in ((b"{", "cannot be read"), (b"[]", "cannot be read"), (json.dumps({"format": 2}), "newer")):
-        (tmp_path / "x.json").write_bytes(broken if isinstance(broken, bytes) else broken.encode())
+    for broken, told in ((b"{", "cannot be read"), (b"[]", "cannot be read"), (with_checksum({"format": 2}), "newer")):
+        (tmp_path / "x.json").write_bytes(broken)
         with pytest.raises(ReplayError, match=told):
             folder.about()
