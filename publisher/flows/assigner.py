@@ -348,24 +348,16 @@ class Assigner:
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Whether the subscriber accepts the list of parked rows, whose later updates it has to park."""
-        if flow.parking.count and not stream.parks:
-            problem = Problem(
-                f"{flow.parking.count} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
-                "no parking",
-                "install a newer release of wormhole-pubsub there, or discard them",
-                code="release-too-old",
-            )
-        elif flow.parking.count and (lacking := stream.lacking(flow)):
-            problem = Problem(
-                f"{flow.parking.count} updates are parked, and their rows are {lacking} bytes too many for one message "
-                f"to {stream.info.id}",
-                f"raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not "
-                f"more), or mend the handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` "
-                "instead of `retry`",
-                code="frame-too-small",
-            )
-        else:
+        if not flow.parking.count or not (lacking := stream.lacking(flow)):
             return True
+        problem = Problem(
+            f"{flow.parking.count} updates are parked, and their rows are {lacking} bytes too many for one message "
+            f"to {stream.info.id}",
+            f"raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not "
+            f"more), or mend the handler and `wormholectl flows dead-letters retry {flow.name}`, or `discard` "
+            "instead of `retry`",
+            code="frame-too-small",
+        )
         if flow.problem != problem:
             flow.explain(problem)
             _log.error("%s waits: %s", flow.name, problem, extra=flow.about)

@@ -11,7 +11,6 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import grpc
 
@@ -62,8 +61,6 @@ from wormhole.push.session import Verified
 __all__ = ["BackfillPlan", "Backfills", "Speed"]
 
 _log = logging.getLogger(__name__)
-
-_RELEASE: Final = "0.1.0"  # the first one that speaks protocol version 3
 
 
 class Speed:
@@ -166,14 +163,6 @@ class Backfills:
         self._problems.pop(flow.key, None)
         control = flow.control.backfill
         if control is None or control.ended:
-            return None
-        if not stream.backfills:
-            self._problems[flow.key] = Problem(
-                f"subscriber {stream.info.id} speaks protocol version {stream.version}, and existing rows need 3",
-                f"install wormhole-pubsub {_RELEASE} or later there; changes are delivered meanwhile",
-                code="release-too-old",
-            )
-            _log.warning("%s gets no existing rows: %s", flow.name, self._problems[flow.key], extra=flow.about)
             return None
         verifies = control.verify is not VerifyMode.NONE
         if verifies and not stream.verifies:

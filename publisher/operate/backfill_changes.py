@@ -91,10 +91,6 @@ class BackfillChanges:
             change.notes.append("with a filter of its own it deletes nothing: rows that it leaves out may exist")
         if stream is None or not present:
             change.notes.append("no subscriber has the flow: it begins when one comes")
-        elif not stream.backfills:
-            change.notes.append(
-                f"subscriber {stream.info.id} is of a release that takes no rows: it waits for a newer one"
-            )
         return change
 
     async def _plan_repair(

@@ -149,7 +149,6 @@ class SubscriberStream:
         self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
         # All connections to the subscriber share one allowance, so a new connection does not increase it.
         self._allowance = dialer.reading.allowance(self._clock.monotonic())
-        self._warned_version = False
         self._prepare()
 
     def _prepare(self) -> None:
@@ -182,16 +181,6 @@ class SubscriberStream:
         return self._may_send()
 
     @property
-    def parks(self) -> bool:
-        """Whether the subscriber supports parking, and so may get a flow with parked updates."""
-        return self._session.parks
-
-    @property
-    def backfills(self) -> bool:
-        """Whether the subscriber takes existing rows."""
-        return self._session.backfills
-
-    @property
     def takes_ranges(self) -> bool:
         """Whether its application removes rows of a range of keys that it holds and was not sent."""
         return self._session.takes_ranges
@@ -205,11 +194,6 @@ class SubscriberStream:
     def identity(self) -> str:
         """The identity of the peer that receives and parks; see :class:`~wormhole.push.connection.Connection`."""
         return self._connection.identity
-
-    @property
-    def version(self) -> int:
-        """The protocol version that it chose; 0 before its welcome."""
-        return self._session.version
 
     def begins(self, flow: PublisherFlow) -> tuple[int, VerifyMode]:
         """The generation with which the flow was assigned, and how its rows are treated."""
@@ -257,14 +241,6 @@ class SubscriberStream:
             generation=0 if backfill is None else backfill.generation,
             verify=VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify,
         )
-        if (flow.control.skip or flow.parks) and not self._session.parks and not self._warned_version:
-            self._warned_version = True
-            _log.warning(
-                "subscriber %s speaks protocol version %d: it skips no updates, and halts where others park. Next: "
-                "install a newer release of wormhole-pubsub there",
-                self.info.id,
-                self._session.version,
-            )
         self._outgoing.open(push, flow)
         self._outgoing.add(frame)
 

@@ -95,15 +95,13 @@ class SentPiece:
     """The next piece to push: a body (or none), the place before it, and the offer after it (or none).
 
     ``gap``: log before the body that the archive does not hold either, and the datamarker after that log. The gap is
-    reported. Delivery continues at that datamarker, if the application decides so. ``reads``: the body has rows that a
-    backfill read.
+    reported. Delivery continues at that datamarker, if the application decides so.
     """
 
     body: Body | None
     begins: LogPosition
     offer: Offer | None
     gap: tuple[LogGap, Datamarker] | None = None
-    reads: bool = False
 
 
 Store = Callable[[Offer, int, int, Settled | None], None]
@@ -273,12 +271,6 @@ class Delivery:
         if piece.gap is not None:
             await self._tell_gap(push, *piece.gap)
         if body is not None:
-            if piece.reads and not session.backfills:
-                raise ReplayError(
-                    f"the range holds existing rows that a backfill read, and the subscriber speaks version "
-                    f"{session.version} of the protocol, which has none",
-                    hint="upgrade wormhole-pubsub of the subscriber (docs/upgrade.md), or replay a range without them",
-                )
             await self._until(lambda: push.window.admits(body.size))
             self.share.take(body.size)
             while (pause := self.share.wait_s(self.clock.monotonic())) > 0:

@@ -214,7 +214,7 @@ def _piece(
 ) -> SentPiece:
     run = segment.runs.get(shard)
     body = None if run is None else selector.body(run, segment.end.incarnation)
-    return SentPiece(body, segment.begin, offer, gap, reads=body is not None and run is not None and is_read(run))
+    return SentPiece(body, segment.begin, offer, gap)
 
 
 def is_read(run: Run) -> bool:

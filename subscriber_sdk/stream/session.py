@@ -57,7 +57,7 @@ from wormhole.wire.verification import mode_of
 
 __all__ = ["VERSIONS", "Session"]
 
-VERSIONS: Final = (1, 3)
+VERSIONS: Final = (3, 3)
 """The first and the last protocol version of this side (docs/wire.md)."""
 
 _SILENCE: Final = 3  # missed heartbeats after which the other side is taken for gone
@@ -73,8 +73,9 @@ _OWN_STATE: Final = 64 << 20
 _LONGEST_SHARD: Final = 4096
 _UNREAD_FRAMES: Final = 50_000  # frames of ours that wait for a publisher that does not read
 _PIECE: Final = 1 << 20  # a piece of a parked update's body: publishers take messages of 4 MiB
-_BACKFILL_FRAMES: Final = frozenset({"chunk_end", "scan_end"})  # from version 3
-_FLOW_FRAMES: Final = _BACKFILL_FRAMES | {"batch", "part", "datamarker", "revoke", "notice", "data_loss", "parked"}
+_FLOW_FRAMES: Final = frozenset(
+    {"batch", "part", "datamarker", "revoke", "notice", "data_loss", "parked", "chunk_end", "scan_end"}
+)
 _Goodbye = push_pb2.Goodbye
 _Failed = push_pb2.Failed
 
@@ -110,8 +111,7 @@ class Session:
         self._beats = 0
         self._heartbeat: float | None = None
         self._heard = self._spoke = now
-        self._version = 0
-        self._report_at: float | None = None  # none of version 1
+        self._report_at = now
         self.peer = peer or PushingPeer()
         """The peer that dialled."""
         self.dropped = 0
@@ -179,11 +179,11 @@ class Session:
         if self._heartbeat is None:
             return self._heard + _HELLO_S
         next_ = min(self._heard + _SILENCE * self._heartbeat, self._spoke + self._heartbeat)
-        return next_ if self._report_at is None else min(next_, self._report_at)
+        return min(next_, self._report_at)
 
     def report_due(self, now: float) -> bool:
         """Whether :meth:`report` is due, which is about once a heartbeat."""
-        if self._report_at is None or self._heartbeat is None or now < self._report_at or self.closed:
+        if self._heartbeat is None or now < self._report_at or self.closed:
             return False
         self._report_at = now + self._heartbeat
         return True
@@ -207,8 +207,6 @@ class Session:
             raise ProtocolError(
                 "hello: a second one" if kind == "hello" else f"{kind}: the first frame of a stream is hello"
             )
-        if kind in _BACKFILL_FRAMES and self._version < 3:
-            raise ProtocolError(f"{kind}: a frame of version 3 on a stream of version {self._version}")
         given = getattr(frame, kind)
         if kind in _FLOW_FRAMES:
             flow = self._flow(kind, given.flow, given.epoch)
@@ -270,7 +268,6 @@ class Session:
                 raise ProtocolError(f"hello.{name}: longer than {_LONGEST_TEXT} characters")
         self.peer.name = hello.publisher or self.peer.name
         self.peer.owner = hello.owner
-        version = min(VERSIONS[1], hello.max_version)
         refusal = self._admission.refuses_hello(hello, VERSIONS)
         refusal = refusal or self._admission.refuses_dataset(self.peer.names, hello.dataset)
         if refusal is not None:
@@ -281,16 +278,14 @@ class Session:
         if not 0 < hello.heartbeat_ms <= 3_600_000:
             raise ProtocolError(f"hello.heartbeat_ms: {hello.heartbeat_ms}; 1 to 3600000 is allowed")
         self._heartbeat = hello.heartbeat_ms / 1000
-        self._version = version
-        if version >= 2:
-            self._report_at = self._heard + self._heartbeat
+        self._report_at = self._heard + self._heartbeat
         welcome = push_pb2.Welcome(
-            version=version,
+            version=min(VERSIONS[1], hello.max_version),
             application=self._admission.application,
             subscriber=self._admission.subscriber,
             max_frame_bytes=self._max_frame,
-            verifies=self._abilities.verifies and version >= 3,
-            takes_ranges=self._abilities.takes_ranges and version >= 3,
+            verifies=self._abilities.verifies,
+            takes_ranges=self._abilities.takes_ranges,
         )
         self._out.add(welcome=welcome)
         events.append(PublisherWelcomed())
@@ -340,7 +335,7 @@ class Session:
                 )
             self.forget(assign.flow)
         self._forget_failed(assign.shard)
-        generation = assign.generation if self._version >= 3 else 0
+        generation = assign.generation
         verify = mode_of(assign.verify)
         if verify is None or (verify is not VerifyMode.NONE and not (self._abilities.verifies and generation)):
             why = "this release knows 0 to 2" if verify is None else "this flow cannot be verified"
@@ -384,7 +379,7 @@ class Session:
         flow.deciding = True
         self._keep(flow, loss.ByteSize())
         if loss.kind not in {push_pb2.DataLoss.PURGED, push_pb2.DataLoss.NOT_LOGGED, push_pb2.DataLoss.DIVERGED}:
-            raise ProtocolError(f"data_loss.kind: {loss.kind} is none of version 1", shard=flow.shard)
+            raise ProtocolError(f"data_loss.kind: {loss.kind} is not known", shard=flow.shard)
         resume = _marker("data_loss.resume", loss.resume) if loss.HasField("resume") else None
         events.append(LossArrived(flow.number, loss, resume))
 

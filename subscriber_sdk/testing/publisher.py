@@ -35,7 +35,7 @@ class frames:  # noqa: N801 - a namespace of functions
     def hello(application: str, subscriber: str = "", **fields: object) -> Frame:
         """First frame of a stream."""
         given: dict[str, object] = {
-            "min_version": 1,
+            "min_version": 3,
             "max_version": 3,
             "publisher": "test/test/log@localhost:1",
             "heartbeat_ms": 1000,

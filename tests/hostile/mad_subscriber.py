@@ -146,7 +146,7 @@ class Mad:
                 for frame in push_pb2.PublisherMessage.FromString(request).frames:
                     if frame.HasField("hello"):
                         who = frame.hello
-                        welcome = push_pb2.Welcome(version=2, application=who.application, subscriber=who.subscriber)
+                        welcome = push_pb2.Welcome(version=3, application=who.application, subscriber=who.subscriber)
                         answers.append(message(Frame(welcome=welcome)))
                     if frame.HasField("schema"):
                         schema = Schema.from_canonical(frame.schema.canonical)

@@ -168,7 +168,7 @@ async def test_a_revoked_publisher_pushes_nothing_and_its_open_stream_ends(autho
         assert "CN=db1" in said.message
         assert "was revoked on 20" in said.message
         async with dialled(running.address, publisher) as again:
-            await again.send(push_pb2.PublisherFrame(hello=push_pb2.Hello(min_version=1, max_version=1)))
+            await again.send(push_pb2.PublisherFrame(hello=push_pb2.Hello(min_version=3, max_version=3)))
             assert "was revoked on 20" in (await goodbye(again)).message
         honest = await asyncio.to_thread(lambda: authority.issue("db1", file="db1-second"))
         async with dialled(running.address, honest) as good:
@@ -212,7 +212,7 @@ async def test_the_certificate_that_was_checked_is_the_only_one_that_is_spoken_t
         for address, reached in ((owner.address, True), (thief.address, False)):
             async with grpc.aio.secure_channel(address, credentials, options=target_options("app-1")) as channel:
                 call: Any = channel.stream_stream("/wormhole.wire.v1.Subscriber/Push")()
-                hello = push_pb2.Hello(min_version=1, max_version=1, application="app", subscriber="app-1")
+                hello = push_pb2.Hello(min_version=3, max_version=3, application="app", subscriber="app-1")
                 message = push_pb2.PublisherMessage(frames=[push_pb2.PublisherFrame(hello=hello)])
                 try:
                     await call.write(message.SerializeToString())

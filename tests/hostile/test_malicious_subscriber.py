@@ -51,7 +51,7 @@ from wormhole.wire.v1 import push_pb2, update_pb2
 Frame = push_pb2.SubscriberFrame
 EPOCH = 7
 HELLO = push_pb2.Hello(
-    min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=3, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
 CHUNK = ChunkRange("t", Schema("t", (Column("id", "int"),), ()), None, None, 0, 1, LogPosition(1, 1, 1))
 LARGE = "x" * (3 << 20)
@@ -173,8 +173,8 @@ def with_unknown_fields(data: bytes, size: int) -> bytes:
 # Per kind of message: what it carries, and what the stream ends with ("": it is taken, within the bounds).
 MESSAGES: dict[str, list[tuple[bytes, str]]] = {
     "welcome": [
-        (message([Frame(welcome=push_pb2.Welcome(version=2, application=LARGE))]), "that carries no update"),
-        (message([Frame(welcome=push_pb2.Welcome(version=2, application="x" * 5000))]), "welcome: sent twice"),
+        (message([Frame(welcome=push_pb2.Welcome(version=3, application=LARGE))]), "that carries no update"),
+        (message([Frame(welcome=push_pb2.Welcome(version=3, application="x" * 5000))]), "welcome: sent twice"),
     ],
     "accepted": [
         (accepted(processed=WIDE), "accepted.processed: 100000 entries"),
@@ -382,7 +382,6 @@ async def scene(world: World, **mad: Any) -> AsyncIterator[tuple[Publisher, Scri
         scripted_subscriber("good", "g1") as other,
         world.publisher() as publisher,
     ):
-        one.version = other.version = 2
         for subscriber in (one, other):
             await world.register(subscriber)
             await subscriber.hears("hello")

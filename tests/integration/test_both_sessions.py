@@ -22,8 +22,8 @@ class Pair:
 
     def __init__(self) -> None:
         hello = push_pb2.Hello(
-            min_version=1,
-            max_version=1,
+            min_version=3,
+            max_version=3,
             application="app",
             subscriber="one",
             heartbeat_ms=1000,

@@ -149,21 +149,6 @@ async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPat
         await eventually(lambda: "the store takes 10 of one" in flow.cause, "no single one may be larger")
 
 
-async def test_a_subscriber_of_version_1_is_given_no_flow_with_parked_updates(world: World) -> None:
-    async with world.publisher() as publisher, subscribed(world, Keys("a")):
-        place = world.commit("a")
-        flow = await flow_of(publisher)
-        await eventually(lambda: flow.delivery.durable == place, "parked")
-    async with scripted_subscriber("app", "old") as old, world.publisher() as publisher:
-        await world.register(old)
-        await old.hears("hello")
-        flow = await flow_of(publisher)
-        await eventually(lambda: "old speaks protocol version 1, which knows no parking" in flow.cause, "it says why")
-        assert old.heard_nothing()
-        await publisher.dead_letters.discard(flow, "")
-        assert not (await old.hears("assign")).assign.park
-
-
 async def test_a_subscriber_that_takes_no_message_as_large_as_the_assignment_waits_and_the_flow_says_why(
     world: World,
 ) -> None:
@@ -195,19 +180,6 @@ async def test_as_much_is_parked_as_the_subscriber_can_hear_of(world: World) -> 
         assert 0 < flow.parking.count < len(bad)
 
 
-async def test_a_subscriber_of_version_1_hears_of_no_skip_and_it_is_logged(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with scripted_subscriber("app", "old") as old, world.publisher():
-        await world.register(old)
-        world.commit("a")
-        await old.hears("hello")
-        assert not (await old.hears("assign")).assign.park
-        assert (
-            "subscriber old speaks protocol version 1: it skips no updates, and halts where others park" in caplog.text
-        )
-
-
 async def test_reports_reach_the_flow(world: World) -> None:
     world.settings["heartbeat"] = 0.2
     subscriber = Keys()
@@ -234,7 +206,6 @@ async def test_what_a_subscriber_parked_that_never_was_reaches_no_other_one(worl
         scripted_subscriber("app", "good-1") as good,
         world.publisher() as publisher,
     ):
-        bad.version = good.version = 2
         await world.register(bad)
         assign = await bad.accepts(await bad.hears_later("assign"))
         real, other = bad.updates(await bad.hears_later("batch"))

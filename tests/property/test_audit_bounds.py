@@ -153,7 +153,7 @@ class World:
         await self.counter.load((self.flow,))
         process.connect()
         hello = push_pb2.Hello(
-            min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20  # noqa: E501
+            min_version=3, max_version=3, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20  # noqa: E501
         )  # fmt: skip
         self.session, self.who, self.push = PushSession(hello), name, None
         self.say(self.session.start())

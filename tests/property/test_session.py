@@ -35,7 +35,7 @@ def test_bodies_of_any_size_arrive_whole_in_order_and_in_frames_that_the_peer_ta
 ) -> None:
     hello = push_pb2.Hello(application="app", subscriber="sub", max_frame_bytes=1 << 20)
     session = PushSession(hello)
-    welcome = push_pb2.Welcome(version=1, application="app", subscriber="sub", max_frame_bytes=max_frame)
+    welcome = push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=max_frame)
     list(session.receive(push_pb2.SubscriberMessage(frames=[Frame(welcome=welcome)]).SerializeToString()))
     begin = LogPosition(1, 1, 0)
     flow, _ = session.assign("app", "log", (1 << 64) - 1, Datamarker(begin, "", begin), None, 0.0)

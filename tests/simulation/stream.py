@@ -82,7 +82,6 @@ class SimulatedStream:
         self.info = info
         self.identity = info.id
         self.connected = self.left = self.leaving = self.vacant = False
-        self.parks = True
         self.life = object()
         self.problem = Problem("dialling")
         self._around: Around = dialer

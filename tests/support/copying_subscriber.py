@@ -36,7 +36,6 @@ class CopyingSubscriber:
         self.acks.set()
         self.takes.set()
         self.credit = 1 << 20
-        wire.version = 3
 
     def copy(self) -> dict[str, dict[Any, dict[str, Any]]]:
         """Without the generations."""

@@ -14,6 +14,7 @@ from tests.support.eventually import patience
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
+from wormhole.push.session import MAX_VERSION
 from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.update import Batch, Update
@@ -30,7 +31,6 @@ class ScriptedSubscriber:
     def __init__(self, application: str, name: str, *, max_frame: int = 1 << 20) -> None:
         self.application, self.name = application, name
         self.welcomes = True
-        self.version = 1  # the protocol's version
         self.verifies = False
         self.takes_ranges = False
         self.reads = asyncio.Event()
@@ -147,7 +147,7 @@ class ScriptedSubscriber:
 
     async def welcome(self) -> None:
         welcome = push_pb2.Welcome(
-            version=self.version,
+            version=MAX_VERSION,
             application=self.application,
             subscriber=self.name,
             max_frame_bytes=self.max_frame,

@@ -67,7 +67,7 @@ def accepted(request: bytes) -> list[push_pb2.SubscriberFrame]:
         match frame.WhichOneof("kind"):
             case "hello":
                 welcome = push_pb2.Welcome(
-                    version=1, application=frame.hello.application, subscriber=frame.hello.subscriber
+                    version=3, application=frame.hello.application, subscriber=frame.hello.subscriber
                 )
                 answers.append(push_pb2.SubscriberFrame(welcome=welcome))
             case "assign":

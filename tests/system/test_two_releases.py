@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from scripts.prepare import ROOT
-from tests.support.marked import marked
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.fleet import Fleet, Host
@@ -27,10 +26,7 @@ from tests.system.test_kill_nine import Round, applications
 from wormhole import __version__
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
-BEFORE = "596e9eb"
-WORMHOLECTL_OF_BEFORE = (
-    "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
-)
+BEFORE = "1d498d0d"
 PLANS: dict[str, Callable[[], Plan]] = {
     "rocksdb, static, local markers": lambda: Plan(applications(), zookeeper=False),
     "mysql, zookeeper, zookeeper markers, hash shards": lambda: Plan(
@@ -65,19 +61,19 @@ def test_nothing_is_lost_between_two_releases(name: str, before: Path, tmp_path:
     chance = random.Random(plan.seed)
     ensemble = Ensemble(plan, tmp_path)
     try:
-        publisher_of(ensemble, before, WORMHOLECTL_OF_BEFORE)
+        publisher_of(ensemble, before)
         ensemble.start()
         ensemble.tell("go")
         ensemble.await_all()
-        publisher_of(ensemble, ROOT, WORMHOLECTL)
+        publisher_of(ensemble, ROOT)
         rounds(ensemble, chance, "publisher of this release, subscribers of the one before", say)
         for subscriber, member in ensemble.members.items():
             member.kill()
             member.tree = ROOT
             ensemble.start_subscriber(subscriber)
-        publisher_of(ensemble, before, WORMHOLECTL_OF_BEFORE)
+        publisher_of(ensemble, before)
         rounds(ensemble, chance, "publisher of the release before, subscribers of this one", say)
-        publisher_of(ensemble, ROOT, WORMHOLECTL)
+        publisher_of(ensemble, ROOT)
         ensemble.tell("pause")
         ensemble.await_all()
         ensemble.check_state()
@@ -87,12 +83,11 @@ def test_nothing_is_lost_between_two_releases(name: str, before: Path, tmp_path:
         ensemble.close()
 
 
-def publisher_of(ensemble: Ensemble, tree: Path, program: str) -> None:
+def publisher_of(ensemble: Ensemble, tree: Path) -> None:
     """``kill -9`` of the publisher where one runs, and another release in its place."""
     running = ensemble.publisher.alive
     ensemble.publisher.kill()
     ensemble.publisher.tree = tree
-    ensemble.publisher.arguments[1] = program
     if running:
         ensemble.publisher.start()
 
@@ -126,7 +121,7 @@ def test_a_rolling_upgrade_of_two_hosts_and_back(
         upgrade.config_apply(before)
         fleet.start_writers()
         for host in (h1, h2):
-            monitor_of(host, before, WORMHOLECTL_OF_BEFORE)
+            monitor_of(host, before)
             host.start()
         for member in fleet.members.values():
             member.tree = before
@@ -166,13 +161,11 @@ class Upgrade:
 
     def __init__(self, fleet: Fleet, before: Path, say: Say) -> None:
         self.fleet, self._say = fleet, say
-        self._programs = {before: WORMHOLECTL_OF_BEFORE, ROOT: WORMHOLECTL}
-        self._modules = {before: " -m wormhole.cli publisher ", ROOT: " -m wormholectl publisher "}
 
     def config_apply(self, tree: Path) -> None:
         """With ``wormholectl`` of that checkout."""
         self.fleet.write_file()
-        arguments = ["-c", self._programs[tree], "config", "apply", str(self.fleet.file), "--yes"]
+        arguments = ["-c", WORMHOLECTL, "config", "apply", str(self.fleet.file), "--yes"]
         command = Process("config-apply", arguments, self.fleet.folder)
         command.tree = tree
         command.start()
@@ -181,7 +174,7 @@ class Upgrade:
     def replace_monitor(self, host: Host, tree: Path) -> None:
         """``kill -9`` and start that of another checkout: it finds publishers that run and have to be replaced."""
         host.monitor.kill()
-        monitor_of(host, tree, self._programs[tree])
+        monitor_of(host, tree)
         host.start()
 
     def replace_subscriber(self, name: str, tree: Path) -> None:
@@ -194,8 +187,8 @@ class Upgrade:
     def goes_on(self, what: str, **trees: Path) -> None:
         """Each log has one publisher, of this checkout; and what is committed now arrives at every application."""
         self.fleet.await_true(
-            lambda: all(self._modules[tree] in self._command(name) for name, tree in trees.items()),
-            lambda: f"{what}: they run as { {name: self._command(name) for name in trees} }",
+            lambda: all(self._tree(name) == str(tree) for name, tree in trees.items()),
+            lambda: f"{what}: they run in { {name: self._tree(name) for name in trees} }",
         )
         self.fleet.await_serving(trees)
         self.fleet.await_all()
@@ -204,13 +197,16 @@ class Upgrade:
         )
         self._say(f"  {what}: updates {received}")
 
-    def _command(self, log: str) -> str:
-        """The command line of its publisher; empty while none runs."""
+    def _tree(self, log: str) -> str:
+        """The checkout whose code its publisher runs; empty while none runs."""
         pid = self.fleet.publishers().get(log)
-        return "" if pid is None else marked(self.fleet.mark).get(pid, "")
+        try:
+            environment = b"" if pid is None else Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:  # gone meanwhile
+            return ""
+        return environment.partition(b"PYTHONPATH=")[2].partition(b"\0")[0].decode()
 
 
-def monitor_of(host: Host, tree: Path, program: str) -> None:
+def monitor_of(host: Host, tree: Path) -> None:
     """The next run of its monitor has the code of another checkout."""
     host.monitor.tree = tree
-    host.arguments[1] = program

@@ -6,10 +6,10 @@ Takes frames and time (seconds, monotonic), and returns frames and events. It ha
     stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
     delivery  = P.Schema | P.Batch | P.Part { P.Part } | P.Datamarker | P.ShardNotice
-              | P.ChunkEnd | P.ScanEnd                           (from version 3, at a transaction's end)
-              | S.Verified                                       (from version 3, of a flow that is verified)
+              | P.ChunkEnd | P.ScanEnd                             (at a transaction's end)
+              | S.Verified                                         (of a flow that is verified)
               | S.Progress | S.Ack | S.Report
-              | S.Park { S.Park } P.Parked                         (from version 2)
+              | S.Park { S.Park } P.Parked
               | P.DataLoss S.LossDecision                          (nothing is delivered in between)
     ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision | S.Park | S.Report } ending
               | S.Released | S.Failed | end of stream
@@ -93,7 +93,7 @@ __all__ = [
     "Welcomed",
 ]
 
-MIN_VERSION, MAX_VERSION = 1, 3
+MIN_VERSION, MAX_VERSION = 3, 3
 
 MARKER_EVERY_S = 1.0
 MARKER_EVERY_BYTES = 4 << 20
@@ -124,11 +124,10 @@ class PushSession:
         self.max_frame_bytes = hello.max_frame_bytes
         self.flows: dict[int, PushFlow] = {}
         self.welcomed = False
-        self.version = 0
-        """The protocol version that the subscriber chose; 0 before its welcome."""
         self.verifies = False
-        self.takes_ranges = False
         """Whether the subscriber's application can compare rows with its own."""
+        self.takes_ranges = False
+        """Whether it removes rows of a range of keys that it holds and was not sent."""
         self.stale = 0
         self._numbers = 0
         self._schemas: set[int] = set()
@@ -139,16 +138,6 @@ class PushSession:
     def start(self) -> bytes:
         """The first frame."""
         return frame_bytes(push_pb2.PublisherFrame(hello=self.hello))
-
-    @property
-    def parks(self) -> bool:
-        """Whether the subscriber can skip and park updates, and reports on its callbacks."""
-        return self.version >= 2
-
-    @property
-    def backfills(self) -> bool:
-        """Whether the subscriber takes existing rows: READ updates, ``ChunkEnd``, ``ScanEnd`` and a generation."""
-        return self.version >= 3
 
     def assign(
         self,
@@ -170,11 +159,8 @@ class PushSession:
         generation: int = 0,
         verify: VerifyMode = VerifyMode.NONE,
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``. For the keyword arguments see push.proto.
-
-        A subscriber of version 1 is sent none of ``skip``, ``park``, ``parked`` and ``rolled_back``, so a flow with
-        parked rows must not be assigned to it. A subscriber without :attr:`backfills` is sent no ``generation``, and
-        must not be sent READ updates. ``verify``: only for a subscriber that :attr:`verifies`.
+        """Open a flow that begins after ``marker``. For the keyword arguments see push.proto. ``verify``: without
+        effect for a subscriber that does not :attr:`verifies`.
         """
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
@@ -193,12 +179,11 @@ class PushSession:
             move=move,
             acknowledged=acknowledged,
             yields=yields,
+            park=park,
+            generation=generation,
         )
-        if self.parks:
-            frame.park = park
-            frame.MergeFrom(_set_aside(skip, parked))
-        if self.backfills:
-            frame.generation = flow.generation = generation
+        frame.MergeFrom(_set_aside(skip, parked))
+        flow.generation = generation
         if self.verifies:
             frame.verify = mode_to_message(verify)
             flow.verifying = Verifying(verify)
@@ -310,8 +295,7 @@ class PushSession:
         """Frames after the rows of a chunk, ``rows`` READ updates. They follow the rows' batch and precede the next
         datamarker.
 
-        Only with :attr:`backfills`. ``narrowed``: the backfill has a filter of its own, in addition to the
-        application's.
+        ``narrowed``: the backfill has a filter of its own, in addition to the application's.
         """
         flow.dirty = True
         flow.verifying.sent(chunk.table, rows)
@@ -323,7 +307,7 @@ class PushSession:
     def scan_end(self, flow: PushFlow, table: str, generation: int, rows: int) -> bytes:
         """The frame after every row of the table was sent in this generation, ``rows`` READ updates.
 
-        Only with :attr:`backfills`, after the last :meth:`chunk_end` of the table and before the next datamarker.
+        It follows the last :meth:`chunk_end` of the table and precedes the next datamarker.
         """
         flow.dirty = True
         flow.verifying.scanned(table)
@@ -384,13 +368,13 @@ class PushSession:
             case "ack":
                 if (flow := self._flow(frame.ack)) is not None:
                     return self._ack(flow, frame.ack)
-            case "park" if self.parks:
+            case "park":
                 if (flow := self._flow(frame.park)) is not None:
                     return self._park(flow, frame.park)
-            case "report" if self.parks:
+            case "report":
                 if (flow := self._flow(frame.report)) is not None:
                     return Reported(flow, _report(frame.report.handler))
-            case "verified" if self.backfills:
+            case "verified":
                 if (flow := self._flow(frame.verified)) is not None:
                     return self._verified(flow, frame.verified)
             case "accepted":
@@ -441,9 +425,8 @@ class PushSession:
                 raise ProtocolError(f"welcome: max_frame_bytes {welcome.max_frame_bytes} is below 4096")
             self.max_frame_bytes = min(self.max_frame_bytes, welcome.max_frame_bytes)
         self.welcomed = True
-        self.version = welcome.version
-        self.verifies = welcome.verifies and self.backfills
-        self.takes_ranges = welcome.takes_ranges and self.backfills
+        self.verifies = welcome.verifies
+        self.takes_ranges = welcome.takes_ranges
         return Welcomed(welcome.subscriber)
 
     def _flow(

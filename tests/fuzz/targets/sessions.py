@@ -27,7 +27,7 @@ from wormhole.wire.v1 import push_pb2, update_pb2
 
 _Frame = push_pb2.SubscriberFrame
 _HELLO = push_pb2.Hello(
-    min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=3, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
 _WELCOME = _Frame(
     welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, verifies=True)

@@ -23,7 +23,7 @@ from wormhole.wire.v1 import push_pb2
 
 _Frame = push_pb2.SubscriberFrame
 _HELLO = push_pb2.Hello(
-    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=3, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
 _EPOCH = 7
 _OFFERED: tuple[Datamarker, ...] = (marker_at(3), marker_at(5))
@@ -135,7 +135,7 @@ def _listen(module: ModuleType, data: bytes) -> object:
     """Two open flows, of which one was told a data loss; what is parked goes out with the next assignment."""
     session = module.PushSession(_HELLO)
     session.schemas((USERS,))
-    welcome = push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20)
+    welcome = push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20)
     list(session.receive(push_pb2.SubscriberMessage(frames=[_Frame(welcome=welcome)]).SerializeToString()))
     for shard in ("log", "log.2"):
         flow, _ = session.assign("app", shard, _EPOCH, marker_at(0), None, 0.0, park=True)

@@ -241,22 +241,6 @@ async def test_a_cancelled_backfill_sends_no_more_and_keeps_its_generation(
         assert is_equal(world, copy)
 
 
-async def test_an_older_subscriber_gets_changes_only_and_that_is_said(world: World, copy: CopyingSubscriber) -> None:
-    copy.wire.version = 2
-    filled(world, 10)
-    world.application(start="existing")
-    await world.register(copy.wire)
-    async with world.publisher() as publisher:
-        flow = await _live(publisher)
-        world.commit("new")
-        await eventually(lambda: (b"new",) in copy.rows.get("t", {}), "changes go on")
-        problem = operated(publisher).flow_reports.cause(flow)
-        assert "subscriber s1 speaks protocol version 2, and existing rows need 3" in problem.text
-        assert "install wormhole-pubsub 0.1.0 or later" in problem.hint
-        assert not backfill(world).ended
-        assert (copy.reads, copy.chunk_ends) == (0, [])
-
-
 async def test_another_filter_begins_a_new_generation(world: World, copy: CopyingSubscriber) -> None:
     filled(world, 2000)
     reads = Reads(world, 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -37,10 +36,10 @@ def end(schema: Schema = SCHEMA, **fields: Any) -> Frame:
     return frames.chunk_end(1, 5, push_pb2.ChunkEnd(schema=schema.id, **given))
 
 
-def opened(version: int = 3, generation: int = 2, max_frame: int = 4 << 20) -> Session:
+def opened(generation: int = 2, max_frame: int = 4 << 20) -> Session:
     session = new()
     session._max_frame = max_frame
-    tell(session, frames.hello("app", "one", max_version=version))
+    tell(session, frames.hello("app", "one"))
     tell(session, frames.assign(1, 5, "app", "s", marker_at(0), generation=generation))
     session.accept(1, 1000, None)
     tell(session, *map(frames.schema, (SCHEMA, TEXT, NO_KEY)))
@@ -58,16 +57,6 @@ def test_ends_come_in_order_among_batches() -> None:
     assert events[1].schema == SCHEMA
     assert push_pb2.ChunkEnd.FromString(events[1].frame).rows == 1
     assert events[2] == ScanEnded(1, "users", 1)
-
-
-@pytest.mark.parametrize("make", [end, lambda: frames.scan_end(1, 5, "users", 2)])
-@pytest.mark.parametrize("version", [1, 2])
-def test_before_version_3_there_is_no_end_and_no_generation(version: int, make: Callable[[], Frame]) -> None:
-    session = opened(version)
-    frame = make()
-    tell(session, frame)
-    kind = frame.WhichOneof("kind")
-    assert refusal(session).message.startswith(f"{kind}: a frame of version 3 on a stream of version {version}")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ Status = grpc.StatusCode
 @pytest.fixture
 async def s1() -> AsyncIterator[ScriptedSubscriber]:
     async with scripted_subscriber("app", "s1") as subscriber:
-        subscriber.version = 2
         yield subscriber
 
 

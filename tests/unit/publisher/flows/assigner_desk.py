@@ -67,7 +67,6 @@ class Stream:
         self.desk, self.info = desk, info
         self.identity = info.id
         self.connected = self.left = self.leaving = self.vacant = False
-        self.parks = True
         self.life = object()
         self.since = desk.clock.now
         self.flows: list[PublisherFlow] = []

@@ -30,7 +30,7 @@ class Looked(Outgoing):
     def __init__(self, flows: int) -> None:
         source = MemorySource(log="log", sharding=Sharding("log"))
         marker = source.latest()
-        hello = push_pb2.Hello(min_version=1, max_version=2, application="app", subscriber="s")
+        hello = push_pb2.Hello(min_version=3, max_version=3, application="app", subscriber="s")
         session = PushSession(hello, Room(1 << 20).share(lambda error: None))
         events = FleetEvents(lambda flow, error: None, lambda segment, marker: None)
         fleet = Fleet(source, Limits(), events, gather=lambda: 0.0)
@@ -38,7 +38,7 @@ class Looked(Outgoing):
         self.all = [PublisherFlow("app", f"s{n}", Filter.parse(None), marker, marker.order) for n in range(flows)]
         for flow in self.all:
             self.open(session.assign("app", flow.shard, 1, marker, marker.order, 0.0)[0], flow)
-        welcome = push_pb2.Welcome(version=2, application="app", subscriber="s", max_frame_bytes=1 << 20)
+        welcome = push_pb2.Welcome(version=3, application="app", subscriber="s", max_frame_bytes=1 << 20)
         message = push_pb2.SubscriberMessage(frames=[push_pb2.SubscriberFrame(welcome=welcome)])
         list(session.receive(message.SerializeToString()))
         self.looked: list[int] = []

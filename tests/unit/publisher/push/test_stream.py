@@ -48,8 +48,8 @@ class Owner:
         self.may_send = True
         self.running: asyncio.Task[None]
         hello = push_pb2.Hello(
-            min_version=1,
-            max_version=2,
+            min_version=3,
+            max_version=3,
             publisher="me",
             max_frame_bytes=1 << 20,
             heartbeat_ms=round(heartbeat * 1000),
@@ -190,7 +190,6 @@ async def test_progress_wakes_only_a_flow_that_waits_for_credit(
 
 
 async def test_a_slow_callback_within_a_batch_gets_on(subscriber: ScriptedSubscriber) -> None:
-    subscriber.version = 2  # reports came with it
     async with owner(subscriber.info()) as one:
         flow = await opened(subscriber)
         one.commit()
@@ -313,7 +312,7 @@ async def test_another_goodbye_is_dialled_again(subscriber: ScriptedSubscriber) 
         assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no [address-taken]. Next: fix it"
 
 
-@pytest.mark.parametrize(("theirs", "older"), [((4, 5), "publisher"), ((0, 0), "subscriber")])
+@pytest.mark.parametrize(("theirs", "older"), [((4, 5), "publisher"), ((2, 2), "subscriber")])
 async def test_without_a_common_version_both_sides_say_once_which_is_older(
     theirs: tuple[int, int], older: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -330,7 +329,7 @@ async def test_without_a_common_version_both_sides_say_once_which_is_older(
     ):
         await eventually(lambda: len(one.lost) == 3, "dialled three times")
     problem = (
-        f"publisher me speaks protocol versions 1 to 2, subscriber app/s1 {theirs[0]} to {theirs[1]}: they have none "
+        f"publisher me speaks protocol versions 3 to 3, subscriber app/s1 {theirs[0]} to {theirs[1]}: they have none "
         f"in common [protocol-broken]. Next: upgrade wormhole-pubsub of the {older}, the older side, first "
         "(docs/upgrade.md)"
     )

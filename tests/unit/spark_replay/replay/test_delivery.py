@@ -11,7 +11,6 @@ import pytest
 from spark_replay.replay.delivery import Delivery, Offer, Park, Route, SentPiece
 from spark_replay.replay.pieces import Selector, log_pieces
 from spark_replay.replay.rate import RateShare
-from subscriber_sdk.testing import body_of, read
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.eventually import PATIENCE_S
 from tests.support.letters import USERS, letter
@@ -24,7 +23,6 @@ from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.push.parking import park_frames
-from wormhole.wire.body import Body, parse_body
 from wormhole.wire.tally import total
 from wormhole.wire.v1 import push_pb2
 
@@ -53,8 +51,8 @@ def delivery(
     **route: Any,
 ) -> Delivery:
     hello = push_pb2.Hello(
-        min_version=1,
-        max_version=2,
+        min_version=3,
+        max_version=3,
         application="cache",
         subscriber="s1",
         heartbeat_ms=heartbeat_ms,
@@ -98,21 +96,6 @@ async def finishes(subscriber: ScriptedSubscriber, flow: push_pb2.Assign) -> Non
     await subscriber.hears("notice")
     await subscriber.hears("revoke")
     await subscriber.releases(flow)
-
-
-async def test_existing_rows_are_not_pushed_to_a_subscriber_that_knows_none(
-    subscriber: ScriptedSubscriber,
-) -> None:
-    body = parse_body(body_of([read("t", key=1, after={"v": 1})], source="read:1"))
-    piece = SentPiece(Body((body.to_bytes(),), 1, ()), marker_at(0).order, None, reads=True)
-
-    def pieces(start: object) -> Generator[SentPiece, None, None]:
-        yield piece
-
-    run, _ = await accepted(subscriber, delivery(subscriber, pieces))
-    with pytest.raises(ReplayError, match="the subscriber speaks version 1 of the protocol, which has none") as caught:
-        await run
-    assert "upgrade wormhole-pubsub of the subscriber" in str(caught.value)
 
 
 async def test_everything_is_pushed_acknowledged_and_stored(archived: object) -> None:
@@ -266,7 +249,6 @@ async def test_what_is_to_be_parked_is_stored_before_it_is_reported(
         return refused
 
     told, parcel = letter(5)
-    subscriber.version = 2
     rows = ((told.rows[0], told.place),)
     run = asyncio.create_task(delivery(subscriber, nothing, park=park, parked=rows).run())
     await subscriber.hears("hello")
@@ -293,7 +275,6 @@ async def test_what_cannot_be_parked_ends_it(subscriber: ScriptedSubscriber) -> 
         raise EpochRefused("a newer one is there")
 
     told, parcel = letter(5)
-    subscriber.version = 2
     run, flow = await accepted(subscriber, delivery(subscriber, nothing, park=park))
     (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
     frame.flow, frame.epoch = flow.flow, 7

@@ -357,7 +357,7 @@ def test_heartbeats_are_sent_when_nothing_else_was(session: Session) -> None:
     assert session.deadline() == 2.0
 
 
-# --- from version 2: skip, park, report ---
+# --- skip, park, report ---
 
 
 def test_an_assignment_tells_what_is_passed_over_and_parked() -> None:
@@ -406,15 +406,6 @@ def test_reports_are_due_about_once_a_heartbeat_and_say_only_what_is_new(session
     for report in (told, told, push_pb2.HandlerReport(updates=4)):
         session.report(1, report)
     assert [frame.report.handler.updates for frame in said(session)] == [3, 4]
-
-
-def test_a_publisher_of_version_1_hears_no_reports() -> None:
-    session = new()
-    tell(session, frames.hello("app", "one", max_version=1), ASSIGN)
-    session.accept(1, 1000, None)
-    assert said(session)[0].welcome.version == 1
-    assert not session.report_due(100.0)
-    assert session.deadline() == 1.0
 
 
 def test_silence_ends_the_stream_after_three_heartbeats(session: Session) -> None:
@@ -493,10 +484,10 @@ def test_a_long_error_is_reported_shortened(session: Session) -> None:
 # --- verify frames ---
 
 
-def greeted(*, verifies: bool = True, version: int = 3) -> tuple[Session, push_pb2.Welcome]:
+def greeted(*, verifies: bool = True) -> tuple[Session, push_pb2.Welcome]:
     able = Abilities(verifies=verifies)
     session = Session(Admission("app", "one"), max_frame_bytes=10_000, max_body_bytes=1000, now=0.0, abilities=able)
-    tell(session, frames.hello("app", "one", max_version=version))
+    tell(session, frames.hello("app", "one"))
     (frame,) = said(session)
     return session, frame.welcome
 
@@ -507,10 +498,10 @@ def assign(verify: int, generation: int = 2) -> push_pb2.PublisherFrame:
     return frame
 
 
-@pytest.mark.parametrize(("verifies", "version", "expected"), [(True, 3, True), (False, 3, False), (True, 2, False)])
-def test_the_welcome_says_whether_the_application_verifies(*, verifies: bool, version: int, expected: bool) -> None:
-    _, welcome = greeted(verifies=verifies, version=version)
-    assert welcome.verifies is expected
+@pytest.mark.parametrize("verifies", [True, False])
+def test_the_welcome_says_whether_the_application_verifies(*, verifies: bool) -> None:
+    _, welcome = greeted(verifies=verifies)
+    assert welcome.verifies is verifies
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,12 @@ def chunk(**fields: object) -> ChunkRange:
     return ChunkRange("shop.users", SCHEMA, begin=0, end=1, not_before=PLACE, **given)  # type: ignore[arg-type]
 
 
-def opened(version: int = 3, *, max_frame: int = 1 << 20, generation: int = 4) -> tuple[PushSession, PushFlow, bytes]:
+def opened(*, max_frame: int = 1 << 20, generation: int = 4) -> tuple[PushSession, PushFlow, bytes]:
     hello = push_pb2.Hello(
-        min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+        min_version=3, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
     )
     session = PushSession(hello)
-    welcome = push_pb2.Welcome(version=version, application="app", subscriber="sub", max_frame_bytes=max_frame)
+    welcome = push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=max_frame)
     frame = push_pb2.SubscriberFrame(welcome=welcome)
     list(session.receive(push_pb2.SubscriberMessage(frames=[frame]).SerializeToString()))
     flow, data = session.assign("app", "log", 7, Datamarker(PLACE, "5", PLACE), None, 0.0, generation=generation)
@@ -48,13 +48,6 @@ def ends(data: list[bytes]) -> list[push_pb2.ChunkEnd]:
 
 def left_out(end: push_pb2.ChunkEnd) -> list[bytes]:
     return [row.SerializeToString() for row in getattr(end, "except")]
-
-
-@pytest.mark.parametrize(("version", "generation"), [(1, 0), (2, 0), (3, 4)])
-def test_a_generation_is_sent_from_version_3_on(version: int, generation: int) -> None:
-    session, _, data = opened(version)
-    assert session.backfills == (version == 3)
-    assert frames([data])[0].assign.generation == generation
 
 
 def test_the_end_of_a_chunk_follows_a_schema_that_has_the_key_only() -> None:

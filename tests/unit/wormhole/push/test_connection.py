@@ -31,8 +31,8 @@ class Owner:
 
     def __init__(self, heartbeat_s: float = 30.0, clock: Clock = SYSTEM_CLOCK) -> None:
         hello = push_pb2.Hello(
-            min_version=1,
-            max_version=2,
+            min_version=3,
+            max_version=3,
             application="app",
             subscriber="s1",
             heartbeat_ms=round(heartbeat_s * 1000),
@@ -329,7 +329,6 @@ async def test_an_update_to_be_parked_is_opened_elsewhere_and_charged_what_it_ta
         await asyncio.sleep(0.001)
 
     monkeypatch.setattr(module, "open_letter", costly)
-    subscriber.version = 2
     owner = Owner(clock=Clock(monotonic=lambda: 0.0, sleep=rest, processor=lambda: used))
     session = owner.connection.session
     session.schemas((USERS,))

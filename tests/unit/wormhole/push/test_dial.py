@@ -72,7 +72,7 @@ async def test_the_stream_carries_messages_both_ways() -> None:
         (await open_line(Peer(subscriber.address), "s1")).channel as channel,
     ):
         call = open_push(channel)
-        hello = push_pb2.Hello(min_version=1, max_version=1, application="cache", subscriber="s1")
+        hello = push_pb2.Hello(min_version=3, max_version=3, application="cache", subscriber="s1")
         message = push_pb2.PublisherMessage(frames=[push_pb2.PublisherFrame(hello=hello)])
         await call.write(message.SerializeToString())
         await subscriber.hears("hello")

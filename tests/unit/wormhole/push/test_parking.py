@@ -155,22 +155,19 @@ EPOCH = 7
 class Peer:
     """A session whose flow was sent ten rows of a table and the end of its scan, ``scans`` times."""
 
-    def __init__(
-        self, mode: VerifyMode = VerifyMode.REPAIR, *, version: int = 3, verifies: bool = True, scans: int = 1
-    ) -> None:
-        hello = push_pb2.Hello(min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=9999)
+    def __init__(self, mode: VerifyMode = VerifyMode.REPAIR, *, verifies: bool = True, scans: int = 1) -> None:
+        hello = push_pb2.Hello(min_version=3, max_version=3, application="app", subscriber="sub", max_frame_bytes=9999)
         self.session = PushSession(hello)
-        self.says(welcome=push_pb2.Welcome(version=version, application="app", subscriber="sub", verifies=verifies))
+        self.says(welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", verifies=verifies))
         marker = Datamarker(PLACE, "5", PLACE)
         self.flow: PushFlow
         self.flow, self.assigned = self.session.assign(
             "app", "log", EPOCH, marker, None, 0.0, generation=4, verify=mode
         )
         self.says(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=1000))
-        if version >= 3:
-            self.session.chunk_end(self.flow, CHUNK, narrowed=False, rows=10)
-            for _ in range(scans):
-                self.session.scan_end(self.flow, "t", 4, 10)
+        self.session.chunk_end(self.flow, CHUNK, narrowed=False, rows=10)
+        for _ in range(scans):
+            self.session.scan_end(self.flow, "t", 4, 10)
 
     def says(self, **frame: Any) -> list[Event]:
         data = push_pb2.SubscriberMessage(frames=[push_pb2.SubscriberFrame(**frame)]).SerializeToString()
@@ -197,10 +194,10 @@ def test_a_subscriber_that_verifies_learns_what_becomes_of_rows(mode: VerifyMode
 
     number = {"none": push_pb2.VERIFY_NONE, "compare": push_pb2.VERIFY_COMPARE, "repair": push_pb2.VERIFY_REPAIR}
     assert sent(Peer(mode)) == number[mode.value]
-    for peer in (Peer(mode, verifies=False), Peer(mode, version=2)):
-        assert not peer.session.verifies
-        assert sent(peer) == push_pb2.VERIFY_NONE
-        assert peer.flow.verifying.mode is VerifyMode.NONE
+    peer = Peer(mode, verifies=False)
+    assert not peer.session.verifies
+    assert sent(peer) == push_pb2.VERIFY_NONE
+    assert peer.flow.verifying.mode is VerifyMode.NONE
 
 
 def test_what_was_found() -> None:
@@ -304,8 +301,3 @@ def test_no_table_ends_before_its_scan() -> None:
 
 def test_what_is_of_a_former_epoch_is_dropped() -> None:
     assert Peer().reports(epoch=6, compared=99) == []
-
-
-def test_earlier_versions_have_no_such_frame() -> None:
-    with pytest.raises(ProtocolError, match="a kind that this version does not know"):
-        Peer(version=2).reports()

@@ -55,7 +55,7 @@ def marker(offset: int) -> Datamarker:
 
 
 HELLO = push_pb2.Hello(
-    min_version=1, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=3, max_version=3, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
 WELCOME = Frame(
     welcome=push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=1 << 16, verifies=True)
@@ -238,7 +238,7 @@ def test_a_frame_for_a_flow_that_was_never_assigned_is_refused(
         peer.says(FRAMES[kind](flow))
 
 
-# --- skip and park, from version 2
+# --- skip and park
 
 
 def assigned(data: bytes) -> push_pb2.Assign:
@@ -271,24 +271,6 @@ def test_what_does_not_fit_a_message_is_said_before_it_is_sent() -> None:
         assert lacking or len(data) <= session.max_frame_bytes
         assert not lacking or len(data) > session.max_frame_bytes - 1024
     assert lacking, "the last was too many"
-
-
-def test_a_subscriber_of_version_1_hears_nothing_of_version_2_and_may_say_nothing_of_it() -> None:
-    peer = Peer(welcomed=False)
-    old = push_pb2.Welcome()
-    old.CopyFrom(WELCOME.welcome)
-    old.version = 1
-    peer.says(Frame(welcome=old))
-    assert not peer.session.parks
-    told, _ = letter(5)
-    flow, data = peer.session.assign(
-        "app", "log", EPOCH, marker(1), None, 0.0, skip=["s"], park=True, parked=[(told.rows[0], told.place)]
-    )
-    frame = assigned(data)
-    assert (list(frame.skip), frame.park, list(frame.parked)) == ([], False, [])
-    for late in (park(flow), report(flow)):
-        with pytest.raises(ProtocolError, match="a kind that this version does not know"):
-            peer.says(late)
 
 
 def test_a_parked_update_comes_whole_with_its_rows(peer: Peer, flow: PushFlow) -> None:
@@ -394,8 +376,8 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 0}, r"welcome: version 0 was not offered \(1-3\)"),
-        ({"version": 4}, r"welcome: version 4 was not offered \(1-3\)"),
+        ({"version": 0}, r"welcome: version 0 was not offered \(3-3\)"),
+        ({"version": 4}, r"welcome: version 4 was not offered \(3-3\)"),
         ({"application": "other"}, "welcome: other/sub answers at the address of app/sub"),
         ({"subscriber": "twin"}, "welcome: app/twin answers at the address of app/sub"),
         ({"max_frame_bytes": 4095}, "welcome: max_frame_bytes 4095 is below 4096"),
@@ -420,7 +402,7 @@ def test_a_second_welcome_is_refused() -> None:
 @pytest.mark.parametrize(("theirs", "used"), [(0, 1 << 20), (4096, 4096), (1 << 30, 1 << 20)])
 def test_the_smaller_frame_size_is_used(theirs: int, used: int) -> None:
     peer = Peer(welcomed=False)
-    welcome = push_pb2.Welcome(version=1, application="app", subscriber="sub", max_frame_bytes=theirs)
+    welcome = push_pb2.Welcome(version=3, application="app", subscriber="sub", max_frame_bytes=theirs)
     peer.says(Frame(welcome=welcome))
     assert peer.session.max_frame_bytes == used
 
