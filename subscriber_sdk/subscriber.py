@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from subscriber_sdk.backfill import Key, KeyRange, ScanEnd
+from wormhole.model.errors import TargetRefused
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Column, Schema
@@ -48,6 +49,9 @@ class ShardNotice:
     an earlier release. An application that stores its own datamarker stores the number with it, and adopts ``marker``
     when a higher one comes. ``acknowledged`` (at ASSIGNED): whether the shard's datamarker was ever acknowledged or
     moved. If it was, an application that holds nothing of the shard lost its state.
+
+    ``application``, ``dataset`` and ``log`` (at ASSIGNED): whose shard it is, by the publisher's names; not compared.
+    ``generation`` (at ASSIGNED): the number of the flow's last backfill.
     """
 
     kind: NoticeKind
@@ -58,6 +62,10 @@ class ShardNotice:
     rewound: bool = False
     move: int = 0
     acknowledged: bool = False
+    application: str = field(default="", compare=False)
+    dataset: str = field(default="", compare=False)
+    log: str = field(default="", compare=False)
+    generation: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True, frozen=True)
@@ -182,10 +190,12 @@ class FlowHalted:
         at = f" at update {self.update_id}" if self.update_id else ""
         if isinstance(self.cause, ParkRefused):
             return f"shard {self.shard} is halted{at}, which cannot be parked: {self.cause}"
+        if isinstance(self.cause, TargetRefused):
+            return f"shard {self.shard} is halted: {self.cause}"
         return f"shard {self.shard} is halted{at} after {self.attempts} attempts: {self.cause!r}"
 
     def __str__(self) -> str:
-        if isinstance(self.cause, ParkRefused):  # it has the next step
+        if isinstance(self.cause, (ParkRefused, TargetRefused)):  # it has the next step
             return self.reason
         return (
             f"{self.reason}. Next: mend the handler or the data, then restart this subscriber; delivery begins again "

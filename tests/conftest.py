@@ -34,6 +34,7 @@ pytest_plugins = [
     "tests.support.extended",
     "tests.support.one_jvm",
     "tests.support.postgres_server",
+    "tests.support.transactional",
     "tests.support.postgres_tail",
     "tests.support.s3",
     "tests.support.spark",

@@ -46,11 +46,14 @@ class Held:
 class PushingPeer:
     """The publisher at the other end of a stream. It may be kept without keeping the stream.
 
-    ``name``: its own name; ``owner``: the lock under which it serves (``Hello.owner``), empty if that is not known;
-    ``names``: of its certificate, none without TLS; ``connected``: whether the stream is open.
+    ``name``: its own name; ``dataset`` and ``log``: what it reads; ``owner``: the lock under which it serves
+    (``Hello.owner``), empty if that is not known; ``names``: of its certificate, none without TLS; ``connected``:
+    whether the stream is open.
     """
 
     name: str = ""
+    dataset: str = ""
+    log: str = ""
     owner: str = ""
     names: Collection[str] = ()
     connected: bool = True

@@ -267,7 +267,7 @@ class Session:
             if len(getattr(hello, name)) > _LONGEST_TEXT:
                 raise ProtocolError(f"hello.{name}: longer than {_LONGEST_TEXT} characters")
         self.peer.name = hello.publisher or self.peer.name
-        self.peer.owner = hello.owner
+        self.peer.dataset, self.peer.log, self.peer.owner = hello.dataset, hello.log, hello.owner
         refusal = self._admission.refuses_hello(hello, VERSIONS)
         refusal = refusal or self._admission.refuses_dataset(self.peer.names, hello.dataset)
         if refusal is not None:

@@ -264,6 +264,10 @@ class FlowWorker:
             rewound=assigned.rewound,
             move=assigned.move,
             acknowledged=assigned.acknowledged,
+            application=self._application,
+            dataset=self._port.peer.dataset,
+            log=self._port.peer.log,
+            generation=assigned.generation,
         )
         while epoch.ending is None:
             try:

@@ -21,7 +21,7 @@ from subscriber_sdk.stream.flow_port import FlowPort
 from subscriber_sdk.subscriber import FlowHalted, ParkRefused
 from subscriber_sdk.work.acks import FlowLog
 from subscriber_sdk.work.parking import EpochOver, Parking
-from wormhole.model.errors import DecodeError
+from wormhole.model.errors import DecodeError, TargetRefused, TargetUnavailable
 from wormhole.ports.dead_letters import place_of
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
@@ -81,7 +81,11 @@ class Recovery:
 
         Returns, after the wait, whether to call it again. Otherwise the flow halts.
         """
-        wait = self._count(error, None)
+        wait = None
+        if isinstance(error, TargetUnavailable):
+            wait = self._postpone(error)
+        elif not isinstance(error, TargetRefused):
+            wait = self._count(error, None)
         if wait is None:
             await self._halt(error, "")
             return False
@@ -103,11 +107,12 @@ class Recovery:
             if not left:
                 log.warning("%s; flow %s: its epoch was ending", headline(error), epoch.shard)
             return
-        if isinstance(error, ParkRefused):
+        if isinstance(error, (ParkRefused, TargetRefused)):
             await self._halt(error, update_id)
             return
+        away = isinstance(error, TargetUnavailable)
         epoch.stopped = epoch.stopped or left
-        wait = 0.0 if left else self._count(error, update)
+        wait = 0.0 if left else self._postpone(error) if away else self._count(error, update)
         if wait is None:
             if update is None or not self._parking.gate.parks:
                 await self._halt(error, update_id)
@@ -115,7 +120,7 @@ class Recovery:
             if not await self._put_aside(update, error):
                 return
             wait = self._retry.wait()
-        whole = self._log.rollback()
+        whole = self._log.rollback() and not away
         # Reported before the wait, and so before the first callback runs again.
         self._counts.rolled_back()
         self._port.progress(None)
@@ -124,7 +129,8 @@ class Recovery:
         await epoch.pause(wait)
         if not whole and epoch.ending is None and not left:
             epoch.stopped = True
-            message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
+            why = "is delivered from the application's own datamarker on" if away else "is more than is held here"
+            message = f"rolled back to {epoch.marker}, and what follows {why}; the cause: {error!r}"
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)
 
     async def undo(self, cause: Exception, update_id: str = "") -> bool:
@@ -192,6 +198,14 @@ class Recovery:
             # Those in between would only repeat it.
             exc_info=logged_error(error) if first or wait is None else None,
         )
+        return wait
+
+    def _postpone(self, error: Exception) -> float:
+        """A failure that passes by itself, however often. Returns the seconds to wait before another try."""
+        self._callbacks.meter.failures += 1
+        self._failing()
+        wait = self._retry.postpone()
+        log.warning("%s; flow %s: again in %.2g s", headline(error), self._epoch.shard, wait)
         return wait
 
     async def _halt(self, error: Exception, update_id: str) -> None:

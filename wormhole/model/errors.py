@@ -12,6 +12,7 @@ the error carries a narrower one::
     │   ├── ArchiveUnavailable        archive-unavailable      the archive cannot be reached or written just now
     │   ├── ArchiveConflict           archive-conflict         another writer of the archive committed first
     │   ├── TransactionRolledBack     transaction-rolled-back  the database rolled back what was delivered in part
+    │   ├── TargetUnavailable         target-unavailable       the application's own database fails just now
     │   └── StreamBroken              stream-broken            the connection to a subscriber ended
     ├── Fatal                         needs-operator           an operator has to act before this part continues
     │   ├── DecodeError               log-undecodable          the log holds what cannot be decoded
@@ -25,6 +26,7 @@ the error carries a narrower one::
     │   ├── ReplayError               replay-stopped           a mass replay cannot continue
     │   ├── ProtocolError             protocol-broken          the other side broke the wire protocol
     │   ├── ModelMismatch             model-mismatch           a row does not fit the application's model
+    │   ├── TargetRefused             target-refused           what the application stored does not fit its flow
     │   └── HandlerFailed             handler-failed           the application's callback exhausted its retries
     └── UsageError                    wrong-request            what was asked for is wrong: correct the request
         ├── ConfigError               config-invalid           configuration: file, field, value, what is allowed
@@ -64,6 +66,8 @@ __all__ = [
     "SourceSilent",
     "SourceUnavailable",
     "StreamBroken",
+    "TargetRefused",
+    "TargetUnavailable",
     "TransactionRolledBack",
     "UnknownApplication",
     "UnreadableTable",
@@ -187,6 +191,16 @@ class TransactionRolledBack(Retryable):
     """
 
     code: str = "transaction-rolled-back"
+
+
+class TargetUnavailable(Retryable):
+    """The application's own database fails just now, or it is not known what it stored.
+
+    Raised by a callback: the shard is assigned again, and begins at the datamarker that the application returns then.
+    However often that happens, it neither halts the flow nor parks an update.
+    """
+
+    code: str = "target-unavailable"
 
 
 class StreamBroken(Retryable):
@@ -316,6 +330,15 @@ class ModelMismatch(Fatal):
     """A row does not fit the application's model; names the update, the table, and the columns or fields."""
 
     code: str = "model-mismatch"
+
+
+class TargetRefused(Fatal):
+    """What the application stored in its own database does not fit its flow: to continue would lose or repeat effects.
+
+    Raised by a callback: the flow halts at once, without further attempts.
+    """
+
+    code: str = "target-refused"
 
 
 class HandlerFailed(Fatal):

@@ -1,0 +1,142 @@
+"""What follows from the row that a shard has in the table ``wormhole_marker``. Pure.
+
+The row is the only truth about the shard's effects. ASSIGNED reads it under a lock and decides everything from it
+(:func:`start_of`). Whatever goes wrong later either proves that the row is as before, or lets the shard be assigned
+again (:func:`after_refusal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+from subscriber_sdk.subscriber import KeptMarker, ShardNotice
+from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+
+__all__ = ["MarkerRow", "Start", "after_refusal", "row_key", "start_of"]
+
+_MOST_LETTERS: Final = 1000
+"""Ids of dead letters that a row keeps: as many as a flow may park by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRow:
+    """A shard's row.
+
+    ``epoch``: the last one that had the shard. ``version`` rises with each write. ``move``: the number of the last move
+    of the datamarker that was adopted. ``marker``: the datamarker, in bytes; empty if the target was found without a
+    row although its flow had advanced, and then ``version`` is the number of the flow's last backfill at that time.
+    ``open``: the nonce of a transaction that was committed without its datamarker. ``letters``: ids of dead letters
+    whose effects are stored, oldest first.
+    """
+
+    epoch: int
+    version: int
+    move: int
+    marker: bytes
+    open: bytes | None = None
+    letters: tuple[str, ...] = ()
+
+    @property
+    def datamarker(self) -> Datamarker:
+        """The stored datamarker."""
+        return marker_from_bytes(self.marker)
+
+    def advanced(self, marker: Datamarker, letters: Iterable[str]) -> MarkerRow:
+        """The row after a transaction that ends at ``marker`` and applied these dead letters."""
+        kept = (*self.letters, *letters)[-_MOST_LETTERS:]
+        return replace(self, version=self.version + 1, marker=marker_to_bytes(marker), letters=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How an epoch begins: ``row`` is stored first. ``have``: where delivery begins; ``None``: at the publisher's
+    datamarker. ``halt``: why the flow halts instead.
+    """
+
+    row: MarkerRow
+    have: KeptMarker | None = None
+    halt: TargetRefused | None = None
+
+
+def row_key(notice: ShardNotice) -> bytes:
+    """The key of the row: a hash, which no collation and no length of a column can make equal for two shards."""
+    names = (notice.application, notice.dataset, notice.log, notice.shard)
+    return sha256(b"".join(len(name.encode()).to_bytes(4, "big") + name.encode() for name in names)).digest()
+
+
+def start_of(row: MarkerRow | None, notice: ShardNotice) -> Start:
+    """How the epoch of an ASSIGNED notice begins. ``row``: what is stored; ``None``: nothing.
+
+    Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
+    """
+    assert notice.marker is not None
+    marker = marker_to_bytes(notice.marker)
+    fresh = MarkerRow(notice.epoch, 0, notice.move, marker)
+    if row is None:
+        if not notice.acknowledged:
+            return Start(fresh)
+        return Start(replace(fresh, version=notice.generation, marker=b""), halt=_empty(notice))
+    if row.epoch > notice.epoch:
+        raise EpochRefused(
+            f"the target holds shard {notice.shard} in epoch {row.epoch}", held_epoch=row.epoch, shard=notice.shard
+        )
+    raised = replace(row, epoch=notice.epoch)
+    if row.open is not None:
+        return Start(raised, halt=_ended_early(notice.application, notice.shard))
+    if not row.marker:
+        filled = notice.generation > row.version or notice.move > row.move
+        return Start(fresh) if filled else Start(raised, halt=_empty(notice))
+    have = row.datamarker
+    unnumbered = notice.rewound and not notice.move and have.order > notice.marker.order  # of an earlier release
+    if notice.move > row.move or unnumbered:
+        moved = max(notice.move, row.move)
+        return Start(MarkerRow(notice.epoch, row.version + 1, moved, marker))
+    return Start(replace(raised, version=row.version + 1), KeptMarker(have, row.move))
+
+
+def after_refusal(row: MarkerRow | None, mine: MarkerRow, application: str, shard: str) -> Exception | None:
+    """What follows when a statement did not find the row of the flow's own transaction, which was then rolled back.
+    ``row``: what is stored; ``mine``: what was stored when the transaction began.
+
+    ``None``: the row is as it was, so that nothing of the transaction is stored.
+    """
+    if row is None:
+        return TargetRefused(
+            f"the row of shard {shard} in wormhole_marker was deleted while the flow ran",
+            code="target-empty",
+            hint=f"if the target is empty, `wormholectl backfill start {application}`; "
+            f"then `wormholectl flows resume {application}/{shard}`",
+        )
+    if row.open is not None and row.epoch == mine.epoch:
+        return _ended_early(application, shard)
+    if (row.epoch, row.version) == (mine.epoch, mine.version):
+        return None
+    return TargetUnavailable(
+        f"the row of shard {shard} in wormhole_marker is in epoch {row.epoch}, version {row.version}, and this flow "
+        f"stored epoch {mine.epoch}, version {mine.version}"
+    )
+
+
+def _empty(notice: ShardNotice) -> TargetRefused:
+    flow = f"{notice.application}/{notice.shard}"
+    return TargetRefused(
+        f"the target has no row of shard {notice.shard} in wormhole_marker, and the flow is at {notice.marker}: what "
+        "came before is not in the target",
+        code="target-empty",
+        hint=f"`wormholectl backfill start {notice.application}`, or `wormholectl markers set {flow} PLACE` to begin "
+        f"there with an empty target; then `wormholectl flows resume {flow}`",
+    )
+
+
+def _ended_early(application: str, shard: str) -> TargetRefused:
+    return TargetRefused(
+        f"a transaction of shard {shard} was committed without its datamarker: something other than the helper ended "
+        "it, so a part of its effects is stored",
+        code="transaction-ended",
+        hint=f"`wormholectl explain transaction-ended`, then `wormholectl flows resume {application}/{shard}`",
+    )

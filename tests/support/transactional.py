@@ -1,0 +1,178 @@
+"""Every store of ``subscriber_sdk.transactional`` over a real database, and a handler that adds sums through it."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from examples.demo.postgres_server import PostgresServer
+from subscriber_sdk import AckLater, Datamarker, KeyRange, ScanEnd, Update
+from subscriber_sdk.transactional import Store, TransactionalHandler
+from subscriber_sdk.transactional.psycopg import PsycopgStore
+from subscriber_sdk.transactional.sqlalchemy import SqlAlchemyStore
+from subscriber_sdk.transactional.store import Session, finish, settled
+from tests.support.databases import DatabaseServer
+from tests.support.postgres_server import new_database
+
+__all__ = ["STORES", "Run", "Target", "Totals", "totals", "transactional_target"]
+
+TOTALS: Final = "CREATE TABLE totals (customer INT PRIMARY KEY, amount INT NOT NULL)"
+STORES: Final = ("psycopg", "sqlalchemy-postgres", "sqlalchemy-mariadb", "sqlalchemy-mysql", "sqlalchemy-sqlite")
+
+NewStore = Callable[..., Store[Any]]
+Run = Callable[[str], Awaitable[Any]]
+"""Runs a statement in the handler's transaction."""
+
+
+@dataclass
+class Target:
+    """A database with an empty table ``totals``. ``new``: a store of it. ``sql``: a statement on a connection of its
+    own; returns its rows."""
+
+    name: str
+    new: Callable[..., Store[Any]]
+    sql: Callable[[str], list[tuple[Any, ...]]]
+
+    @property
+    def totals(self) -> dict[int, int]:
+        """The committed sums."""
+        return dict(self.sql("SELECT customer, amount FROM totals"))
+
+    @property
+    def row(self) -> tuple[int, int, int]:
+        """Epoch, version and move of the only row of a shard."""
+        ((epoch, version, move),) = self.sql("SELECT epoch, version, move FROM wormhole_marker")
+        return epoch, version, move
+
+
+async def run(connection: Any, statement: str) -> Any:
+    """The statement on a connection of any driver."""
+    return await settled(connection.execute(statement if isinstance(connection, _PSYCOPG) else text(statement)))
+
+
+_PSYCOPG: Final = (psycopg.Connection, psycopg.AsyncConnection)
+
+
+class Totals(TransactionalHandler[Any]):
+    """Adds ``amount`` to the customer's sum. ``work`` is called instead, with a function that adds, if it is given."""
+
+    def __init__(self, work: Callable[[Update, Run], Awaitable[None]] | None = None) -> None:
+        self.work = work or add
+        self.later = 0
+        self.ranges: list[KeyRange | ScanEnd] = []
+        self.seen: list[str] = []
+
+
+async def add(update: Update, sql: Run) -> None:
+    """One increment, never a replacement: a repetition shows."""
+    after = update.after or {}
+    customer, amount = int(str(update.key[0])), int(str(after["amount"]))
+    changed = await sql(f"UPDATE totals SET amount = amount + {amount} WHERE customer = {customer}")
+    if changed.rowcount == 0:
+        await sql(f"INSERT INTO totals VALUES ({customer}, {amount})")
+
+
+async def _update(self: Totals, update: Update, connection: Any) -> None:
+    self.seen.append(update.id)
+    await self.work(update, lambda statement: run(connection, statement))
+
+
+async def _range(self: Totals, keys: KeyRange | ScanEnd, connection: Any) -> None:
+    await run(connection, "DELETE FROM totals WHERE customer = 99")
+    self.ranges.append(keys)
+
+
+async def _marker(self: Totals, marker: Datamarker, connection: Any) -> AckLater | None:
+    self.later -= 1
+    return AckLater(1.0) if self.later >= 0 else None
+
+
+def totals(store: Store[Any], work: Callable[[Update, Run], Awaitable[None]] | None = None) -> Totals:
+    """The handler for this store: plain ``def`` or ``async def``."""
+    callbacks: dict[str, Any] = {"on_update": _update, "on_range": _range, "on_datamarker": _marker}
+
+    def plain(callback: Any) -> Any:
+        return lambda *arguments: finish(callback(*arguments))
+
+    if store.blocking:
+        callbacks = {name: plain(callback) for name, callback in callbacks.items()}
+    return type("Handler", (Totals,), callbacks)(work)  # type: ignore[no-any-return]
+
+
+def _postgres(server: PostgresServer, name: str, url: Callable[[str], str], kind: NewStore) -> Iterator[Target]:
+    with new_database(server) as database:
+        server.sql(TOTALS, database=database)
+        at = f"{server.host}:{server.port}/{database}"
+
+        def new(**options: Any) -> Store[Any]:
+            return kind(url(f"postgres@{at}"), **options)
+
+        yield Target(name, new, lambda statement: server.sql(statement, database=database))
+
+
+def _mysql(server: DatabaseServer, name: str, url: str, kind: NewStore) -> Iterator[Target]:
+    database = f"test_{uuid.uuid4().hex[:12]}"
+    server.sql(f"CREATE DATABASE {database}")
+    server.sql(TOTALS, database=database)
+
+    def new(**options: Any) -> Store[Any]:
+        return kind(f"{url}://root@{server.host}:{server.port}/{database}", **options)
+
+    yield Target(name, new, lambda statement: list(server.sql(statement, database=database)))
+    server.sql(f"DROP DATABASE {database}")
+
+
+def _sqlite(path: Path, name: str, url: str, kind: NewStore) -> Iterator[Target]:
+    def sql(statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            return connection.execute(statement).fetchall()
+
+    sql(TOTALS)
+    yield Target(name, lambda **options: kind(f"{url}:///{path}", **options), sql)
+
+
+@pytest.fixture(params=STORES)
+def transactional_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+    """Every store in turn. Connections that a test left, as a process that dies does, are closed."""
+    sessions: list[Session[Any]] = []
+    for target in _targets(request, request.param, tmp_path):
+        made = target.new
+
+        def new(made: Callable[..., Store[Any]] = made, **options: Any) -> Store[Any]:
+            store = made(**options)
+            connect = store.connect
+
+            async def noted() -> Session[Any]:
+                sessions.append(await connect())
+                return sessions[-1]
+
+            store.connect = noted  # type: ignore[method-assign]
+            return store
+
+        target.new = new
+        yield target
+        for session in sessions:
+            finish(session.close())
+
+
+def _targets(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Iterator[Target]:
+    if name == "psycopg":
+        server = request.getfixturevalue("postgres_server")
+        yield from _postgres(server, name, lambda at: f"postgresql://{at}?sslmode=disable", PsycopgStore)
+    elif name == "sqlalchemy-postgres":
+        server = request.getfixturevalue("postgres_server")
+        yield from _postgres(server, name, lambda at: f"postgresql+psycopg://{at}?sslmode=disable", SqlAlchemyStore)
+    elif name == "sqlalchemy-sqlite":
+        yield from _sqlite(tmp_path / "target.db", name, "sqlite", SqlAlchemyStore)
+    else:
+        server = request.getfixturevalue(f"{name.removeprefix('sqlalchemy-')}_server")
+        yield from _mysql(server, name, "mysql+pymysql", SqlAlchemyStore)
