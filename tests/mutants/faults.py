@@ -30,6 +30,7 @@ from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
 from tests.mutants.snapshot_faults import SNAPSHOT_FAULTS
 from tests.mutants.statement_faults import STATEMENT_FAULTS
+from tests.mutants.transactional_faults import TRANSACTIONAL_FAULTS
 from tests.mutants.trust_faults import TRUST_FAULTS
 from tests.mutants.verify_faults import VERIFY_FAULTS
 
@@ -378,6 +379,7 @@ FAULTS: list[Fault] = [
     *REPLAY_FAULTS,
     *ROBUST_FAULTS,
     *CERTIFICATE_FAULTS,
+    *TRANSACTIONAL_FAULTS,
     *TRUST_FAULTS,
     *BOUNDS_FAULTS,
     *STATEMENT_FAULTS,

@@ -1,0 +1,166 @@
+"""Effects exactly once: counters that are fed by increments, and a ledger that sums to zero, are what the source's
+transactions make them, each counted once, whatever was killed or cut on the way.
+
+Each round chooses a fault by the seed. A soak has ``WORMHOLE_ROUNDS`` rounds for each target.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, count, islice
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import until
+from tests.support.seed import SEED
+from tests.system.harness.commit_proxy import PLACES
+from tests.system.harness.counted import APPLICATION, Counted
+from tests.system.harness.target_faults import OF_EVERY_TARGET, OF_SERVERS, Faults
+from tests.system.harness.targets import KINDS, ServerTarget, Target
+
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "10"))
+SHORT = ("cut_subscriber", "publisher_killed")
+SERVERS = ("postgres", "mariadb")
+PARKING = 'on_failure = "park"\nretry = { attempts = 2, first_wait = "5ms", longest_wait = "5ms" }'
+NewScene = Callable[..., Counted]
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    made = KINDS[request.param](tmp_path_factory.mktemp("target"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def scene(target: Target, tmp_path: Path) -> Iterator[NewScene]:
+    """``scene(members=2)``: everything runs."""
+    scenes: list[Counted] = []
+
+    def made(**more: object) -> Counted:
+        scenes.append(Counted(tmp_path, target, random.Random(SEED), **more))  # type: ignore[arg-type]
+        scenes[-1].start()
+        return scenes[-1]
+
+    yield made
+    for one in scenes:
+        one.close()
+
+
+def _rounds(counted: Counted, kinds: Iterable[str], say: Callable[[str], None]) -> None:
+    faults = Faults(counted)
+    for number, kind in enumerate(kinds):
+        say(f"  round {number} on {counted.target.kind}, seed {SEED}: {kind}")
+        getattr(faults, kind)()
+        counted.transfer()
+        counted.check()
+    counted.finish()
+
+
+@pytest.mark.parametrize("target", ["postgres"], indirect=True)
+def test_two_rounds(scene: NewScene, say: Callable[[str], None]) -> None:
+    _rounds(scene(), SHORT, say)
+
+
+def test_round_after_round(scene: NewScene, say: Callable[[str], None]) -> None:
+    counted = scene()
+    kinds = OF_EVERY_TARGET + (OF_SERVERS if isinstance(counted.target, ServerTarget) else ())
+    order = random.Random(SEED)
+    shuffled = chain.from_iterable(order.sample(kinds, len(kinds)) for _ in count())
+    _rounds(counted, islice(shuffled, ROUNDS), say)
+
+
+def test_without_a_common_transaction_effects_happen_twice(scene: NewScene) -> None:
+    counted = scene(handling="at least once")
+    Faults(counted).subscriber_killed()
+    with pytest.raises(AssertionError, match="too often"):
+        counted.check()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", OF_EVERY_TARGET)
+def test_a_fault_of_every_target(scene: NewScene, kind: str) -> None:
+    _one(scene(), kind)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("target", SERVERS, indirect=True)
+@pytest.mark.parametrize("kind", OF_SERVERS)
+def test_a_fault_of_a_server(scene: NewScene, kind: str) -> None:
+    _one(scene(), kind)
+
+
+@pytest.mark.parametrize(
+    ("target", "place"), [(kind, place) for kind in SERVERS for place in range(PLACES[kind])], indirect=["target"]
+)
+def test_a_connection_is_cut_at_any_message_of_a_commit(scene: NewScene, place: int) -> None:
+    _one(scene(), "cut", place)
+
+
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["between", "in"])
+@pytest.mark.parametrize("target", SERVERS, indirect=True)
+def test_a_zombie_changes_nothing(scene: NewScene, in_transaction: bool) -> None:
+    counted = scene(members=2)
+    Faults(counted).zombie(in_transaction=in_transaction)
+    counted.transfer(3)
+    counted.check()
+    counted.finish()
+
+
+@pytest.mark.parametrize("target", ["postgres"], indirect=True)
+@pytest.mark.parametrize("kind", ["cut", "subscriber_killed", "server_killed"])
+def test_a_session_that_forgets_everything_between_transactions(scene: NewScene, target: Target, kind: str) -> None:
+    assert isinstance(target, ServerTarget)
+    target.proxy.discards = True
+    try:
+        _one(scene(), kind)
+    finally:
+        target.proxy.discards = False
+
+
+@pytest.mark.parametrize("target", SERVERS, indirect=True)
+def test_a_dead_letter_that_comes_twice_counts_once(scene: NewScene, target: Target) -> None:
+    counted = scene(policies=PARKING)
+    counted.trick("refuse")
+    counted.transfer(1, "a", "b")
+    until(lambda: counted.flow().dead_letters == 1, lambda: counted.story("not parked"))
+    counted.untrick("refuse")
+    assert isinstance(target, ServerTarget)
+    counted.trick("gate", str(counted.number))
+    counted.publisher.change(APPLICATION, "retry_dead_letters")
+    counted.entered(counted.subscriber)
+    target.proxy.arm(2, counted.publisher.kill)  # after it was counted, and before the publisher hears of that
+    counted.untrick("gate")
+    target.proxy.await_fired()
+    counted.publisher.start()
+    until(lambda: counted.flow().state == "live" and not counted.flow().dead_letters, lambda: counted.story("parked"))
+    counted.transfer()
+    counted.check()
+    counted.finish()
+
+
+@pytest.mark.parametrize("target", ["mariadb"], indirect=True)
+def test_a_table_made_by_the_handler_ends_the_transaction_and_halts(scene: NewScene) -> None:
+    counted = scene()
+    counted.trick("ddl")
+    counted.transfer()
+    counted.halted("committed without its datamarker")
+
+
+def test_an_empty_target_halts_and_offers_a_backfill(scene: NewScene, target: Target) -> None:
+    counted = scene()
+    until(lambda: int(counted.flow().marker.delivered or 0) // 2 == counted.number, "not acknowledged")
+    counted.subscriber.kill()
+    target.run("DELETE FROM wormhole_marker")
+    counted.subscriber.start()
+    counted.halted("backfill start")
+
+
+def _one(counted: Counted, kind: str, *arguments: object) -> None:
+    getattr(Faults(counted), kind)(*arguments)
+    counted.transfer()
+    counted.check()
+    counted.finish()
