@@ -200,16 +200,19 @@ class Applications:
         await self._register(name, config, wanted)
         for key, flow in self._assigner.flows.items():
             halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
-            if key[0] == name and (flow.filter.hash, flow.halts_on_bad_value, flow.parks) != (
-                wanted.hash,
-                halts,
-                parks,
-            ):
+            if key[0] == name and (
+                flow.filter.hash,
+                flow.halts_on_bad_value,
+                flow.parks,
+                flow.marker_interval,
+            ) != (wanted.hash, halts, parks, config.marker_interval):
                 # All take effect in the next epoch, which begins at a transaction's end.
                 cause = (
-                    "its filter changed" if flow.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
+                    "its filter changed"
+                    if flow.filter.hash != wanted.hash
+                    else "on_bad_value, on_failure or marker_interval changed"
                 )
-                flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
+                flow.configure(wanted, halts_on_bad_value=halts, parks=parks, marker_interval=config.marker_interval)
                 self._assigner.recall(flow, cause)
 
     def _forget(self, name: str) -> None:
@@ -267,7 +270,7 @@ class Applications:
             for begin in found:
                 flow = PublisherFlow(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
                 halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
-                flow.configure(wanted, halts_on_bad_value=halts, parks=parks)
+                flow.configure(wanted, halts_on_bad_value=halts, parks=parks, marker_interval=config.marker_interval)
                 flow.registered(begin.record)
                 if begin.holder is not None:
                     self._wait_for(flow, begin.holder)

@@ -44,6 +44,8 @@ class PublisherFlow:
         """Whether the application refuses values that are not of its format."""
         self.parks = False
         """Whether an update whose handler failed is parked."""
+        self.marker_interval = 1.0
+        """Seconds after which a datamarker is offered while there are updates."""
         self.control = FlowControl()
         """The stored requests of operators and replays about the flow."""
         self.stage = Stage.UNASSIGNED
@@ -194,9 +196,10 @@ class PublisherFlow:
         """Why it is in its stage, or stays in it, and the next step."""
         self.problem = problem
 
-    def configure(self, wanted: Filter, *, halts_on_bad_value: bool, parks: bool) -> None:
+    def configure(self, wanted: Filter, *, halts_on_bad_value: bool, parks: bool, marker_interval: float = 1.0) -> None:
         """What its application is configured to receive."""
         self.filter, self.halts_on_bad_value, self.parks = wanted, halts_on_bad_value, parks
+        self.marker_interval = marker_interval
 
     def registered(self, record: StoredFlow) -> None:
         """Its record, as it is stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ class Outgoing:
         self._due: set[int] = set()  # flows that may have something to send
         self._starved: set[int] = set()  # flows that wait for credit
         self._looked_s = -math.inf  # when flows were last checked
+        self._timed: set[int] = set()  # flows that a timer wakes for their next datamarker
         self._unswept: list[int] = []  # flows that this sweep has yet to check
         self._numbers: dict[PublisherFlow, int] = {}
         self._turn = 0
@@ -271,6 +273,20 @@ class Outgoing:
             self._wake()
         elif caravan_flow.state is CaravanFlowState.TRAVELLING and self._session.marker_due(push, turn.now):
             self._offer(turn)
+        else:
+            self._look_again(turn)
+
+    def _look_again(self, turn: _FlowTurn) -> None:
+        """The flow's next datamarker may be due before the flow is swept."""
+        push = turn.push
+        left_s = push.marker_at + push.marker_every_s - turn.now
+        if push.dirty and 0 < left_s < _SWEEP_S and push.number not in self._timed:
+            self._timed.add(push.number)
+            asyncio.get_running_loop().call_later(left_s, self._marker_comes_due, push.number, turn.flow)
+
+    def _marker_comes_due(self, number: int, flow: PublisherFlow) -> None:
+        self._timed.discard(number)
+        self.wake(flow)
 
     def _add_ends(self, turn: _FlowTurn, piece: Piece, chunk: ChunkRange) -> None:
         """Add what follows the rows of a chunk: their range, and the end of a table. Neither follows if a filter of the

@@ -241,6 +241,7 @@ class SubscriberStream:
             generation=0 if backfill is None else backfill.generation,
             verify=VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify,
         )
+        push.marker_every_s = flow.marker_interval
         self._outgoing.open(push, flow)
         self._outgoing.add(frame)
 

@@ -34,7 +34,7 @@ from tests.compatibility.stored_forms import (
     unpack,
 )
 from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look, row
-from wormhole.config import dataset_from_json, to_json
+from wormhole.config import application_from_json, dataset_from_json, to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState
 
@@ -97,6 +97,12 @@ LATER: Final = [
         parsed().datasets["shop"].model_copy(update={"value_format": FormatSpec("json", ttl=True)}),
         lambda dataset: to_json(dataset).encode(),
         lambda data: dataset_from_json("shop", data.decode(), "a node"),
+    ),
+    in_bytes(
+        "zookeeper/application-cache",
+        parsed().applications["cache"].model_copy(update={"marker_interval": 0.01}),
+        lambda application: to_json(application).encode(),
+        lambda data: application_from_json("cache", data.decode(), "a node"),
     ),
     Form(
         "state/postgres-tables",

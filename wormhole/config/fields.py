@@ -26,6 +26,7 @@ __all__ = [
     "HostName",
     "HostNames",
     "LogName",
+    "MarkerInterval",
     "Name",
     "Names",
     "PathFromHere",
@@ -83,6 +84,12 @@ def _positive(value: float) -> float:
     return value
 
 
+def _marker_interval(value: float) -> float:
+    if not 0.001 <= value <= 1.0:
+        raise ValueError("must be from 1ms to 1s")
+    return value
+
+
 def _sharding(value: object) -> Sharding:
     allowed = 'must be "log", "database", "table" or { hash = N } with N from 1 to 65536'
     if isinstance(value, Sharding):
@@ -136,6 +143,7 @@ Rate = Annotated[
     int, BeforeValidator(parse_rate), AfterValidator(_positive), PlainSerializer(_plain_rate, when_used="json")
 ]
 Seconds = Annotated[float, BeforeValidator(parse_duration), AfterValidator(_positive)]
+MarkerInterval = Annotated[float, BeforeValidator(parse_duration), AfterValidator(_marker_interval)]
 ShardBy = Annotated[Sharding, BeforeValidator(_sharding), PlainSerializer(_plain_sharding)]
 ValueFormat = Annotated[FormatSpec, BeforeValidator(_value_format), PlainSerializer(FormatSpec.plain)]
 

@@ -21,6 +21,7 @@ from wormhole.config.fields import (
     HostName,
     HostNames,
     LogName,
+    MarkerInterval,
     Name,
     Names,
     PathFromHere,
@@ -581,7 +582,8 @@ class ApplicationConfig(Settings):
 
     ``on_failure``: what happens after an update's retries are exhausted: the flow halts at it, or the update is parked
     with the later ones of its row. ``on_bad_value``: what happens to the flow when a value that the filter tests is not
-    of the declared format; the update is delivered and counted in both cases.
+    of the declared format; the update is delivered and counted in both cases. ``marker_interval``: how often a
+    datamarker is offered while there are updates, in seconds.
     """
 
     name: Name
@@ -595,6 +597,7 @@ class ApplicationConfig(Settings):
     retry: RetryConfig = RetryConfig.model_construct()
     on_failure: Literal["halt", "park"] = "halt"
     on_bad_value: Literal["deliver", "halt"] = "deliver"
+    marker_interval: MarkerInterval = 1.0
     allow: Names = ()
     pin: Mapping[str, Name] = Field(default_factory=dict)
     subscribers: Mapping[Name, Address] = Field(default_factory=dict)

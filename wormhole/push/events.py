@@ -57,7 +57,7 @@ class PushFlow:
     """One flow on one stream.
 
     ``replay_until``: updates that end at or before this place may have been delivered before. ``generation``: as it was
-    assigned.
+    assigned. ``marker_every_s``: how often a datamarker is offered while there are updates.
     """
 
     number: int
@@ -75,6 +75,7 @@ class PushFlow:
     """An update that is being parked and may not have arrived completely."""
     verifying: Verifying = field(default_factory=Verifying)
     generation: int = 0
+    marker_every_s: float = 1.0
 
     @property
     def name(self) -> str:

@@ -246,14 +246,15 @@ class PushSession:
         return part_frames(flow.number, flow.epoch, number, replayed, body, room, unfinished)
 
     def marker_due(self, flow: PushFlow, now: float, *, soon: bool = False) -> bool:
-        """Whether a datamarker should be offered: every second or every 4 MiB of updates, and every ten seconds when no
-        update was selected. ``soon``: as soon as there were updates.
+        """Whether a datamarker should be offered: every second, or more often if the flow wants it, or every 4 MiB of
+        updates, and every ten seconds when no update was selected. ``soon``: as soon as there were updates.
         """
         if len(flow.offered) >= MOST_OFFERED:
             return False
         waited = now - flow.marker_at
         if flow.dirty:
-            return soon or waited >= MARKER_EVERY_S or flow.bytes_since >= MARKER_EVERY_BYTES
+            every_s = min(flow.marker_every_s, MARKER_EVERY_S)
+            return soon or waited >= every_s or flow.bytes_since >= MARKER_EVERY_BYTES
         return waited >= IDLE_MARKER_EVERY_S
 
     def datamarker(self, flow: PushFlow, marker: Datamarker, now: float) -> bytes | None:

@@ -15,6 +15,8 @@ from wormhole.config import DatasetConfig, FailoverConfig
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.model.position import Datamarker
 from wormhole.model.values import Op
+from wormhole.push import session
+from wormhole.wire.markers import marker_from_message
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
 
@@ -102,6 +104,17 @@ async def test_an_application_may_halt_at_a_bad_value(store: World, caplog: pyte
         again = await taken(s1)
         assert again.epoch == revoked.epoch + 1
         assert [u.after for u in await batch(s1)] == [{"value": BROKEN}]
+
+
+async def test_an_application_may_want_datamarkers_sooner(store: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MARKER_EVERY_S", 1e9)
+    store.application(marker_interval=0.05)
+    first = write(store, a=PAID)
+    async with scripted_subscriber("app", "s1") as s1, store.publisher():
+        await store.register(s1)
+        await taken(s1)
+        await s1.hears_later("batch")
+        assert marker_from_message((await s1.hears_later("datamarker")).datamarker.marker).order == first.order
 
 
 async def test_a_filter_that_changes_while_its_flow_is_behind_applies_from_the_marker_in_a_new_epoch(

@@ -218,6 +218,10 @@ WRONG = {
         ('dataset = "shop"\nstart = "2026-05-01 12:00Z"', 'must be a time such as "2026-05-01T12:00:00Z"'),
         ('dataset = "shop"\nstart = "2026-02-30T12:00:00Z"', "is no time that exists: day is out of range"),
         ('dataset = "shop"\nstart = 2026-05-01T12:00:00Z', "must be a text in quotes"),
+        *(
+            (f'dataset = "shop"\nstart = "latest"\nmarker_interval = "{interval}"', "must be from 1ms to 1s")
+            for interval in ("999us", "0s", "1001ms", "2s")
+        ),
         ('dataset = "shop"\nstart = "latest"\ncopy = "mian"', 'has no such copy; did you mean "main"?'),
         ('dataset = "shop"\nstart = "latest"\nstat = 1', 'stat: unknown key; did you mean "start"?'),
         ('dataset = "shop"\nstart = "latest"\nname = "x"', "name: unknown key"),

@@ -516,6 +516,12 @@ def test_a_subscriber_that_never_acks_costs_a_bounded_number_of_markers(peer: Pe
     assert peer.session.marker_due(flow, now)
 
 
+@pytest.mark.parametrize(("waited", "due"), [(0.009, False), (0.011, True)])
+def test_a_flow_may_want_datamarkers_more_often(waited: float, due: bool, peer: Peer, flow: PushFlow) -> None:
+    flow.marker_every_s, flow.marker_at, flow.dirty = 0.01, 7.0, True
+    assert peer.session.marker_due(flow, 7.0 + waited) is due
+
+
 # --- what goes out
 
 
