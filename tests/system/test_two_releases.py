@@ -49,6 +49,10 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Each release has a version of its own, by which a monitor recognizes publishers of another release.
     package = folder / "wormhole/__init__.py"
     package.write_text(package.read_text().replace(f'"{__version__}"', '"0.0.1"'))
+    # It names its datastores in its code. Entry points of the installed release would name them a second time.
+    about = folder / "wormhole_pubsub-0.0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: wormhole-pubsub\nVersion: 0.0.1\n")
     return folder
 
 
