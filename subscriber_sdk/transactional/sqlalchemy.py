@@ -81,9 +81,9 @@ def _note(context: ExceptionContext) -> None:
 
 
 def _prepare(connection: Connection) -> Connection:
-    """A connection that does not return to a pool; with SQLite one whose transactions take the lock at their begin."""
-    connection.detach()
+    """With SQLite a connection whose transactions take the lock at their begin, and which does not return to a pool."""
     if connection.dialect.name == "sqlite":
+        connection.detach()
         connection.connection.dbapi_connection.isolation_level = None  # type: ignore[union-attr]
         event.listen(connection, "begin", _begin_immediate)
     return connection
