@@ -121,9 +121,10 @@ class FlowRecords:
             # nothing is missing.
             await self.renew_backfill(flow, f"its datamarker goes to {to}")
         async with self._changing:  # an operator and the application may do it at the same time
-            self.markers.drop(flow.key)
             flow.delivery.begin_move()
             try:
+                await self.markers.flush()  # the store has to know whether the flow goes back
+                self.markers.drop(flow.key)
                 counts = not by_application and not _is_at(flow, to)
                 await self.restore(flow, to)
                 # The flow leaves its epoch: acks that are still on their way are refused.

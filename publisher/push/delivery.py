@@ -111,7 +111,7 @@ class FlowDelivery:
 
     def moved(self, to: Datamarker, move: int) -> None:
         """The datamarker was set. ``move``: the number of the last move now."""
-        self.rewound |= to.order < self.durable.order
+        self.rewound |= to.order < max(self.marker.order, self.durable.order)
         self.marker = self.durable = to
         self.move = move
 

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from publisher.flows import housekeeping
+from publisher.flows import housekeeping, marker_writer
 from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
@@ -182,6 +182,26 @@ async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(
         assert keys(s1, await s1.hears_later("batch")) == [b"b"]
     [entry] = world.coordination.history
     assert (entry.what, entry.before, entry.after) == ("set-marker", str(last), str(first))
+
+
+@pytest.mark.usefixtures("first")
+async def test_a_rewind_to_the_stored_datamarker_is_not_undone_by_the_acknowledged_one(
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker_writer, "_EVERY_S", 1e9)
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        offered = await s1.hears_later("datamarker")
+        await s1.acks(offered)
+        flow = publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.delivery.marker == marker_from_message(offered.datamarker.marker), "the ack")
+        start = world.markers.records[KEY].marker
+        assert start.order < flow.delivery.marker.order
+        await (await served(publisher)).change(request("set_marker", place="earliest"))
+        assert (world.markers.records[KEY].marker, world.markers.records[KEY].rewound) == (start, True)
+        await finished(s1, assign)
+        assert (await s1.hears_later("assign")).assign.rewound
 
 
 @pytest.mark.usefixtures("first", "assign")

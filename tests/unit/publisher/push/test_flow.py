@@ -269,3 +269,9 @@ def test_an_application_has_only_what_it_was_offered() -> None:
     assert flow.delivery.was_offered(marker(5)), "it asks for more than it needs"
     assert not flow.delivery.was_offered(replace(second, delivered="9" * 500_000))
     assert not flow.delivery.was_offered(replace(first, delivered="x"))
+
+
+def test_a_datamarker_is_set_back_also_from_one_that_is_not_stored_yet(one: PublisherFlow) -> None:
+    one.acked(replace(START, order=LogPosition(1, 8, 0)))
+    one.moved(2, START)
+    assert one.delivery.rewound
