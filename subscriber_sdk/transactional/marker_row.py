@@ -92,7 +92,8 @@ def start_of(row: MarkerRow | None, notice: ShardNotice) -> Start:
         filled = notice.generation > row.version or notice.move > row.move
         return Start(fresh) if filled else Start(raised, halt=_empty(notice))
     have = row.datamarker
-    unnumbered = notice.rewound and not notice.move and have.order > notice.marker.order  # of an earlier release
+    # A publisher of an earlier release sends no number.
+    unnumbered = notice.rewound and not notice.move and have.order > notice.marker.order
     if notice.move > row.move or unnumbered:
         moved = max(notice.move, row.move)
         return Start(MarkerRow(notice.epoch, row.version + 1, moved, marker))

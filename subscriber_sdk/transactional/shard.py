@@ -47,7 +47,7 @@ class ShardTransactions(Generic[C]):
         self._key = b""
         self._session: Session[C] | None = None
         self._stored: MarkerRow | None = None  # None: only ASSIGNED can find out what is stored
-        self._nonce: bytes | None = None  # of the open transaction
+        self._nonce: bytes | None = None  # the open transaction's
         self._letters: list[str] = []  # dead letters that the open transaction applied
         self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
 

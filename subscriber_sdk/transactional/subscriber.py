@@ -48,7 +48,7 @@ _OF_HANDLER: Final = (
     "on_data_loss",
     "on_error",
 )
-_KEYS: Final = 1000  # of on_verify_keys that are read at one time
+_KEYS: Final = 1000  # read at one time from on_verify_keys
 
 
 class Transactional(Subscriber, Generic[C]):

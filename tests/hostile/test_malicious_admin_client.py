@@ -44,7 +44,6 @@ async def loud(world: World) -> AsyncIterator[ScriptedSubscriber]:
     for table in TABLES:
         world.commit("a", table=table)
     async with scripted_subscriber("app", "s1") as one:
-        one.version = 2
         yield one
 
 

@@ -39,7 +39,7 @@ class Counted:
         self.target, self.chance = target, chance
         self.expected: Counter[Entry] = Counter()
         self.number = 0
-        """Of the last transaction."""
+        """The last transaction's."""
         self.tricks = folder / "tricks"
         self.tricks.mkdir()
         target.empty()

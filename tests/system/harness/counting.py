@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 Execute = Callable[[str], object]
 _BOUND_S: Final = 2.0
-"""Of one statement or pause in a transaction: less than a lease and the time of a handler."""
+"""The longest statement or pause in a transaction: less than a lease and the time of a handler."""
 
 
 class _Tricks:
