@@ -14,16 +14,19 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from subscriber_sdk.subscriber import KeptMarker, ShardNotice
 from subscriber_sdk.transactional import sql
 from subscriber_sdk.transactional.marker_row import MarkerRow, after_refusal, row_key, start_of
 from subscriber_sdk.transactional.store import Session, Store, settled
 from wormhole.model.errors import TargetRefused, TargetUnavailable, WormholeError
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_to_bytes
 from wormhole.wire.update import Update
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["ShardTransactions"]
 
@@ -73,16 +76,30 @@ class ShardTransactions(Generic[C]):
     async def deliver(self, callback: Callable[..., Any], update: Update) -> None:
         """The same for an update, unless it is a dead letter whose effects are stored."""
         async with self._turn:
-            if await self._is_new(update):
+            if self._is_new(update):
                 await self._call(callback, update)
 
     async def deliver_all(self, callback: Callable[..., Any], updates: list[Update]) -> None:
         """The same for several updates."""
         async with self._turn:
             if self._among_letters:
-                updates = [update for update in updates if await self._is_new(update)]
+                updates = [update for update in updates if self._is_new(update)]
             if updates:
                 await self._call(callback, updates)
+
+    async def deliver_rows(self, callback: Callable[..., Any], batch: pyarrow.RecordBatch, replayed: bool) -> None:
+        """The same for updates as Arrow columns."""
+        async with self._turn:
+            if self._among_letters and replayed:
+                columns = (batch.column(name).to_pylist() for name in ("_place", "_tx", "_index"))
+                batch = batch.filter(
+                    [
+                        self._is_new_at(f"{tx}:{index}", LogPosition.from_bytes(place[: LogPosition.SIZE]))
+                        for place, tx, index in zip(*columns, strict=True)
+                    ]
+                )
+            if batch.num_rows:
+                await self._call(callback, batch)
 
     async def commit(self, marker: Datamarker) -> None:
         """Commit everything since the last datamarker, and ``marker`` with it."""
@@ -179,14 +196,16 @@ class ShardTransactions(Generic[C]):
             )
         return result
 
-    async def _is_new(self, update: Update) -> bool:
-        if not self._among_letters or not update.replayed:
-            return True
+    def _is_new(self, update: Update) -> bool:
+        return not self._among_letters or not update.replayed or self._is_new_at(update.id, update.position)
+
+    def _is_new_at(self, update_id: str, position: LogPosition) -> bool:
+        """Of an update that is redelivered before everything else of the epoch."""
         stored = self._known()
-        if update.id in stored.letters or update.id in self._letters:
+        if update_id in stored.letters or update_id in self._letters:
             return False
-        if update.position <= stored.datamarker.order:  # the place of its transaction's end
-            self._letters.append(update.id)
+        if position <= stored.datamarker.order:  # the place of its transaction's end
+            self._letters.append(update_id)
         return True
 
     def _known(self) -> MarkerRow:

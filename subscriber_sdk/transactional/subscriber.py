@@ -101,7 +101,8 @@ class Transactional(Subscriber, Generic[C]):
     async def _on_arrow(self, batch: pyarrow.RecordBatch) -> None:
         from subscriber_sdk.arrow import BatchInfo
 
-        await self._of(BatchInfo.of(batch).shard).call(self._handler.on_arrow, batch)
+        info = BatchInfo.of(batch)
+        await self._of(info.shard).deliver_rows(self._handler.on_arrow, batch, info.replayed)
 
     async def _on_schema(self, change: SchemaChange) -> None:
         await self._of(change.shard).call(self._handler.on_schema, change)

@@ -26,7 +26,7 @@ TRANSACTIONAL_FAULTS: list[Fault] = [
     Fault(
         name="dead-letter-twice",
         file="subscriber_sdk/transactional/shard.py",
-        old="        if update.id in stored.letters or update.id in self._letters:\n",
+        old="        if update_id in stored.letters or update_id in self._letters:\n",
         new="        if False:\n",
         tests=(f"{_SYSTEM}test_a_dead_letter_that_comes_twice_counts_once[postgres]",),
         promise="a dead letter that is delivered again counts once",
