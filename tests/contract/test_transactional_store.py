@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import pytest
+from sqlalchemy import Connection, text
 
 from subscriber_sdk import HandlerFailed, RetryPolicy, Update
 from subscriber_sdk.testing import Kit, read, update
 from subscriber_sdk.testing.changes import Change
-from subscriber_sdk.transactional import Transactional
-from tests.support.transactional import Run, Target, add, totals
+from subscriber_sdk.transactional import Transactional, TransactionalHandler
+from subscriber_sdk.transactional.store import finish
+from tests.support.transactional import Run, Target, add, run, totals
+from wormhole.model.errors import TargetRefused
 
 # The kit calls plain `def` callbacks on its loop. In production they run in threads.
 pytestmark = pytest.mark.allow_blocking
@@ -46,6 +53,29 @@ def test_what_was_committed_is_not_delivered_again(target: Target, wormhole_kit:
     flow.commit(paid(1, 10))
     assert target.totals == {1: 16}
     assert target.row[0] == 2
+
+
+@pytest.mark.parametrize("delivers", ["on_updates", "on_arrow"])
+def test_several_updates_are_delivered_at_once(target: Target, wormhole_kit: Kit, delivers: str) -> None:
+    store = target.new()
+    flow = wormhole_kit.attach(Transactional(totals(store, delivers=delivers), store))
+    flow.commit(paid(1, 5), paid(2, 7), paid(1, 1))
+    again = target.new()
+    flow.crash_and_redeliver(1, subscriber=Transactional(totals(again, delivers=delivers), again))
+    flow.commit(paid(2, 1))
+    assert target.totals == {1: 6, 2: 8}
+    assert flow.datamarker == flow.end
+
+
+def test_rows_are_compared_and_repaired_through_the_connection(target: Target, wormhole_kit: Kit) -> None:
+    target.sql("INSERT INTO totals VALUES (3, 1)")
+    store = target.new()
+    flow = wormhole_kit.attach(Transactional(totals(store), store))
+    flow.commit(paid(1, 5), paid(2, 7))
+    found = flow.verify("shop.orders", [read("shop.orders", key=key, after={"amount": 5}) for key in (1, 2)])
+    assert (found.compared, found.missing, found.differs, found.extra) == (2, 0, 1, 1)
+    flow.commit(paid(1, 1))
+    assert target.totals == {1: 6, 2: 7, 3: 1}
 
 
 def test_a_failure_rolls_the_whole_transaction_back(target: Target, wormhole_kit: Kit) -> None:
@@ -104,19 +134,95 @@ def test_a_row_of_a_later_epoch_fences(target: Target, wormhole_kit: Kit) -> Non
     assert target.row[0] == flow.epoch
 
 
+MYSQL = pytest.mark.parametrize("transactional_target", ["sqlalchemy-mysql", "sqlalchemy-mariadb"], indirect=True)
+
+
 def test_a_transaction_that_the_handler_ends_halts_the_flow(target: Target, wormhole_kit: Kit) -> None:
+    assert_ended_by("COMMIT", target, wormhole_kit)
+
+
+@MYSQL
+@pytest.mark.parametrize("statement", ["SET autocommit = 1", "CREATE TABLE other (id INT)"])
+def test_a_statement_that_commits_by_itself_halts_the_flow(target: Target, wormhole_kit: Kit, statement: str) -> None:
+    assert_ended_by(statement, target, wormhole_kit)
+
+
+def assert_ended_by(statement: str, target: Target, kit: Kit) -> None:
     """Its effects are stored without the datamarker, and would be repeated."""
 
     async def ending(change: Update, sql: Run) -> None:
         await add(change, sql)
-        await sql("COMMIT")
+        await sql(statement)
 
     store = target.new()
-    with pytest.raises(HandlerFailed, match=r"transaction-ended|failed"):
-        flow = wormhole_kit.attach(Transactional(totals(store, ending), store), retry=2)
-        flow.commit(paid(1, 5))
+    flow = kit.attach(Transactional(totals(store, ending), store), retry=2)
+    for _ in range(2):
+        with pytest.raises(HandlerFailed) as halted:
+            flow.commit(paid(1, 5)) if flow.halted is None else flow.assign()
+        assert isinstance(halted.value.__cause__, TargetRefused)
+        assert halted.value.__cause__.code == "transaction-ended"
     assert target.totals == {1: 5}
     assert target.row[1] == 0
+
+
+@MYSQL
+def test_a_table_without_transactions_is_refused(target: Target, wormhole_kit: Kit) -> None:
+    store = target.new()
+    (create,) = store.create_statements()
+    target.sql(create.replace("InnoDB", "MyISAM"))
+    with pytest.raises(HandlerFailed, match="MyISAM") as halted:
+        wormhole_kit.attach(Transactional(totals(store), store))
+    assert isinstance(halted.value.__cause__, TargetRefused)
+    assert halted.value.__cause__.code == "target-refused"
+
+
+@MYSQL
+@pytest.mark.parametrize("hidden", ["by the handler", "in a savepoint", "from SQLAlchemy"])
+def test_a_deadlock_that_the_handler_hides_loses_nothing(target: Target, wormhole_kit: Kit, hidden: str) -> None:
+    """The server rolls the whole transaction back, and the next statement begins another one."""
+    target.sql("CREATE TABLE ballast (id INT PRIMARY KEY)")
+    target.sql("INSERT INTO totals VALUES (1, 0), (2, 0)")
+    deadlocks = 0
+
+    class Adds(TransactionalHandler[Connection]):
+        def on_update(self, update: Update, connection: Connection) -> None:
+            nonlocal deadlocks
+            with contextlib.suppress(Exception):
+                if deadlocks == 0 and update.key == (2,):
+                    deadlocks += 1
+                    with deadlock(target, holds=2, wants=1) as loses:
+                        if hidden == "from SQLAlchemy":
+                            connection.connection.cursor().execute(loses)
+                        elif hidden == "in a savepoint":
+                            with connection.begin_nested():
+                                connection.execute(text(loses))
+                        else:
+                            connection.execute(text(loses))
+            finish(add(update, lambda statement: run(connection, statement)))
+
+    store = target.new()
+    flow = wormhole_kit.attach(Transactional(Adds(), store))
+    flow.commit(paid(1, 5), paid(2, 7), paid(1, 1))
+    assert deadlocks == 1
+    assert target.totals == {1: 6, 2: 7}
+    assert flow.datamarker == flow.end
+
+
+@contextlib.contextmanager
+def deadlock(target: Target, *, holds: int, wants: int) -> Iterator[str]:
+    """Another transaction holds one row and wants the other. The given statement makes a deadlock, which the caller's
+    transaction loses, because the other one wrote more."""
+    locks = "UPDATE totals SET amount = amount WHERE customer = {}"
+    other: Connection = finish(target.new().connect()).connection
+    other.execute(text(f"INSERT INTO ballast VALUES {', '.join(f'({number})' for number in range(1000))}"))
+    other.execute(text(locks.format(holds)))
+    waiting = threading.Thread(target=other.execute, args=(text(locks.format(wants)),))
+    waiting.start()
+    try:
+        yield locks.format(holds)
+    finally:
+        waiting.join()
+        other.rollback()
 
 
 def test_a_marker_is_left_open_with_ack_later(target: Target, wormhole_kit: Kit) -> None:
@@ -141,7 +247,8 @@ def test_existing_rows_and_their_ranges_are_in_the_transaction(target: Target, w
     assert len(handler.ranges) == 1
 
 
-def test_a_dead_letter_is_applied_once(target: Target, wormhole_kit: Kit) -> None:
+@pytest.mark.parametrize("delivers", ["on_update", "on_updates", "on_arrow"])
+def test_a_dead_letter_is_applied_once(target: Target, wormhole_kit: Kit, delivers: str) -> None:
     """The process dies after its effect was stored, and before the publisher deleted it."""
     bad = True
 
@@ -151,7 +258,8 @@ def test_a_dead_letter_is_applied_once(target: Target, wormhole_kit: Kit) -> Non
             raise ValueError("no")
 
     store = target.new()
-    flow = wormhole_kit.attach(Transactional(totals(store, refusing), store), on_failure="park", retry=2)
+    handler = totals(store, refusing, delivers)
+    flow = wormhole_kit.attach(Transactional(handler, store), on_failure="park", retry=2)
     flow.commit(paid(1, 5), paid(2, 7))
     assert (target.totals, flow.parked) == ({2: 7}, ["test:1:0"])
     bad = False

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+import pyarrow
 import pytest
 from sqlalchemy import text
 
 from examples.demo.postgres_server import PostgresServer
 from subscriber_sdk import AckLater, Datamarker, KeyRange, ScanEnd, Update
+from subscriber_sdk.arrow import BatchInfo
+from subscriber_sdk.backfill import Key
 from subscriber_sdk.transactional import Store, TransactionalHandler
 from subscriber_sdk.transactional.psycopg import PsycopgStore
 from subscriber_sdk.transactional.sqlalchemy import SqlAlchemyStore
@@ -29,6 +32,7 @@ TOTALS: Final = "CREATE TABLE totals (customer INT PRIMARY KEY, amount INT NOT N
 STORES: Final = ("psycopg", "sqlalchemy-postgres", "sqlalchemy-mariadb", "sqlalchemy-mysql", "sqlalchemy-sqlite")
 
 NewStore = Callable[..., Store[Any]]
+Work = Callable[[Any, "Run"], Awaitable[None]]
 Run = Callable[[str], Awaitable[Any]]
 """Runs a statement in the handler's transaction."""
 
@@ -59,20 +63,34 @@ async def run(connection: Any, statement: str) -> Any:
     return await settled(connection.execute(statement if isinstance(connection, _PSYCOPG) else text(statement)))
 
 
+async def rows_of(connection: Any, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a query."""
+    return [tuple(row) for row in await settled((await run(connection, statement)).fetchall())]
+
+
 _PSYCOPG: Final = (psycopg.Connection, psycopg.AsyncConnection)
 
 
 class Totals(TransactionalHandler[Any]):
     """Adds ``amount`` to the customer's sum. ``work`` is called instead, with a function that adds, if it is given."""
 
-    def __init__(self, work: Callable[[Update, Run], Awaitable[None]] | None = None) -> None:
-        self.work = work or add
+    def __init__(self, work: Work | None = None) -> None:
+        self.work: Work = work or add
         self.later = 0
         self.ranges: list[KeyRange | ScanEnd] = []
         self.seen: list[str] = []
 
 
-async def add(update: Update, sql: Run) -> None:
+@dataclass
+class Paid:
+    """What of an update :func:`add` reads."""
+
+    id: str
+    key: tuple[int]
+    after: Mapping[str, Any]
+
+
+async def add(update: Update | Paid, sql: Run) -> None:
     """One increment, never a replacement: a repetition shows."""
     after = update.after or {}
     customer, amount = int(str(update.key[0])), int(str(after["amount"]))
@@ -81,9 +99,29 @@ async def add(update: Update, sql: Run) -> None:
         await sql(f"INSERT INTO totals VALUES ({customer}, {amount})")
 
 
-async def _update(self: Totals, update: Update, connection: Any) -> None:
+async def _update(self: Totals, update: Update | Paid, connection: Any) -> None:
     self.seen.append(update.id)
     await self.work(update, lambda statement: run(connection, statement))
+
+
+async def _updates(self: Totals, batch: Sequence[Update], connection: Any) -> None:
+    for update in batch:
+        await _update(self, update, connection)
+
+
+async def _arrow(self: Totals, batch: pyarrow.RecordBatch, connection: Any) -> None:
+    (key,) = BatchInfo.of(batch).key
+    for row in batch.to_pylist():
+        await _update(self, Paid(f"{row['_tx']}:{row['_index']}", (row[key],), row), connection)
+
+
+async def _verify(self: Totals, table: str, shard: str, keys: Sequence[Key], connection: Any) -> dict[Key, Any]:
+    rows = await rows_of(connection, "SELECT customer, amount FROM totals")
+    return {(customer,): {"amount": amount} for customer, amount in rows if (customer,) in keys}
+
+
+async def _verify_keys(self: Totals, table: str, shard: str, connection: Any) -> list[Key]:
+    return [(customer,) for (customer,) in await rows_of(connection, "SELECT customer FROM totals")]
 
 
 async def _range(self: Totals, keys: KeyRange | ScanEnd, connection: Any) -> None:
@@ -96,9 +134,18 @@ async def _marker(self: Totals, marker: Datamarker, connection: Any) -> AckLater
     return AckLater(1.0) if self.later >= 0 else None
 
 
-def totals(store: Store[Any], work: Callable[[Update, Run], Awaitable[None]] | None = None) -> Totals:
-    """The handler for this store: plain ``def`` or ``async def``."""
-    callbacks: dict[str, Any] = {"on_update": _update, "on_range": _range, "on_datamarker": _marker}
+_DELIVERS: Final[dict[str, Any]] = {"on_update": _update, "on_updates": _updates, "on_arrow": _arrow}
+
+
+def totals(store: Store[Any], work: Work | None = None, delivers: str = "on_update") -> Totals:
+    """The handler for this store: plain ``def`` or ``async def``. ``delivers``: its callback for updates."""
+    callbacks: dict[str, Any] = {
+        delivers: _DELIVERS[delivers],
+        "on_range": _range,
+        "on_datamarker": _marker,
+        "on_verify": _verify,
+        "on_verify_keys": _verify_keys,
+    }
 
     def plain(callback: Any) -> Any:
         return lambda *arguments: finish(callback(*arguments))
