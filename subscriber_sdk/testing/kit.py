@@ -149,6 +149,9 @@ class KitFlow:
         self._rows_read: dict[str, int] = {}
         self._verify = VerifyMode.NONE
         self._reports = Reports()
+        self._move = 0
+        self._moved_to = marker_at(0)
+        self._went_back = False
         self.generation = 0
         """The generation of the last backfill."""
         self.epoch = 0
@@ -306,7 +309,8 @@ class KitFlow:
         self._stop()
         self._subscriber = subscriber or self._subscriber
         self._shards = self._process()
-        self.datamarker = marker_at(max(0, min(int(self.datamarker.delivered), len(self._log) - transactions)))
+        lost = min(self.datamarker, marker_at(max(0, len(self._log) - transactions)), key=_number)
+        self.datamarker = max(self._moved_to, lost, key=_number)
         self.assign()
 
     def cut(self) -> None:
@@ -339,6 +343,7 @@ class KitFlow:
         self.halted = None
         self._reports = Reports()
         follows = self._after(self.datamarker)
+        at_move = self.datamarker == self._moved_to  # or it is acknowledged since
         self._send(
             frames.assign(
                 self._flow,
@@ -350,6 +355,9 @@ class KitFlow:
                 skip=self._skip,
                 park=self._parks,
                 parked=self._letters.rows(),
+                rewound=self._went_back and at_move,
+                move=self._move,
+                acknowledged=self._move > 0 or not at_move,
                 generation=self.generation,
                 verify=mode_to_message(self._verify),
             )
@@ -384,6 +392,15 @@ class KitFlow:
         """Have an update skipped from now on."""
         self._skip.append(update_id)
         self._anew()
+
+    def move(self, to: Datamarker) -> None:
+        """Move the datamarker, as ``wormholectl markers set``: backwards, or forwards up to :attr:`end`. What follows
+        ``to`` is delivered in a new epoch. A crash does not undo the move.
+        """
+        self._release()
+        self._went_back = _number(to) < _number(self.datamarker)
+        self._move, self._moved_to, self.datamarker = self.epoch + 1, to, to
+        self.assign()
 
     def replay(self, transactions: int) -> None:
         """Replay the last ``transactions``: a new epoch, REPLAY_BEGIN, the updates again, REPLAY_END."""
@@ -463,7 +480,7 @@ class KitFlow:
             self._push([transaction], replayed=False)
 
     def _after(self, marker: Datamarker) -> list[_Transaction]:
-        return self._log[int(marker.delivered) :]
+        return self._log[_number(marker) :]
 
     def _push(self, transactions: list[_Transaction], *, replayed: bool) -> None:
         publisher, epoch, sent = self._connected(), self.epoch, 0
@@ -504,9 +521,12 @@ class KitFlow:
 
     def _anew(self) -> None:
         """Begin a new epoch, in which an operator's change takes effect."""
+        self._release()
+        self.assign()
+
+    def _release(self) -> None:
         if self._publisher is not None and self.halted is None:
             self.revoke("an operator asked for it")
-        self.assign()
 
     def _redeliver(self) -> bool:
         """Send the updates that have to be delivered again. Returns whether all were sent in this epoch."""
@@ -570,3 +590,8 @@ class KitFlow:
             self._call(worker.kill)
         self._kit.run(self._shards.close())
         self._publisher = None
+
+
+def _number(marker: Datamarker) -> int:
+    """The number of the last transaction before ``marker``."""
+    return int(marker.delivered)

@@ -32,12 +32,15 @@ class Noting(Subscriber):
     def __init__(self) -> None:
         self.seen: list[tuple[str, bool, int]] = []
         self.notices: list[NoticeKind] = []
+        self.assigned: list[ShardNotice] = []
 
     async def on_update(self, update: Update) -> None:
         self.seen.append((update.id, update.replayed, update.epoch))
 
     async def on_shard_notice(self, notice: ShardNotice) -> None:
         self.notices.append(notice.kind)
+        if notice.kind is NoticeKind.ASSIGNED:
+            self.assigned.append(notice)
 
 
 def test_a_crash_redelivers_the_last_transactions(wormhole_kit: Kit) -> None:
@@ -60,6 +63,41 @@ def test_a_cut_connection_is_dialled_again_where_it_stood(wormhole_kit: Kit) -> 
     flow.assign()
     assert subscriber.seen[1:] == [("test:2:0", True, 2)]
     assert subscriber.notices == [NoticeKind.ASSIGNED, NoticeKind.REVOKED, NoticeKind.ASSIGNED]
+
+
+def test_a_move_back_is_reported_until_something_behind_it_is_acknowledged(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(subscriber := Noting())
+    places = [flow.datamarker]
+    for key in (1, 2, 3):
+        flow.commit(update("t", key=key))
+        places.append(flow.datamarker)
+    subscriber.seen.clear()
+    flow.move(places[1])
+    assert subscriber.seen == [("test:2:0", True, 2), ("test:3:0", True, 2)]
+    assert flow.datamarker == flow.end
+    flow.crash_and_redeliver(transactions=3)  # the move itself is stored
+    flow.crash_and_redeliver(transactions=1)
+    reported = [(notice.marker, notice.rewound, notice.move, notice.acknowledged) for notice in subscriber.assigned]
+    assert reported == [
+        (places[0], False, 0, False),
+        (places[1], True, 2, True),
+        (places[1], True, 2, True),
+        (places[2], False, 2, True),
+    ]
+
+
+def test_a_move_forwards_leaves_out_what_is_before_it(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(subscriber := Noting())
+    flow.cut()
+    for key in (1, 2):
+        flow.commit(update("t", key=key))
+    flow.move(flow.end)
+    flow.crash_and_redeliver(transactions=2)
+    assert subscriber.seen == []
+    assert [(notice.marker, notice.rewound, notice.move) for notice in subscriber.assigned[1:]] == [
+        (flow.end, False, 2),
+        (flow.end, False, 2),
+    ]
 
 
 def test_two_shards_are_independent(wormhole_kit: Kit) -> None:
