@@ -15,6 +15,7 @@ import pyarrow as pa
 from subscriber_sdk import (
     BatchInfo,
     Datamarker,
+    KeptMarker,
     NoticeKind,
     ShardNotice,
     Subscriber,
@@ -44,14 +45,25 @@ class DuckDBCopy(Subscriber):
     def __init__(self, path: str) -> None:
         self.database = duckdb.connect(path)
         self.database.execute("CREATE TABLE IF NOT EXISTS users (id BIGINT, name TEXT, email TEXT)")
-        self.database.execute("CREATE TABLE IF NOT EXISTS markers (shard TEXT PRIMARY KEY, marker BLOB NOT NULL)")
+        self.database.execute(
+            "CREATE TABLE IF NOT EXISTS markers (shard TEXT PRIMARY KEY, marker BLOB NOT NULL, move BIGINT NOT NULL)"
+        )
         self.open: dict[str, duckdb.DuckDBPyConnection] = {}
 
-    def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
-        """Begin where the stored rows end, whatever the publisher has stored."""
+    def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
+        """Begin where the stored rows end, unless the datamarker was moved since."""
         self._forget(notice.shard)
-        found = self.database.execute("SELECT marker FROM markers WHERE shard = ?", [notice.shard]).fetchone()
-        return marker_from_bytes(found[0]) if found and notice.kind is NoticeKind.ASSIGNED else None
+        if notice.kind is not NoticeKind.ASSIGNED:
+            return None
+        assert notice.marker is not None
+        found = self.database.execute("SELECT marker, move FROM markers WHERE shard = ?", [notice.shard]).fetchone()
+        if found and found[1] >= notice.move:
+            return KeptMarker(marker_from_bytes(found[0]), found[1])
+        self.database.execute(
+            "INSERT OR REPLACE INTO markers VALUES (?, ?, ?)",
+            [notice.shard, marker_to_bytes(notice.marker), notice.move],
+        )
+        return None
 
     def on_arrow(self, batch: pa.RecordBatch) -> None:
         """Replace the rows that changed; not committed yet."""
@@ -73,7 +85,7 @@ class DuckDBCopy(Subscriber):
     def on_datamarker(self, marker: Datamarker) -> None:
         """Rows and place become durable together."""
         database = self._transaction(marker.shard)
-        database.execute("INSERT OR REPLACE INTO markers VALUES (?, ?)", [marker.shard, marker_to_bytes(marker)])
+        database.execute("UPDATE markers SET marker = ? WHERE shard = ?", [marker_to_bytes(marker), marker.shard])
         database.commit()
         del self.open[marker.shard]
 

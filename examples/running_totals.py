@@ -1,5 +1,7 @@
 """Keeps sums in SQLite, each change counted exactly once: the datamarker is stored with the sums, in one transaction.
 
+An operator who moves the datamarker back has the changes behind it counted again, once.
+
 python -m examples.running_totals totals.db
 """
 
@@ -10,6 +12,7 @@ import sys
 
 from subscriber_sdk import (
     Datamarker,
+    KeptMarker,
     NoticeKind,
     ShardNotice,
     Subscriber,
@@ -30,14 +33,27 @@ class RunningTotals(Subscriber):
         self.database.execute(
             "CREATE TABLE IF NOT EXISTS totals (customer INTEGER PRIMARY KEY, amount INTEGER NOT NULL)"
         )
-        self.database.execute("CREATE TABLE IF NOT EXISTS markers (shard TEXT PRIMARY KEY, marker BLOB NOT NULL)")
+        self.database.execute(
+            "CREATE TABLE IF NOT EXISTS markers (shard TEXT PRIMARY KEY, marker BLOB NOT NULL, move INTEGER NOT NULL)"
+        )
         self.database.commit()
 
-    def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
-        """Begin where the stored sums end, whatever the publisher has stored."""
+    def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
+        """Begin where the stored sums end, unless the datamarker was moved since."""
         self.database.rollback()
-        row = self.database.execute("SELECT marker FROM markers WHERE shard = ?", (notice.shard,)).fetchone()
-        return marker_from_bytes(row[0]) if row and notice.kind is NoticeKind.ASSIGNED else None
+        if notice.kind is not NoticeKind.ASSIGNED:
+            return None
+        assert notice.marker is not None
+        row = self.database.execute("SELECT marker, move FROM markers WHERE shard = ?", (notice.shard,)).fetchone()
+        if row and row[1] >= notice.move:
+            return KeptMarker(marker_from_bytes(row[0]), row[1])
+        if not row and notice.acknowledged:
+            raise RuntimeError(f"the sums of {notice.shard} are lost: give the application another name and begin anew")
+        self.database.execute(
+            "REPLACE INTO markers VALUES (?, ?, ?)", (notice.shard, marker_to_bytes(notice.marker), notice.move)
+        )
+        self.database.commit()
+        return None
 
     def on_update(self, update: Update) -> None:
         """Add to the sum; not committed yet."""
@@ -49,7 +65,7 @@ class RunningTotals(Subscriber):
 
     def on_datamarker(self, marker: Datamarker) -> None:
         """Sums and place become durable together."""
-        self.database.execute("REPLACE INTO markers VALUES (?, ?)", (marker.shard, marker_to_bytes(marker)))
+        self.database.execute("UPDATE markers SET marker = ? WHERE shard = ?", (marker_to_bytes(marker), marker.shard))
         self.database.commit()
 
     def on_rollback(self, to: Datamarker, cause: Exception) -> None:

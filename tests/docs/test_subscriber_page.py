@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from subscriber_sdk import Datamarker, KeptMarker
 from subscriber_sdk.testing import Kit, update
 from tests.support.dialled import dialled
 from tests.support.pages import Page
@@ -48,6 +50,43 @@ async def test_a_loop_instead_of_callbacks(capsys: pytest.CaptureFixture[str]) -
         with contextlib.suppress(asyncio.CancelledError):
             await running
     assert capsys.readouterr().out == "test:1 ['t', 't']\n"
+
+
+class _Store:
+    """Sums and the datamarker, in one transaction."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, KeptMarker] = {}
+        self.sum = self.added = 0
+
+    async def kept(self, shard: str) -> KeptMarker | None:
+        self.added = 0
+        return self.stored.get(shard)
+
+    async def keep(self, shard: str, kept: KeptMarker) -> None:
+        self.stored[shard] = kept
+
+    async def add(self, customer: int, amount: int) -> None:
+        self.added += amount
+
+    async def commit(self, marker: Datamarker) -> None:
+        self.sum, self.added = self.sum + self.added, 0
+        self.stored[marker.shard] = replace(self.stored[marker.shard], marker=marker)
+
+
+def test_a_move_is_made_once_as_the_page_does_it(wormhole_kit: Kit) -> None:
+    totals = names_of("KeptMarker")["Totals"]()
+    totals.store = _Store()
+    flow = wormhole_kit.attach(totals, retry=1)
+    flow.commit(paid := update("shop.orders", key=8, after={"customer": 7, "amount": 5}))
+    before = flow.datamarker
+    flow.commit(paid)
+    flow.move(before)
+    flow.crash_and_redeliver(transactions=2)
+    assert totals.store.sum == 15
+    totals.store = _Store()
+    with pytest.raises(HandlerFailed, match="the state of shop is lost"):
+        flow.assign()
 
 
 def test_a_changed_table_is_reported_as_the_page_does_it(wormhole_kit: Kit, capsys: pytest.CaptureFixture[str]) -> None:

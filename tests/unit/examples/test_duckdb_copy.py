@@ -64,6 +64,22 @@ def test_a_crash_repeats_nothing(copied: Copied) -> None:
     assert copied.rows() == [(2, "c")]
 
 
+def test_a_move_is_made_once(copied: Copied) -> None:
+    flow = copied.flow
+    flow.commit(insert(1, "a"))
+    before = flow.datamarker
+    flow.commit(insert(2, "b"))
+    copied.program.database.execute("DELETE FROM users")
+    flow.move(before)
+    flow.cut()
+    flow.commit(insert(3, "c"))
+    flow.move(flow.end)
+    copied.program.database.execute("DELETE FROM users WHERE id = 2")
+    flow.crash_and_redeliver(transactions=3)
+    flow.commit(insert(4, "d"))
+    assert copied.rows() == [(4, "d")]
+
+
 def test_existing_rows(copied: Copied) -> None:
     copied.flow.commit(insert(1, "a"))
     copied.flow.backfill(
