@@ -24,6 +24,13 @@ A = TypeVar("A")
 _FAILED: Final = "wormhole_failed"
 _DIALECTS: Final = {"postgresql": POSTGRES, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
 
+# SQLite's first transaction begins before a statement could bound its waits.
+_TIMEOUTS: Final = {
+    "pymysql": ("connect_timeout", "read_timeout", "write_timeout"),
+    "pysqlite": ("timeout",),
+    "aiosqlite": ("timeout",),
+}
+
 
 class _Session(Generic[A]):
     """SQLAlchemy's two kinds of connections have the same methods; those of one have to be awaited."""
@@ -129,7 +136,9 @@ class AsyncSqlAlchemyStore(Store["AsyncConnection"]):
         from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine  # needs greenlet
 
         super().__init__(timeout)
-        self._engine = source if isinstance(source, AsyncEngine) else create_async_engine(source, poolclass=NullPool)
+        self._engine = (
+            source if isinstance(source, AsyncEngine) else create_async_engine(source, **_options(source, timeout))
+        )
         self.dialect = _watched(self._engine.sync_engine)
 
     async def connect(self) -> Session[AsyncConnection]:
@@ -139,7 +148,5 @@ class AsyncSqlAlchemyStore(Store["AsyncConnection"]):
 
 def _options(source: str | URL, timeout: float) -> dict[str, Any]:
     """No pool: each shard has one connection. A server that does not answer holds a thread for the timeout at most."""
-    options: dict[str, Any] = {"poolclass": NullPool}
-    if make_url(source).get_driver_name() == "pymysql":
-        options["connect_args"] = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), timeout)
-    return options
+    bounded = _TIMEOUTS.get(make_url(source).get_driver_name(), ())
+    return {"poolclass": NullPool, "connect_args": dict.fromkeys(bounded, timeout)}
