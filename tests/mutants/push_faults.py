@@ -10,6 +10,16 @@ _HOSTILE = "tests/hostile/test_malicious_publisher.py"
 
 PUSH_FAULTS: list[Fault] = [
     Fault(
+        name="no-timer-wakes-a-flow-for-its-datamarker",
+        file="publisher/push/outgoing.py",
+        old="            self._look_again(turn)\n",
+        new="            pass\n",
+        tests=(
+            "tests/unit/publisher/push/test_outgoing.py::test_a_datamarker_is_offered_when_its_interval_has_passed",
+        ),
+        promise="a flow that has nothing more to send gets its datamarker when the application's interval has passed",
+    ),
+    Fault(
         name="flow-passes-what-every-flow-looks-at",
         file="caravan/buffer.py",
         old="        for numbers in (self._of_shard.get(shard), self._of_all):\n",

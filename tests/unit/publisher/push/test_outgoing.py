@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet, FleetEvents, Limits
-from caravan.flow import Piece
+from caravan.flow import CaravanFlow, Piece
 from datastores.memory.source import MemorySource
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import NextStep, Outgoing, next_step
+from subscriber_sdk.testing.clock import FakeTimeLoop
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
@@ -21,26 +24,37 @@ from wormhole.push.connection import Traffic
 from wormhole.push.room import Room
 from wormhole.push.session import PushFlow, PushSession
 from wormhole.push.window import Window
+from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import push_pb2
 
 
-class Looked(Outgoing):
-    """Notes which flows are looked at."""
+class Opened(Outgoing):
+    """Has flows that a subscriber was assigned. ``woken``: set when there is more to send."""
 
     def __init__(self, flows: int) -> None:
+        self.woken = asyncio.Event()
         source = MemorySource(log="log", sharding=Sharding("log"))
         marker = source.latest()
         hello = push_pb2.Hello(min_version=3, max_version=3, application="app", subscriber="s")
         session = PushSession(hello, Room(1 << 20).share(lambda error: None))
         events = FleetEvents(lambda flow, error: None, lambda segment, marker: None)
         fleet = Fleet(source, Limits(), events, gather=lambda: 0.0)
-        super().__init__(session, fleet, Traffic(), lambda: True, lambda flow, transaction: None, lambda: None)
+        super().__init__(session, fleet, Traffic(), lambda: True, lambda flow, transaction: None, self.woken.set)
         self.all = [PublisherFlow("app", f"s{n}", Filter.parse(None), marker, marker.order) for n in range(flows)]
         for flow in self.all:
             self.open(session.assign("app", flow.shard, 1, marker, marker.order, 0.0)[0], flow)
         welcome = push_pb2.Welcome(version=3, application="app", subscriber="s", max_frame_bytes=1 << 20)
-        message = push_pb2.SubscriberMessage(frames=[push_pb2.SubscriberFrame(welcome=welcome)])
-        list(session.receive(message.SerializeToString()))
+        self.receive(push_pb2.SubscriberFrame(welcome=welcome))
+
+    def receive(self, frame: push_pb2.SubscriberFrame) -> None:
+        list(self._session.receive(push_pb2.SubscriberMessage(frames=[frame]).SerializeToString()))
+
+
+class Looked(Opened):
+    """Notes which flows are looked at."""
+
+    def __init__(self, flows: int) -> None:
+        super().__init__(flows)
         self.looked: list[int] = []
 
     def _add_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: object) -> None:
@@ -82,6 +96,32 @@ def test_flows_that_came_or_left_amid_a_sweep_are_no_fault(outgoing: Looked) -> 
         outgoing.close(number)
     assert set(outgoing.at(10.75)) <= set(range(51, 101))
     assert outgoing.at(11.25) == list(range(51, 101))
+
+
+def test_a_datamarker_is_offered_when_its_interval_has_passed() -> None:
+    """No update follows that would wake the flow, and it is checked every half second."""
+    outgoing = Opened(1)
+    [(push, flow)] = outgoing.flows.values()
+    outgoing.receive(push_pb2.SubscriberFrame(accepted=push_pb2.Accepted(flow=push.number, epoch=1, credit=1)))
+    marker = flow.delivery.marker
+    caravan_flow = CaravanFlow("app", flow.shard, flow.filter, marker, 1, lambda: None)
+    caravan_flow.board(ChangeBuffer(marker.order), 0)
+    flow.delivery.begin(caravan_flow)
+    push.marker_every_s, push.dirty = 0.01, True  # it was sent updates at 0 s
+    loop = FakeTimeLoop()
+
+    async def offered() -> list[bytes]:
+        for _ in range(2):  # it may have further turns meanwhile
+            assert list(outgoing.messages(0.0)) == []
+        outgoing.woken.clear()
+        await asyncio.wait_for(outgoing.woken.wait(), 0.4)
+        return list(outgoing.messages(loop.time()))
+
+    [message] = loop.run_until_complete(offered())
+    assert loop.time() == 0.01
+    [frame] = push_pb2.PublisherMessage.FromString(message).frames
+    assert marker_from_message(frame.datamarker.marker) == marker
+    loop.close()
 
 
 def _body(size: int = 4, *, bad: bool = False) -> Any:
