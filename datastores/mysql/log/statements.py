@@ -53,7 +53,8 @@ class Statements:
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
         statement = classify(query.sql, query.database, dialect)
         for database, table in statement.made:
-            catalog.note(*catalog.spelled(database, table))
+            # A name that only newer servers take for a known one is noted as well: it may be another table.
+            catalog.note(*catalog.spelled(database, table, exists=False))
         if cut and statement.kind not in _WHOLE_BY_BEGINNING and not _ROUTINE.match(query.sql[:_SHOWN]):
             return replace(statement, unread=((None, None),))
         if statement.kind is Kind.DELETE_ALL:

@@ -260,6 +260,17 @@ def test_case_follows_the_name_that_subscribers_know(tmp_path: Path) -> None:
     assert lost(scripted) == ["shop.Users", "shop.Users"]
 
 
+def test_a_new_name_that_differs_in_a_letter_that_only_newer_servers_fold_is_another_table(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.Ȼa"), insert(1))
+    ddl(stream, 2, "CREATE TABLE ȼa (id INT)".encode())
+    ddl(stream, 3, b"DROP DATABASE shop")
+    scripted = Scripted(tmp_path, stream)
+    scripted.tables.catalog.present([], folds=True)
+    go(scripted)
+    assert lost(scripted) == ["shop.Ȼa", "shop.Ȼa", "shop.ȼa"]
+
+
 # --- tables ---
 
 
