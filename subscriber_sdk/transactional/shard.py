@@ -124,7 +124,7 @@ class ShardTransactions(Generic[C]):
             try:
                 await session.commit()
             except Exception as error:
-                log.warning("shard %s: COMMIT was not answered (%r); its row tells", self._shard, error)
+                log.warning("shard %s: COMMIT was not answered (%r); its row is read", self._shard, error)
                 if not await self._holds(after):
                     raise self._away("the last COMMIT had no effect") from error
             self._stored = after
@@ -285,6 +285,7 @@ class ShardTransactions(Generic[C]):
     async def _refused(self, error: Exception | None) -> NoReturn:
         """A statement of the helper failed, or did not find the row as it was: find out why."""
         mine = self._known()
+        lost = self._session is None or not self._session.usable
         await self._roll_back()
         self._stored = None
         with self._unavailable("cannot be read"):
@@ -292,7 +293,9 @@ class ShardTransactions(Generic[C]):
             row = await self._read(session)
             await session.rollback()
         refusal = after_refusal(row, mine, self._application, self._shard)
-        if refusal is None:
+        if refusal is None and lost:
+            refusal = self._away("the connection was lost")
+        elif refusal is None:
             self._stored = mine
             refusal = WormholeError(
                 f"the database rolled the transaction of shard {self._shard} back",

@@ -120,3 +120,15 @@ def test_a_commit_without_answer_and_with_effect_is_not(transactional_target: Ta
     assert transactional_target.totals == {1: 1, 2: 1, 3: 1}
     epoch, version, _ = transactional_target.row
     assert (epoch, version) == (1, 3)
+
+
+def test_a_connection_that_is_lost_before_the_commit_is_no_failure_of_an_update(
+    transactional_target: Target, owner: Owner
+) -> None:
+    """As if it had been lost within the callback: the shard is assigned again, and no attempt is counted."""
+    owner.add(2)
+    finish(owner.session.close())
+    with pytest.raises(TargetUnavailable, match="the connection was lost"):
+        owner.commit(2)
+    assert owner.assigned(2) == KeptMarker(marker_at(1), 0)
+    assert transactional_target.totals == {1: 1}

@@ -80,4 +80,12 @@ TRANSACTIONAL_FAULTS: list[Fault] = [
         tests=(f"{_SHARD}test_a_commit_without_answer_and_without_effect_is_delivered_again[psycopg]",),
         promise="a COMMIT is never repeated",
     ),
+    Fault(
+        name="lost-connection-counted-as-an-attempt",
+        file="subscriber_sdk/transactional/shard.py",
+        old="        if refusal is None and lost:\n",
+        new="        if False:\n",
+        tests=(f"{_SHARD}test_a_connection_that_is_lost_before_the_commit_is_no_failure_of_an_update[psycopg]",),
+        promise="a lost connection parks no update",
+    ),
 ]
