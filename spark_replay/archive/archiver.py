@@ -76,6 +76,8 @@ class Archiver(Subscriber):
         self._accept_loss = accept_loss
         self._now, self._today = now, today
         self._shards: dict[str, _Shard] = {}
+        self.assigned = asyncio.Event()
+        """Set at each assignment of a shard."""
         self._threads = min(4, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wormhole-archive")
 
@@ -95,6 +97,7 @@ class Archiver(Subscriber):
         if notice.kind is NoticeKind.ASSIGNED:
             assert notice.marker is not None
             shard = self._shards[notice.shard] = _Shard(notice.epoch, self._today())
+            self.assigned.set()
             await self._claim(shard, notice.shard, notice.marker)
             assert shard.writer is not None
             return shard.writer.manifest.end

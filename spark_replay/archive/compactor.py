@@ -47,6 +47,8 @@ def worthwhile(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 class Compactor:
     """``shards``: the shards that may be merged now. ``held``: whether a replay has a lease; an error of it means yes.
     ``now``: seconds of a monotonic clock.
+
+    ``merged``: whether the last step merged a group. The wait after it keeps :data:`SHARE`.
     """
 
     def __init__(
@@ -64,25 +66,26 @@ class Compactor:
         self._now = now
         self._target = target_bytes
         self._last = ""
+        self.merged = False
 
     def step(self) -> float:
         """Merge one group, if there is one. Returns the seconds until the next step. Blocks.
 
         Raises nothing, because an archive is complete without merging.
         """
+        self.merged = False
         if not self._shards():
             return SOON_S
         begin = self._now()
-        merged = False
         try:
             if not self._held():
-                merged = self._merge_next()
+                self.merged = self._merge_next()
         except WormholeError as error:
             _log.warning("small files are not merged just now: %s", error)
         except Exception:  # noqa: BLE001 - archiving continues without merging
             _log.exception("small files are not merged: internal error")
         waits = (self._now() - begin) * (1 / SHARE - 1)
-        return waits if merged else max(waits, IDLE_S)
+        return waits if self.merged else max(waits, IDLE_S)
 
     def _merge_next(self) -> bool:
         """Merge one group. The shards take turns. Returns whether there was a group."""

@@ -77,16 +77,23 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
                 async with _metrics(archiver, running, http, config):
                     if settings.compact == "auto":
                         where = _publishers(config, str(coordinator), settings.application)
-                        await _compact(Compactor(store, lambda: archiver.shards, lambda: _held(where, dataset)))
+                        compactor = Compactor(store, lambda: archiver.shards, lambda: _held(where, dataset))
+                        await _compact(compactor, archiver.assigned)
                     await asyncio.Event().wait()
         finally:
             archiver.close()
 
 
-async def _compact(compactor: Compactor) -> NoReturn:
-    """Merge until cancelled. A merge that has begun is finished first."""
-    while True:  # noqa: ASYNC110 - only time passes
-        await asyncio.sleep(await asyncio.to_thread(compactor.step))
+async def _compact(compactor: Compactor, assigned: asyncio.Event) -> NoReturn:
+    """Merge until cancelled. A merge that has begun is finished first. An assignment ends the wait for small files."""
+    while True:
+        assigned.clear()
+        wait = await asyncio.to_thread(compactor.step)
+        if compactor.merged:
+            await asyncio.sleep(wait)
+        else:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(assigned.wait(), wait)
 
 
 def _publishers(config: Config, coordinator: str, application: str) -> Where:

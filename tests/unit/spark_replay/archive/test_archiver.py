@@ -85,6 +85,13 @@ def row_groups(store: ArchiveStore, shard: str = "shop") -> list[int]:
     return [file._file.metadata.num_row_groups for file in files(store, shard)]
 
 
+def test_each_assignment_is_noted_for_merging(archivers: Archivers) -> None:
+    archiver = archivers.new()
+    assert not archiver.assigned.is_set()
+    archivers.attach(archiver)
+    assert archiver.assigned.is_set()
+
+
 def test_it_is_acknowledged_when_it_is_committed(archivers: Archivers, flow: KitFlow) -> None:
     flow.commit(update("t", key=1), update("t", key=2))
     archivers.kit.advance(50)

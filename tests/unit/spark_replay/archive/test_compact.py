@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import resource
@@ -21,7 +22,7 @@ from spark_replay.archive.compact import Group, Merged, compact, groups, merge, 
 from spark_replay.archive.compactor import IDLE_S, LEAST_FILES, SOON_S, Compactor, worthwhile
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
-from spark_replay.archive.run import _held, _publishers
+from spark_replay.archive.run import _compact, _held, _publishers
 from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.verify import verify
 from spark_replay.replay.delivery import SentPiece
@@ -41,7 +42,7 @@ from tests.support.archives import (
     write_archive,
 )
 from tests.support.certificates import Authority
-from tests.support.eventually import PATIENCE_S
+from tests.support.eventually import PATIENCE_S, eventually
 from wormhole.config import Config
 from wormhole.formats import ValueFormats
 from wormhole.host.where import Where
@@ -331,10 +332,12 @@ class Kit:
     def __init__(self, growing: ArchiveStore, *shards: str) -> None:
         self.time = 0.0
         self.held = False
+        self.looks = 0
         self.shards = shards or ("a",)
         self.compactor = Compactor(growing, lambda: self.shards, self.is_held, now=lambda: self.time)
 
     def is_held(self) -> bool:
+        self.looks += 1
         return self.held
 
 
@@ -361,6 +364,19 @@ def test_it_looks_again_soon_where_no_shard_is_assigned_yet(growing: ArchiveStor
     kit = Kit(growing)
     kit.shards = ()
     assert kit.compactor.step() == SOON_S
+
+
+async def test_an_assignment_ends_the_wait_for_small_files(growing: ArchiveStore) -> None:
+    kit, assigned = Kit(growing, "empty"), asyncio.Event()
+    task = asyncio.create_task(_compact(kit.compactor, assigned))
+    try:
+        await eventually(lambda: kit.looks == 1, "nothing to merge in the first shard")
+        kit.shards = ("empty", "a")
+        assigned.set()
+        await eventually(lambda: kit.looks == 3, "merged")
+    finally:
+        task.cancel()
+    assert await asyncio.to_thread(counts, growing) == [2, FILES, FILES]
 
 
 def test_a_tenth_of_the_time_is_spent_on_it(growing: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
