@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from subscriber_sdk.subscriber import KeptMarker, ShardNotice
 from subscriber_sdk.transactional import sql
@@ -24,9 +24,6 @@ from wormhole.model.errors import TargetRefused, TargetUnavailable, WormholeErro
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_to_bytes
 from wormhole.wire.update import Update
-
-if TYPE_CHECKING:
-    import pyarrow
 
 __all__ = ["ShardTransactions"]
 
@@ -87,8 +84,8 @@ class ShardTransactions(Generic[C]):
             if updates:
                 await self._call(callback, updates)
 
-    async def deliver_rows(self, callback: Callable[..., Any], batch: pyarrow.RecordBatch, replayed: bool) -> None:
-        """The same for updates as Arrow columns."""
+    async def deliver_rows(self, callback: Callable[..., Any], batch: Any, replayed: bool) -> None:
+        """The same for updates as Arrow columns: a ``pyarrow.RecordBatch``."""
         async with self._turn:
             if self._among_letters and replayed:
                 columns = (batch.column(name).to_pylist() for name in ("_place", "_tx", "_index"))
