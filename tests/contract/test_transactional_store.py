@@ -55,6 +55,42 @@ def test_what_was_committed_is_not_delivered_again(target: Target, wormhole_kit:
     assert target.row[0] == 2
 
 
+def test_a_move_is_made_once(target: Target, wormhole_kit: Kit) -> None:
+    """Backwards and forwards, each with a death before an acknowledgement of it was stored."""
+    store = target.new()
+    flow = wormhole_kit.attach(Transactional(totals(store), store))
+    flow.commit(paid(1, 5))
+    before = flow.datamarker
+    flow.commit(paid(1, 7))
+    flow.move(before)
+    flow.crash_and_redeliver(2)
+    flow.cut()
+    flow.commit(paid(1, 1000))
+    flow.move(flow.end)
+    moved_in = flow.epoch
+    again = target.new()
+    flow.crash_and_redeliver(subscriber=Transactional(totals(again), again))
+    flow.commit(paid(1, 100))
+    assert target.totals == {1: 5 + 7 + 7 + 100}
+    assert target.row[2] == moved_in
+
+
+def test_an_emptied_target_halts_until_its_datamarker_is_moved(target: Target, wormhole_kit: Kit) -> None:
+    store = target.new()
+    flow = wormhole_kit.attach(Transactional(totals(store), store))
+    flow.commit(paid(1, 5))
+    flow.commit(paid(1, 7))
+    target.sql("DELETE FROM wormhole_marker")
+    for _ in range(2):
+        with pytest.raises(HandlerFailed) as halted:
+            flow.assign()
+        assert isinstance(halted.value.__cause__, TargetRefused)
+        assert halted.value.__cause__.code == "target-empty"
+    flow.move(flow.end)
+    flow.commit(paid(1, 100))
+    assert target.totals == {1: 112}
+
+
 @pytest.mark.parametrize("delivers", ["on_updates", "on_arrow"])
 def test_several_updates_are_delivered_at_once(target: Target, wormhole_kit: Kit, delivers: str) -> None:
     store = target.new()
