@@ -18,6 +18,7 @@ PUBLIC = {
     "subscriber_sdk.models": "modules that `wormholectl models` writes, and classes of applications",
     "subscriber_sdk.testing": "tests of applications",
     "subscriber_sdk.transactional": "applications with effects exactly once",
+    "subscriber_sdk.transactional.django": "the same, with Django",
     "subscriber_sdk.transactional.psycopg": "the same, with psycopg",
     "subscriber_sdk.transactional.sqlalchemy": "the same, with SQLAlchemy",
     "spark_replay": "programs that read an archive",

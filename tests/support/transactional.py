@@ -9,10 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import psycopg
 import pyarrow
 import pytest
+from django.db.backends.base.base import BaseDatabaseWrapper
 from sqlalchemy import text
 
 from examples.demo.postgres_server import PostgresServer
@@ -20,16 +22,26 @@ from subscriber_sdk import AckLater, Datamarker, KeyRange, ScanEnd, Update
 from subscriber_sdk.arrow import BatchInfo
 from subscriber_sdk.backfill import Key
 from subscriber_sdk.transactional import Store, TransactionalHandler
+from subscriber_sdk.transactional.django import DjangoStore
 from subscriber_sdk.transactional.psycopg import PsycopgStore
 from subscriber_sdk.transactional.sqlalchemy import SqlAlchemyStore
 from subscriber_sdk.transactional.store import Session, finish, settled
 from tests.support.databases import DatabaseServer
+from tests.support.django_databases import set_default
 from tests.support.postgres_server import new_database
 
 __all__ = ["STORES", "Run", "Target", "Totals", "totals", "transactional_target"]
 
 TOTALS: Final = "CREATE TABLE totals (customer INT PRIMARY KEY, amount INT NOT NULL)"
-STORES: Final = ("psycopg", "sqlalchemy-postgres", "sqlalchemy-mariadb", "sqlalchemy-mysql", "sqlalchemy-sqlite")
+STORES: Final = (
+    "psycopg",
+    "sqlalchemy-postgres",
+    "sqlalchemy-mariadb",
+    "sqlalchemy-mysql",
+    "sqlalchemy-sqlite",
+    "django-postgres",
+    "django-sqlite",
+)
 
 NewStore = Callable[..., Store[Any]]
 Work = Callable[[Any, "Run"], Awaitable[None]]
@@ -60,6 +72,10 @@ class Target:
 
 async def run(connection: Any, statement: str) -> Any:
     """The statement on a connection of any driver."""
+    if isinstance(connection, BaseDatabaseWrapper):
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        return cursor
     return await settled(connection.execute(statement if isinstance(connection, _PSYCOPG) else text(statement)))
 
 
@@ -187,6 +203,16 @@ def _sqlite(path: Path, name: str, url: str, kind: NewStore) -> Iterator[Target]
     yield Target(name, lambda **options: kind(f"{url}:///{path}", **options), sql)
 
 
+def _django(url: str, **options: Any) -> DjangoStore:
+    at = urlsplit(url)
+    name = at.path.removeprefix("/")
+    if at.hostname:
+        set_default("postgresql", name, HOST=at.hostname, PORT=str(at.port), USER="postgres")
+    else:
+        set_default("sqlite3", name)
+    return DjangoStore(**options)
+
+
 @pytest.fixture(params=STORES)
 def transactional_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     """Every store in turn. Connections that a test left, as a process that dies does, are closed."""
@@ -220,6 +246,14 @@ def _targets(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Itera
         yield from _postgres(server, name, lambda at: f"postgresql+psycopg://{at}?sslmode=disable", SqlAlchemyStore)
     elif name == "sqlalchemy-sqlite":
         yield from _sqlite(tmp_path / "target.db", name, "sqlite", SqlAlchemyStore)
+    elif name.startswith("django"):
+        request.getfixturevalue("monkeypatch").setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # the kit calls on its loop
+        if name == "django-postgres":
+            yield from _postgres(
+                request.getfixturevalue("postgres_server"), name, lambda at: f"postgres://{at}", _django
+            )
+        else:
+            yield from _sqlite(tmp_path / "target.db", name, "sqlite", _django)
     else:
         server = request.getfixturevalue(f"{name.removeprefix('sqlalchemy-')}_server")
         yield from _mysql(server, name, "mysql+pymysql", SqlAlchemyStore)
