@@ -81,6 +81,7 @@ class _Link:
         self._left: int | None = None  # halves of messages that still pass; None: this is no exchange to be cut
         self._discarding = False
         self._answered_last = threading.Event()
+        self._once = threading.Lock()  # a server that is killed answers something meanwhile, in the other thread
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -140,7 +141,7 @@ class _Link:
         passing = min(2, self._left)
         self._left -= passing
         to.sendall(message[: len(message) * passing // 2])
-        if passing < 2 or ends:
+        if (passing < 2 or ends) and self._once.acquire(blocking=False):
             self._proxy.before_cut()
             self._cut()
             self._proxy.fired.set()
