@@ -23,7 +23,7 @@ from datastores.postgres.decode.tables import skips
 from datastores.postgres.server.connection import Connection, ServerError
 from datastores.postgres.server.lsn import parse_lsn
 from datastores.postgres.server.state import record_end
-from datastores.postgres.sql_text import quote_literal, sql_name
+from datastores.postgres.sql_text import quote_identifier, quote_literal, sql_name
 from datastores.postgres.tables.facts import Change, Facts, changes, facts_of, question
 from wormhole.ports.source_state import SourceState
 
@@ -124,7 +124,7 @@ class UnloggedChanges:
             locked = {number: since for number, since in locked.items() if number not in changed}
             went = {name: str(before.tables[name]["oid"]) for name in sorted(before.tables.keys() - now.tables.keys())}
             for name, number in went.items():
-                _report_gone(name, number, now)
+                _report_gone(name, number, now, publication)
             gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
             noted = {name: one for name, one in self._noted.items() if name in now.tables}
         noted |= found
@@ -202,7 +202,7 @@ def _have_rows(connection: Connection, change: Change) -> bool:
     return any(size not in {None, "0"} for size in found)
 
 
-def _report_gone(name: str, number: str, now: Facts) -> None:
+def _report_gone(name: str, number: str, now: Facts, publication: str) -> None:
     schema, _, table = name.partition(".")
     if any(number in one["files"] for other, one in now.tables.items() if other != now.known.get(number)):
         what, step = (
@@ -216,6 +216,11 @@ def _report_gone(name: str, number: str, now: Facts) -> None:
             "is not in the log any more: it is UNLOGGED, or left the publication",
             f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or publish it; then start a backfill of it",
         )
+    elif now.tables.get(now.known[number], {"files": {}})["files"].keys() - {number}:
+        # A session that has sent a partition's row under the former name does not send the new one by itself.
+        what = f"was renamed to {now.known[number]}: the server goes on sending its partitions' rows as {name}"
+        again = f"ALTER PUBLICATION {quote_identifier(publication)} SET (publish_via_partition_root = true)"
+        step = f"{again}; then start a backfill of {now.known[number]}"
     else:
         what, step = (
             f"was renamed to {now.known[number]}: applications keep its rows",

@@ -226,3 +226,14 @@ def test_a_commit_that_no_look_sees_yet_may_be_as_old_as_its_lock() -> None:
     look(changes, catalogue, row(20000, file=20009))
     found = look(changes, catalogue, row(20000, file=20010))
     assert found == {"s.t": UnloggedChange(0x1600, 0x1500, files=True)}
+
+
+def test_a_renamed_table_with_partitions_needs_a_statement(caplog: pytest.LogCaptureFixture) -> None:
+    changes, catalogue = UnloggedChanges(State()), Catalogue()
+    root, leaf, alone = row(30000, "s.root", kind="p", file=0), row(30001, "s.leaf", parent=30000), row(20000, "s.one")
+    look(changes, catalogue, root, leaf, alone)
+    look(changes, catalogue, root | {"name": "s.tree"}, leaf, alone | {"name": "s.two"})
+    statement = 'ALTER PUBLICATION "p" SET (publish_via_partition_root = true); then start a backfill of s.tree'
+    (line,) = (one for one in caplog.messages if "ALTER PUBLICATION" in one)
+    assert line.startswith("the table s.root was renamed to s.tree")
+    assert statement in line
