@@ -47,6 +47,14 @@ EXAMPLES: Final = 500 if SOAK else 24
 PARTIAL: Final = "JSON_OBJECT('k', REPEAT('v', 1000), 'n', 1)"
 """A document that the example changes with PARTIAL_JSON."""
 
+SAME: Final = "JSON_OBJECT('n', 1, 'k', REPEAT('v', 1000))"
+"""A document that the example assigns anew with PARTIAL_JSON, without a change."""
+
+_UPDATES: Final = {
+    PARTIAL: ("UPDATE difference SET v = JSON_SET(v, '$.n', 2)",),
+    SAME: ("UPDATE difference SET n = 2, v = JSON_SET(v, '$.n', 1)",),
+}
+
 
 # --- where the oracle differs ------------------------------------------------------------------------------------------  # noqa: E501
 
@@ -168,6 +176,8 @@ DIFFERENCES: Final = (
                lambda kind, truth, said: _is(kind, "json") and said[0] in {"other", "decimal", "text"} and bool(_OPAQUE.search(str(truth[1])))),  # noqa: E501
     Difference("changes of JSON documents", "the changes, not the document that they lead to", ("json", PARTIAL),
                lambda kind, truth, said: _is(kind, "json") and _changes_of_json(said)),
+    Difference("a JSON document that is assigned without a change", "no changes: it comes as NULL", ("json", SAME),
+               lambda kind, truth, said: _is(kind, "json") and truth[0] == "text" and said == NULL),
     Difference("a TIME over a day within JSON", "ValueError: the event is lost", ("json", "JSON_ARRAY(TIME'-838:59:59')"), _fails("json", "hour must be in")),  # noqa: E501
 )  # fmt: skip
 
@@ -332,18 +342,18 @@ def test_where_the_oracle_differs_we_say_what_select_shows(sides: Sides, differe
     table = Table("difference", {"n": INT, "v": kind}, ("n",))
     session.run(f"DROP TABLE IF EXISTS {table.name}", table.ddl())
     begin = session.place()
-    if value == PARTIAL:
+    if value in _UPDATES:
         session.run("SET SESSION binlog_row_value_options = PARTIAL_JSON")
     try:
         changes = sides.play(
             table,
             [
                 (f"INSERT INTO {table.name} VALUES (1, {value})",),
-                *([(f"UPDATE {table.name} SET v = JSON_SET(v, '$.n', 2)",)] if value == PARTIAL else []),
+                *([_UPDATES[value]] if value in _UPDATES else []),
             ],
         )
     finally:
-        if value == PARTIAL:
+        if value in _UPDATES:
             session.run("SET SESSION binlog_row_value_options = ''")
     assert session.rows(table)[0]["v"] == changes[-1].after["v"]
     assert sides.compare_with_oracle(changes, begin, table) == {difference.what}
