@@ -14,6 +14,7 @@ from tests.system.harness.commit_proxy import PLACES
 from tests.system.harness.counted import APPLICATION, Counted
 from tests.system.harness.processes import Process
 from tests.system.harness.targets import ServerTarget
+from wormhole.model.errors import Fatal
 
 __all__ = ["OF_EVERY_TARGET", "OF_SERVERS", "Faults"]
 
@@ -153,7 +154,7 @@ class Faults:
         self.counted.transfer()
         self.publisher.start()
         until(lambda: self.counted.flow().loss_pending, lambda: self.counted.story("no loss is noticed"))
-        self._change("accept_loss")
+        until(self._accepted, lambda: self.counted.story("the application does not decline the loss"))
         self._killed()
 
     # -- a zombie
@@ -218,6 +219,16 @@ class Faults:
             self.counted.check()
             process.kill()
             process.start()
+
+    def _accepted(self) -> bool:
+        """Accept a loss, which an operator can do only once the application has declined it."""
+        try:
+            self._change("accept_loss")
+        except Fatal as refused:
+            if "being asked" not in str(refused):
+                raise
+            return False
+        return True
 
     def _change(self, what: str, **fields: Any) -> None:
         self.publisher.change(APPLICATION, what, **fields)
