@@ -58,6 +58,7 @@ def test_the_names_that_an_application_needs() -> None:
         "EpochRefused",
         "FlowHalted",
         "HandlerFailed",
+        "KeptMarker",
         "Key",
         "KeyRange",
         "LogPosition",
