@@ -197,7 +197,7 @@ class ShardTransactions(Generic[C]):
         return not self._among_letters or not update.replayed or self._is_new_at(update.id, update.position)
 
     def _is_new_at(self, update_id: str, position: LogPosition) -> bool:
-        """Of an update that is redelivered before everything else of the epoch."""
+        """Whether a dead letter, which comes before everything else of the epoch, has no stored effects."""
         stored = self._known()
         if update_id in stored.letters or update_id in self._letters:
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,8 +67,8 @@ class _Store:
     async def keep(self, shard: str, kept: KeptMarker) -> None:
         self.stored[shard] = kept
 
-    async def add(self, customer: int, amount: int) -> None:
-        self.added += amount
+    async def add(self, row: Mapping[str, int]) -> None:
+        self.added += row["amount"]
 
     async def commit(self, marker: Datamarker) -> None:
         self.sum, self.added = self.sum + self.added, 0
@@ -75,8 +76,7 @@ class _Store:
 
 
 def test_a_move_is_made_once_as_the_page_does_it(wormhole_kit: Kit) -> None:
-    totals = names_of("KeptMarker")["Totals"]()
-    totals.store = _Store()
+    totals = names_of("KeptMarker")["Totals"](_Store())
     flow = wormhole_kit.attach(totals, retry=1)
     flow.commit(paid := update("shop.orders", key=8, after={"customer": 7, "amount": 5}))
     before = flow.datamarker

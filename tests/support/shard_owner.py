@@ -23,7 +23,7 @@ class Owner:
 
     def __init__(self, store: Store[Any]) -> None:
         self.session: Any = None
-        """Of the last connection."""
+        """The last connection's."""
         connect = store.connect
 
         async def noted() -> Any:
