@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,8 @@ CHANGES = [update("users", key=number, after={"name": "ada"}) for number in rang
 
 class Port:
     """Answers of one epoch, and all that is counted with each of them."""
+
+    peer = SimpleNamespace(dataset="", log="")
 
     def __init__(self) -> None:
         self.counts = Counts()
