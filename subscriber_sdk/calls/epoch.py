@@ -32,6 +32,7 @@ class Epoch:
         "_over",
         "_rested",
         "acked",
+        "away",
         "cause",
         "ending",
         "halted",
@@ -57,6 +58,8 @@ class Epoch:
         """Whether this subscriber gave it up, so that it only waits for its end."""
         self.halted: FlowHalted | None = None
         """Why it is halted, when its retries are exhausted."""
+        self.away: Exception | None = None
+        """Why the application's database was unavailable when it was last."""
         self.resting = False
         """Whether nothing is left to do until something arrives."""
         self._rested = rested

@@ -20,14 +20,15 @@ class Retry:
     ``chance``: random numbers from 0 to 1.
     """
 
-    __slots__ = ("_chance", "_furthest", "_policy", "_postponed", "failures", "singly_until")
+    __slots__ = ("_chance", "_furthest", "_policy", "failures", "postponed", "singly_until")
 
     def __init__(self, policy: RetryPolicy, chance: Callable[[], float]) -> None:
         self._policy = policy
         self._chance = chance
         self._furthest: Place | None = None
-        self._postponed = 0
         self.failures = 0
+        self.postponed = 0
+        """Failures that pass by themselves, since the last acknowledgement."""
         self.singly_until: UpdatePlace | None = None
         """Up to this place ``on_updates`` gets one update at a time, because one of the updates before it fails.
 
@@ -58,13 +59,13 @@ class Retry:
 
     def reset(self) -> None:
         """A datamarker was acknowledged: past failures are over."""
-        self.failures = self._postponed = 0
+        self.failures = self.postponed = 0
         self._furthest = None
 
     def postpone(self) -> float:
         """Seconds before the next try after a failure that passes by itself, and so is not counted."""
-        self._postponed += 1
-        return self._policy.wait(self._postponed, self._chance())
+        self.postponed += 1
+        return self._policy.wait(self.postponed, self._chance())
 
     def wait(self) -> float:
         """Seconds before the next try."""

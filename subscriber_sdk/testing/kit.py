@@ -33,6 +33,8 @@ __all__ = ["Kit", "KitFlow"]
 
 _T = TypeVar("_T")
 _ALONE = 500  # keys that are read alone at one time
+_AWAY = 100  # tries with an unavailable target after which the kit gives up
+_LOOK = 60.0  # seconds by the fake clock
 _LOSS = {
     LossKind.PURGED: push_pb2.DataLoss.PURGED,
     LossKind.NOT_LOGGED: push_pb2.DataLoss.NOT_LOGGED,
@@ -123,7 +125,7 @@ class KitFlow:
     left to do.
 
     Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, if the flow
-    halted.
+    halted, and after 100 tries with a target that stays unavailable, which a flow in production tries for ever.
     """
 
     def __init__(
@@ -553,7 +555,7 @@ class KitFlow:
     def _settle(self) -> None:
         """Let the subscriber finish its work, store its acknowledgements, and answer its requests."""
         while True:
-            self._kit.run(self._shards.settled())
+            self._kit.run(self._rest())
             publisher = self._publisher
             if publisher is None:
                 return
@@ -579,6 +581,21 @@ class KitFlow:
                 return
             self.halted = halted = self._worker.epoch.halted if self._worker is not None else None
             raise HandlerFailed(frame.failed.message, shard=self._shard) from (halted.cause if halted else None)
+
+    async def _rest(self) -> None:
+        """Wait until the subscriber has nothing left to do."""
+        settled = asyncio.ensure_future(self._shards.settled())
+        try:
+            while not settled.done():
+                await asyncio.wait([settled], timeout=_LOOK)
+                worker = self._worker
+                if worker is not None and worker.postponed >= _AWAY:
+                    away = worker.epoch.away
+                    raise HandlerFailed(
+                        f"the target is still unavailable after {worker.postponed} tries: {away}", shard=self._shard
+                    ) from away
+        finally:
+            settled.cancel()
 
     def _note_acks(self) -> None:
         for frame in self._publisher.take("ack") if self._publisher is not None else ():

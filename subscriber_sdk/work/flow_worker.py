@@ -124,6 +124,11 @@ class FlowWorker:
         meter, log = self._callbacks.meter, self._log
         return self.updates, meter.busy, meter.failures, log.waiting_bytes, log.held_bytes
 
+    @property
+    def postponed(self) -> int:
+        """Tries since the last acknowledgement, in all epochs, that failed with ``TargetUnavailable``."""
+        return self._retry.postponed
+
     # --- called from outside ---
 
     def start(self, before: FlowWorker | None = None) -> asyncio.Task[None]:

@@ -204,6 +204,7 @@ class Recovery:
         """A failure that passes by itself, however often. Returns the seconds to wait before another try."""
         self._callbacks.meter.failures += 1
         self._failing()
+        self._epoch.away = error
         wait = self._retry.postpone()
         log.warning("%s; flow %s: again in %.2g s", headline(error), self._epoch.shard, wait)
         return wait

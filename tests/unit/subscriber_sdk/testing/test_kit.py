@@ -18,7 +18,7 @@ from subscriber_sdk.testing import Change, Kit, body_of, update
 from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
 from subscriber_sdk.testing.letters import KitLetters
 from tests.support.letters import letter
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import HandlerFailed, TargetUnavailable, UsageError
 from wormhole.model.values import Value
 from wormhole.ports.dead_letters import place_to_message
 from wormhole.wire.body import parse_body
@@ -52,6 +52,41 @@ def test_a_crash_redelivers_the_last_transactions(wormhole_kit: Kit) -> None:
     assert subscriber.seen == [("test:2:0", True, 2), ("test:3:0", True, 2)]
     # A process that dies is not told that it loses its shards.
     assert subscriber.notices == [NoticeKind.ASSIGNED, NoticeKind.ASSIGNED]
+
+
+class Away(Subscriber):
+    """Its database is away for so many calls: at ASSIGNED or at an update."""
+
+    def __init__(self, calls: int, at: str) -> None:
+        self.left = calls
+        self.at = at
+        self.seen: list[str] = []
+
+    def call(self, at: str) -> None:
+        if at == self.at and self.left:
+            self.left -= 1
+            raise TargetUnavailable("the database is away")
+
+    async def on_shard_notice(self, notice: ShardNotice) -> None:
+        self.call("assigned")
+
+    async def on_update(self, update: Update) -> None:
+        self.call("update")
+        self.seen.append(update.id)
+
+
+@pytest.mark.parametrize("at", ["assigned", "update"])
+def test_a_target_that_comes_back_is_waited_for(wormhole_kit: Kit, at: str) -> None:
+    flow = wormhole_kit.attach(subscriber := Away(90, at))
+    flow.commit(update("t", key=1))
+    assert subscriber.seen == ["test:1:0"]
+
+
+@pytest.mark.parametrize("at", ["assigned", "update"])
+def test_a_target_that_stays_away_ends_the_test(wormhole_kit: Kit, at: str) -> None:
+    with pytest.raises(HandlerFailed, match=r"still unavailable after 1\d\d tries: .*the database is away") as failed:
+        wormhole_kit.attach(Away(1000, at)).commit(update("t", key=1))
+    assert isinstance(failed.value.__cause__, TargetUnavailable)
 
 
 def test_a_cut_connection_is_dialled_again_where_it_stood(wormhole_kit: Kit) -> None:
