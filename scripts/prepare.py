@@ -83,7 +83,7 @@ GROUPS = {
     "demo-mysql": (("publisher", "mysql"), "gRPC, the ZooKeeper client, what talks to MySQL", "30 MB"),
     "demo-postgres": (("publisher", "postgres"), "gRPC, the ZooKeeper client, what talks to PostgreSQL", "30 MB"),
     "dev": (
-        ("publisher", "rocksdb", "mysql", "postgres", "spark", "delta", "iceberg", "dev"),
+        ("publisher", "rocksdb", "mysql", "postgres", "spark", "delta", "iceberg", "sqlalchemy", "dev"),
         "the packages of a publisher, Spark, and what tests and checks the code",
         "810 MB",
     ),

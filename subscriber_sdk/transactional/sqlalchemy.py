@@ -133,7 +133,8 @@ class AsyncSqlAlchemyStore(Store["AsyncConnection"]):
     blocking = False
 
     def __init__(self, source: str | URL | AsyncEngine, *, timeout: float = 20.0) -> None:
-        from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine  # needs greenlet
+        import greenlet  # noqa: F401 - without it, SQLAlchemy fails only when it connects
+        from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
         super().__init__(timeout)
         self._engine = (

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.checkpoints import INLINE
+from spark_replay.archive.json_checksum import with_checksum
 from spark_replay.spark import session
 from tests.integration.test_operating_flows import World
 from tests.support.archives import marker_at, put, tx, write_archive
@@ -49,7 +50,7 @@ class Scene:
     def edited(self, path: Path, **fields: object) -> None:
         given = json.loads(path.read_text())
         given.pop("crc32", None)
-        path.write_text(json.dumps({**given, **fields}))
+        path.write_bytes(with_checksum({**given, **fields}))
 
     @property
     def manifest(self) -> Path:
