@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -133,7 +134,7 @@ class AsyncSqlAlchemyStore(Store["AsyncConnection"]):
     blocking = False
 
     def __init__(self, source: str | URL | AsyncEngine, *, timeout: float = 20.0) -> None:
-        import greenlet  # noqa: F401 - without it, SQLAlchemy fails only when it connects
+        import_module("greenlet")  # without it, SQLAlchemy fails only when it connects
         from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
         super().__init__(timeout)
