@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from spark_replay.archive.compact import Group, merge
-from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest, marker_to_text
+from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.ranges import Asked
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
@@ -177,9 +177,8 @@ def test_what_the_publisher_says_against_it_goes_through() -> None:
 
 
 def snapshot_at(folder: Path, **places: Datamarker) -> str:
-    shards = {shard: {"marker": marker_to_text(marker)} for shard, marker in places.items()}
-    about = {"dataset": "orders", "copy": "main", "complete": True, "problems": [], "shards": shards, "schemas": []}
-    Folder(str(folder), ABOUT).finish(about)
+    shards = {shard: SnapshotShard("1/1/0", marker, shard) for shard, marker in places.items()}
+    Folder(str(folder), ABOUT).finish(about_to_json(SnapshotAbout("orders", "main", shards, {}), ""))
     return str(folder)
 
 
