@@ -7,7 +7,6 @@ Parquet's own part of a file is not mutated: of some damage in it Arrow's librar
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 import zlib
@@ -28,8 +27,11 @@ from spark_replay.archive.manifest import (
     checkpoint_of,
     checkpoint_to_json,
     manifest_to_json,
-    marker_to_text,
 )
+from spark_replay.tables.about import SnapshotAbout, SnapshotShard, SnapshotTable
+from spark_replay.tables.about import about_to_json as snapshot_to_json
+from spark_replay.tables.newest import LogSchema
+from spark_replay.tables.updates import UpdatesFile
 from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
@@ -82,28 +84,13 @@ def _make_about(rng: random.Random) -> bytes:
 
 def _make_start(rng: random.Random) -> bytes:
     """What the JSON of a snapshot's folder holds."""
-    marker = marker_to_text(marker_at(rng.randrange(1, 9)))
-    given = {
-        "format": 1,
-        "dataset": "orders",
-        "copy": "main",
-        "complete": True,
-        "problems": ["a file is gone"],
-        "shards": {"a": {"marker": marker}},
-        "schemas": [base64.b64encode(schema.canonical).decode() for schema in _SCHEMAS.values()],
-        "tables": {
-            CUSTOMERS.table: {
-                "folder": "tables/customers",
-                "rows": 3,
-                "lacking": rng.randrange(2),
-                "newest": {"db1": {"schema": f"{CUSTOMERS.id:016x}", "place": "00" * 20}},
-            }
-        },
-        "left_out": {"shop.log": "it has no key"},
-        "others": [KEYS.table],
-        "updates": [{"path": "updates/x.parquet", "bytes": 9, "block_bytes": 4, "block_crcs": "AAAAAAAAAAAAAAAA"}],
-    }
-    return with_checksum(given)
+    shards = {"a": SnapshotShard("1/1/0", marker_at(rng.randrange(1, 9)), "db1", "a file is gone")}
+    newest = {"db1": LogSchema(CUSTOMERS, bytes(20))}
+    tables = {CUSTOMERS.table: SnapshotTable("tables/customers", 3, rng.randrange(2), newest)}
+    left_out, others = {"shop.log": "it has no key"}, (KEYS.table,)
+    files = (UpdatesFile("updates/x.parquet", 9, Blocks(4, bytes(12))),)
+    about = SnapshotAbout("orders", "main", shards, tables, left_out, others, tuple(_SCHEMAS.values()), files)
+    return with_checksum({"format": 1, **snapshot_to_json(about, "")})
 
 
 def _sealed_again(rng: random.Random, data: bytes, other: bytes) -> bytes:
