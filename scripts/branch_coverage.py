@@ -17,7 +17,7 @@ from tests.support import scratch
 
 __all__ = ["TESTS", "main"]
 
-TESTS = ("tests/unit", "tests/contract", "tests/property")
+TESTS = ("tests/unit", "tests/contract", "tests/property", "tests/integration/publisher")
 
 
 def main(arguments: Sequence[str]) -> int:
