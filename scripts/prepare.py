@@ -73,6 +73,7 @@ PACKAGES = (
     "subscriber_sdk",
     "monitor",
     "spark_replay",
+    "sinks",
     "wormholectl",
 )
 OLDEST = (3, 11)

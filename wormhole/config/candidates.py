@@ -14,7 +14,7 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 
 __all__ = ["check_every_log", "has_several", "preference", "refusal_of", "refusal_on_disk"]
 
-_OF_A_HOST: Final = frozenset({"coordinator", "sources", "publisher", "monitor"})
+_OF_A_HOST: Final = frozenset({"coordinator", "sources", "sinks", "publisher", "monitor"})
 
 
 def has_several(dataset: DatasetConfig, copy: str, log: str) -> bool:

@@ -35,6 +35,7 @@ from wormhole.config.fields import (
     check_waits,
 )
 from wormhole.config.processes import CoordinatorConfig, CoordinatorForm, MonitorConfig, PublisherConfig, TlsFiles
+from wormhole.config.sinks import SinkTable
 from wormhole.model.errors import PositionError, UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
@@ -639,7 +640,8 @@ class Config(Settings):
     """A whole configuration file.
 
     ``insecure = true`` permits listening beyond loopback without TLS. ``sources``: the sources among which this host
-    allows datasets to choose (:mod:`wormhole.config.sources`); ``None``: the file has no list.
+    allows datasets to choose (:mod:`wormhole.config.sources`); ``None``: the file has no list. ``sinks``: the stores
+    that this host fills.
     """
 
     version: Literal[1]
@@ -647,6 +649,7 @@ class Config(Settings):
     tls: TlsFiles | None = None
     coordinator: CoordinatorConfig = CoordinatorConfig.model_construct()
     sources: Mapping[SourceName, SourceConfig] | None = None
+    sinks: Mapping[Name, SinkTable] = Field(default_factory=dict)
     publisher: PublisherConfig = PublisherConfig.model_construct()
     monitor: MonitorConfig = MonitorConfig.model_construct()
     datasets: Mapping[Name, DatasetConfig] = Field(default_factory=dict)

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from wormhole.formats.json_values import listed_as_json, row_as_json, time_as_json
 from wormhole.model.loss import LogGap
 from wormhole.model.position import LogPosition
 from wormhole.model.values import Op, Unavailable, Value
@@ -24,7 +22,6 @@ __all__ = [
     "short",
     "update_as_json",
     "update_as_line",
-    "value_as_json",
 ]
 
 _WIDTH: Final = 60
@@ -41,39 +38,6 @@ _COLOURS: Final = {
 _WIDEST: Final = max(len(op.value) for op in Op)
 
 
-def value_as_json(value: Value) -> Any:
-    """A value for JSON: bytes that are UTF-8 become text (encoding it gives the bytes back), others ``{"b64":
-    ...}``."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else {"double": str(value)}
-        case Decimal():
-            return {"decimal": str(value)}
-        case bytes():
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return {"b64": base64.b64encode(value).decode()}
-        case Unavailable():
-            return {"unavailable": True}
-        case _:
-            return {"entries": [[value_as_json(name), value_as_json(content)] for name, content in value.items()]}
-
-
-def _named(values: Mapping[str, Value] | None) -> dict[str, Any] | None:
-    return None if values is None else {name: value_as_json(value) for name, value in values.items()}
-
-
-def _listed(values: tuple[Value, ...] | None) -> list[Any] | None:
-    return None if values is None else [value_as_json(value) for value in values]
-
-
-def _iso(time: datetime | None) -> str | None:
-    return None if time is None else time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def update_as_json(update: Update, native: str) -> dict[str, Any]:
     """An update with everything that the log contains. ``native``: its place as the datastore's own tools write it, or
     empty.
@@ -85,15 +49,15 @@ def update_as_json(update: Update, native: str) -> dict[str, Any]:
         "id": update.id,
         "op": update.op.value,
         "table": update.table,
-        "key": _listed(update.key),
-        "old_key": _listed(update.old_key),
-        "key_end": _listed(update.key_end),
-        "before": _named(update.before),
-        "after": _named(update.after),
+        "key": listed_as_json(update.key),
+        "old_key": listed_as_json(update.old_key),
+        "key_end": listed_as_json(update.key_end),
+        "before": row_as_json(update.before),
+        "after": row_as_json(update.after),
         "too_large": update.too_large,
         "entered": update.entered,
         "left": update.left,
-        "committed_at": _iso(transaction.committed_at),
+        "committed_at": time_as_json(transaction.committed_at),
         "position": str(transaction.position),
         "native_position": native or None,
         "transaction": transaction.id,

@@ -151,6 +151,7 @@ def test_the_manual_lists_every_key() -> None:
         "name",
         "tls",
         "sources",
+        "sinks",
         "coordinator",
         "publisher",
         "datasets",

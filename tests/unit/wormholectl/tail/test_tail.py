@@ -18,6 +18,7 @@ from datastores.memory.source import MemorySource
 from tests.support.command_line import run
 from wormhole.config.datastores import datastore
 from wormhole.filters import Filter
+from wormhole.formats.json_values import value_as_json
 from wormhole.model.errors import (
     DecodeError,
     Diverged,
@@ -45,7 +46,6 @@ from wormholectl.tail.show import (
     short,
     update_as_json,
     update_as_line,
-    value_as_json,
 )
 
 # --- log tail ---

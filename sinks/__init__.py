@@ -1,0 +1,17 @@
+"""Fills other stores with the updates of applications, without a program of the user's.
+
+::
+
+    port        what a kind of store implements, and what the rest of this package asks of it
+    kinds       the installed kinds, by the scheme of their URLs
+    settings    one table [sinks.NAME] of a configuration, checked by its kind
+    running     runs one sink as a subscriber
+    envelopes   the JSON documents of updates: our own, Debezium's and Maxwell's
+    records     for kinds that cannot roll back: whole transactions as records, written in order
+    sql, redis, kafka, nats, webhook, jsonlines   the kinds
+    commands    `wormholectl sink`
+    testing     the contract of every sink, as a pytest plugin
+
+A sink is an ordinary subscriber. Of this project's packages it imports ``wormhole`` and ``subscriber_sdk``; its
+commands also import the command line. docs/sinks.md is the page for users, docs/write-a-sink.md the one for authors.
+"""

@@ -1,0 +1,11 @@
+"""The JSON documents of updates.
+
+::
+
+    names       an envelope by its name
+    wormhole    our own: everything that an update contains
+"""
+
+from sinks.envelopes.names import ENVELOPES, EnvelopeName, envelope_named
+
+__all__ = ["ENVELOPES", "EnvelopeName", "envelope_named"]

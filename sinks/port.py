@@ -1,0 +1,109 @@
+"""The port of a sink: what one kind of store implements. docs/write-a-sink.md explains it with an example."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, Generic, TypeVar
+
+from subscriber_sdk import Subscriber
+from wormhole.config.fields import Name, PathFromHere, Settings
+from wormhole.metrics import Sample
+from wormhole.model.findings import Report
+from wormhole.model.table_definition import TableDefinition
+
+__all__ = ["Examination", "Guarantee", "Sink", "SinkKind", "SinkSettings"]
+
+
+class Guarantee(Enum):
+    """What a store holds after crashes of every process."""
+
+    EXACTLY_ONCE = "effects exactly once"
+    """Each update has had its effect once."""
+    CONVERGES = "converges"
+    """An update may be repeated, and never replaces the effect of a later one."""
+    AT_LEAST_ONCE = "at least once"
+    """An update may be repeated. Every repetition has the same id."""
+
+
+class SinkSettings(Settings):
+    """One table ``[sinks.NAME]``, with the keys that every kind has. A kind's own settings are a subclass.
+
+    ``url``: of the store, without a password. ``application``: whose updates the sink receives; ``None``: the sink's
+    name. ``password_file``: holds the password for the store, and nothing else.
+    """
+
+    url: str
+    application: Name | None = None
+    password_file: PathFromHere | None = None
+
+
+S = TypeVar("S", bound=SinkSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What a sink finds in its store before it runs.
+
+    ``report``: the findings, in the form of ``wormholectl doctor``. ``statements``: what the sink would run in the
+    store, in order, to make or change what it needs; empty for a store without such statements.
+    """
+
+    report: Report
+    statements: Sequence[str] = field(default=())
+
+
+class Sink(ABC):
+    """One sink that is open. Nothing is connected before the first callback of its subscriber, or :meth:`examine`."""
+
+    @property
+    @abstractmethod
+    def subscriber(self) -> Subscriber:
+        """What receives the updates.
+
+        Its callbacks raise :class:`~wormhole.model.errors.TargetUnavailable` while the store cannot be used, which is
+        not counted as an attempt, and :class:`~wormhole.model.errors.TargetRefused` for what only an operator can
+        change. Any other exception is the fault of an update: it is tried again, and then parked or halted.
+        """
+
+    @abstractmethod
+    async def examine(self, tables: Sequence[TableDefinition]) -> Examination:
+        """Connect, and compare the store with ``tables``, as the source describes them. Changes nothing.
+
+        ``tables`` is empty if the source cannot be asked. Raises :class:`~wormhole.model.errors.TargetUnavailable` if
+        the store cannot be reached.
+        """
+
+    def samples(self) -> Sequence[Sample]:
+        """The metrics of this sink beside those of its subscriber."""
+        return ()
+
+    async def close(self) -> None:
+        """Close connections and files. Called once, after the last callback has returned."""
+        return
+
+
+class SinkKind(ABC, Generic[S]):
+    """One kind of store. An instance is the entry point of its package, in the group ``wormhole.sinks``, with the
+    scheme of its URLs as the name.
+
+    Its module imports nothing but the standard library, ``wormhole``, ``subscriber_sdk`` and ``sinks.port``. What needs
+    a client library is imported in :meth:`open`.
+
+    ``title``: the store's name for people. ``form``: how a URL looks, for messages. ``requirement``: what ``pip``
+    installs for it.
+    """
+
+    title: ClassVar[str]
+    form: ClassVar[str]
+    guarantee: ClassVar[Guarantee]
+    requirement: ClassVar[str]
+    settings: type[S]
+
+    @abstractmethod
+    def open(self, name: str, settings: S) -> Sink:
+        """The sink of the table ``[sinks.NAME]``. Raises :class:`~wormhole.model.errors.UsageError` for settings that
+        do not fit together, and ``ModuleNotFoundError`` without its client library.
+        """

@@ -1,0 +1,15 @@
+"""Updates as records, for stores that cannot roll back.
+
+::
+
+    record        one record, and the envelope that makes records of an update
+    writer        what a kind implements: write records in order, and wait until the store has them
+    subscriber    receives updates, holds back transactions that are not complete, and writes the others
+    held          the records of one shard that are held back, in memory and then in a file
+"""
+
+from sinks.records.record import Envelope, Record
+from sinks.records.subscriber import RecordSubscriber
+from sinks.records.writer import RecordRefused, RecordWriter
+
+__all__ = ["Envelope", "Record", "RecordRefused", "RecordSubscriber", "RecordWriter"]

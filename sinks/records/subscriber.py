@@ -1,0 +1,143 @@
+"""Receives updates, and writes the records of complete transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sinks.records.held import Budget, Held
+from sinks.records.record import Envelope, Record
+from sinks.records.writer import RecordRefused, RecordWriter
+from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, ShardNotice, Subscriber, Update
+
+__all__ = ["Figures", "RecordSubscriber"]
+
+_MOST_REFUSED: Final = 10_000
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts since the start: records that the store confirmed, their bytes, and records that it refused."""
+
+    written: int = 0
+    bytes: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class _Shard:
+    """``open``: records of the transaction that is not complete, whose id is ``transaction``. ``ready``: records of
+    complete ones. ``refused``: updates whose records the store refused, by id. ``failed``: those of them that failed
+    since, with their places.
+    """
+
+    open: Held
+    ready: list[Record] = field(default_factory=list)
+    transaction: str = ""
+    refused: dict[str, RecordRefused] = field(default_factory=dict)
+    failed: dict[str, LogPosition] = field(default_factory=dict)
+
+
+class RecordSubscriber(Subscriber):
+    """Writes what ``envelope`` makes of each update with ``writer``. Transactions that are not complete are held within
+    ``budget``.
+
+    A record that the store refuses may be of an update that an earlier call received. So the flow is rolled back, and
+    the update fails when it is delivered again: then the SDK parks it, or halts its flow.
+    """
+
+    def __init__(self, envelope: Envelope, writer: RecordWriter, budget: Budget) -> None:
+        self.figures = Figures()
+        self._envelope = envelope
+        self._writer = writer
+        self._budget = budget
+        self._shards: dict[str, _Shard] = {}
+
+    async def on_updates(self, batch: Sequence[Update]) -> None:
+        """Add the batch, and write the transactions that are complete."""
+        shard = self._shard(batch[0].shard)
+        for update in batch:
+            if (transaction := update.transaction.id) != shard.transaction:
+                # The last update of the transaction before was parked or skipped.
+                await self._complete(batch[0].shard, shard)
+                shard.transaction = transaction
+            if (refused := shard.refused.get(update.id)) is not None:
+                shard.failed[update.id] = update.position
+                raise refused
+            await self._add(shard, update)
+            if update.ends_transaction:
+                await self._complete(update.shard, shard)
+        await self._write(batch[0].shard, shard)
+
+    async def on_datamarker(self, marker: Datamarker) -> None:
+        """Everything before ``marker`` is complete."""
+        shard = self._shard(marker.shard)
+        await self._complete(marker.shard, shard)
+        await self._write(marker.shard, shard)
+        await self._writer.marked(marker)
+        for id_ in [id_ for id_, place in shard.failed.items() if place <= marker.order]:
+            del shard.refused[id_], shard.failed[id_]  # parked: an operator may have it delivered again
+
+    async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+        """Updates after ``to`` come again."""
+        self._forget(to.shard)
+
+    async def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
+        """An epoch begins or ends."""
+        if notice.kind is NoticeKind.ASSIGNED:
+            self._forget(notice.shard)
+            return await self._writer.assigned(notice)
+        if notice.kind is NoticeKind.REVOKED:
+            self._forget(notice.shard)
+            self._shards.pop(notice.shard, None)
+            await self._writer.revoked(notice.shard)
+        return None
+
+    def _shard(self, name: str) -> _Shard:
+        if name not in self._shards:
+            self._shards[name] = _Shard(Held(self._budget))
+        return self._shards[name]
+
+    def _forget(self, name: str) -> None:
+        shard = self._shard(name)
+        shard.open.clear()
+        shard.ready.clear()
+        shard.transaction = ""
+
+    async def _add(self, shard: _Shard, update: Update) -> None:
+        for record in self._envelope.records(update):
+            shard.open.add(record)
+        if shard.open.overfull:
+            await asyncio.to_thread(shard.open.spill)
+
+    async def _complete(self, name: str, shard: _Shard) -> None:
+        """The transaction that is held is complete. What a file holds is written now, the rest with its batch."""
+        if not shard.open:
+            return
+        if shard.open.in_file:
+            await self._write(name, shard)
+            portions = shard.open.portions()
+            while (portion := await asyncio.to_thread(next, portions, None)) is not None:
+                await self._send(name, shard, portion)
+        else:
+            for portion in shard.open.portions():
+                shard.ready += portion
+        shard.open.clear()
+
+    async def _write(self, name: str, shard: _Shard) -> None:
+        if shard.ready:
+            await self._send(name, shard, shard.ready)
+            shard.ready = []
+
+    async def _send(self, name: str, shard: _Shard, records: Sequence[Record]) -> None:
+        try:
+            await self._writer.write(name, records)
+        except RecordRefused as refused:
+            self.figures.refused += 1
+            if len(shard.refused) < _MOST_REFUSED:
+                shard.refused[refused.update_id] = refused
+            raise
+        self.figures.written += len(records)
+        self.figures.bytes += sum(len(record.key) + len(record.value or b"") for record in records)

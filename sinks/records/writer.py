@@ -1,0 +1,53 @@
+"""What a kind of store implements that takes records."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from sinks.records.record import Record
+from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
+from wormhole.model.errors import Fatal
+
+__all__ = ["RecordRefused", "RecordWriter"]
+
+
+class RecordRefused(Fatal):
+    """The store refuses one record for its content: its size, its name, its form. The update is parked, or its flow
+    halts.
+    """
+
+    code: str = "record-refused"
+
+    def __init__(self, record: Record, why: str, *, hint: str | None = None) -> None:
+        super().__init__(f"the store refuses the record of {record.table}: {why}", hint=hint)
+        self.update_id = record.update_id
+
+
+class RecordWriter(ABC):
+    """Writes records of several shards. Calls of one shard never overlap, calls of different shards do.
+
+    Every method raises :class:`~wormhole.model.errors.TargetUnavailable` while the store cannot be used, and
+    :class:`~wormhole.model.errors.TargetRefused` for what only an operator can change.
+    """
+
+    async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+        """An epoch of a shard begins. Returns the datamarker that the store holds of it, if it holds datamarkers."""
+        return None
+
+    @abstractmethod
+    async def write(self, shard: str, records: Sequence[Record]) -> None:
+        """Write the records in order, and return when the store has confirmed all of them. They are of whole
+        transactions, or a piece of one that follows the pieces before it.
+
+        After an exception any of them may have been written, and all come again. Raises :class:`RecordRefused` for a
+        record that the store will never take.
+        """
+
+    async def marked(self, marker: Datamarker) -> None:
+        """Everything of ``marker.shard`` before ``marker`` was written. It is acknowledged when this returns."""
+        return
+
+    async def revoked(self, shard: str) -> None:
+        """The epoch of a shard is over. Does not raise."""
+        return

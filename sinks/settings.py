@@ -1,0 +1,77 @@
+"""One table ``[sinks.NAME]`` of a configuration, checked by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sinks.kinds import kind_of
+from sinks.port import Sink, SinkKind, SinkSettings
+from wormhole.config import Config
+from wormhole.config.report import ConfigReport
+from wormhole.config.sinks import SinkTable
+from wormhole.model.errors import UsageError
+from wormhole.model.suggestion import suggestion
+
+__all__ = ["ConfiguredSink", "configured_sink", "configured_sinks"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSink:
+    """A sink as a configuration describes it. ``application``: the name of the one whose updates it receives."""
+
+    name: str
+    kind: SinkKind[Any]
+    settings: SinkSettings
+
+    @property
+    def application(self) -> str:
+        """The application whose updates the sink receives."""
+        return self.settings.application or self.name
+
+    def open(self) -> Sink:
+        """The sink. Raises :class:`~wormhole.model.errors.UsageError`, also if a client library is missing."""
+        try:
+            return self.kind.open(self.name, self.settings)
+        except ModuleNotFoundError as error:
+            raise UsageError.not_installed(error, self.kind.requirement) from error
+
+
+def configured_sinks(config: Config, path: Path) -> dict[str, ConfiguredSink]:
+    """Every sink of the file ``path``, by name. Raises :class:`~wormhole.model.errors.ConfigError`, which lists every
+    problem, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used.
+    """
+    report = ConfigReport(str(path))
+    found = {name: _checked(name, table, path.absolute().parent, report) for name, table in config.sinks.items()}
+    report.raise_if_any()
+    return {name: sink for name, sink in found.items() if sink is not None}
+
+
+def configured_sink(config: Config, path: Path, name: str) -> ConfiguredSink:
+    """The sink ``name`` of the file ``path``. Raises as :func:`configured_sinks`, for this sink alone."""
+    table = config.sinks.get(name)
+    if table is None:
+        raise UsageError(
+            f"{path} has no sink {name}{suggestion(name, config.sinks)}",
+            hint=f"add [sinks.{name}] with its url (docs/sinks.md)",
+        )
+    report = ConfigReport(str(path))
+    found = _checked(name, table, path.absolute().parent, report)
+    report.raise_if_any()
+    assert found is not None
+    return found
+
+
+def _checked(name: str, table: SinkTable, folder: Path, report: ConfigReport) -> ConfiguredSink | None:
+    kind = kind_of(table.kind)
+    given: Mapping[str, Any] = {**table.options, **table.model_dump(include={"url", "application"}, exclude_none=True)}
+    try:
+        settings = kind.settings.model_validate(given, context={"folder": folder})
+    except ValidationError as error:
+        report.add_all(error, kind.settings, ("sinks", name), given)
+        return None
+    return ConfiguredSink(name, kind, settings)

@@ -1,0 +1,151 @@
+"""Records of whole transactions reach the store, in order, whatever fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from sinks.envelopes.wormhole import WormholeEnvelope
+from sinks.records import Record, RecordRefused, RecordSubscriber, RecordWriter
+from sinks.records.held import Budget
+from subscriber_sdk import Datamarker, HandlerFailed
+from subscriber_sdk.testing import Kit, KitFlow, update
+from subscriber_sdk.testing.changes import Change
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+
+# The kit calls what would run in a thread in place, on its loop.
+pytestmark = pytest.mark.allow_blocking
+
+MIB = 1 << 20
+
+
+@dataclass
+class Store(RecordWriter):
+    """Keeps records. ``refuses``: ids that it never takes. ``away``: how often it fails first."""
+
+    refuses: set[str] = field(default_factory=set)
+    away: int = 0
+    writes: list[list[str]] = field(default_factory=list)
+    marked_at: list[Datamarker] = field(default_factory=list)
+
+    async def write(self, shard: str, records: Sequence[Record]) -> None:
+        if self.away:
+            self.away -= 1
+            raise TargetUnavailable("the store is away")
+        for record in records:
+            if record.id in self.refuses:
+                raise RecordRefused(record, "too large")
+        self.writes.append([record.id for record in records])
+
+    async def marked(self, marker: Datamarker) -> None:
+        self.marked_at.append(marker)
+
+    @property
+    def ids(self) -> list[str]:
+        """All records, in order."""
+        return [id_ for write in self.writes for id_ in write]
+
+
+def attached(kit: Kit, store: Store, *, memory: int = MIB, disk: int = MIB, on_failure: str = "halt") -> KitFlow:
+    subscriber = RecordSubscriber(WormholeEnvelope(), store, Budget(memory, disk))
+    return kit.attach(subscriber, retry=2, on_failure="park" if on_failure == "park" else "halt")
+
+
+def row(key: int, text: str = "") -> Change:
+    return update("shop.orders", key=key, after={"text": text})
+
+
+def test_a_batch_is_one_write_and_is_acknowledged_after_it(wormhole_kit: Kit) -> None:
+    store = Store()
+    flow = attached(wormhole_kit, store)
+    flow.commit(row(1), row(2), row(3))
+    assert store.writes == [["test:1:0", "test:1:1", "test:1:2"]]
+    assert flow.datamarker == flow.end == store.marked_at[-1]
+
+
+@pytest.mark.parametrize("memory", [MIB, 1], ids=["in memory", "in a file"])
+def test_a_transaction_in_pieces_is_written_when_it_is_complete(wormhole_kit: Kit, memory: int) -> None:
+    store = Store()
+    flow = attached(wormhole_kit, store, memory=memory)
+    flow.commit(*(row(key, "é" * 500) for key in range(9)), pieces=3)
+    assert store.ids == [f"test:1:{index}" for index in range(9)]
+    flow.commit(row(1))
+    assert store.ids[9:] == ["test:2:0"]
+
+
+def test_a_store_that_is_away_counts_no_attempt(wormhole_kit: Kit) -> None:
+    store = Store(away=5)
+    flow = attached(wormhole_kit, store)
+    flow.commit(row(1), row(2))
+    assert store.ids == ["test:1:0", "test:1:1"]
+    assert flow.halted is None
+
+
+def test_records_come_again_with_the_same_ids(wormhole_kit: Kit) -> None:
+    store = Store()
+    flow = attached(wormhole_kit, store)
+    flow.commit(row(1), row(2))
+    flow.crash_and_redeliver()
+    assert store.ids == ["test:1:0", "test:1:1"] * 2
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_the_refused_update_is_parked_and_no_other(wormhole_kit: Kit, pieces: int) -> None:
+    """In three pieces the store refuses a record of the first one only when the last one has arrived."""
+    store = Store(refuses={"test:1:1"})
+    flow = attached(wormhole_kit, store, on_failure="park")
+    flow.commit(*(row(key) for key in range(6)), pieces=pieces)
+    flow.commit(row(7))
+    assert flow.parked == ["test:1:1"]
+    assert flow.datamarker == flow.end
+    assert [id_ for id_ in store.ids if id_ != "test:2:0"][-5:] == [f"test:1:{index}" for index in (0, 2, 3, 4, 5)]
+    store.refuses.clear()
+    flow.retry()
+    flow.commit(row(8))
+    assert flow.parked == []
+    assert "test:1:1" in store.ids
+
+
+def test_the_last_update_of_a_transaction_may_be_parked(wormhole_kit: Kit) -> None:
+    store = Store(refuses={"test:1:1"})
+    flow = attached(wormhole_kit, store, on_failure="park")
+    flow.commit(row(1), row(2))
+    flow.commit(row(3))
+    assert (flow.parked, sorted(set(store.ids))) == (["test:1:1"], ["test:1:0", "test:2:0"])
+
+
+def test_a_refused_record_halts_a_flow_that_does_not_park(wormhole_kit: Kit) -> None:
+    store = Store(refuses={"test:1:1"})
+    flow = attached(wormhole_kit, store)
+    with pytest.raises(HandlerFailed):
+        flow.commit(row(1), row(2))
+    assert flow.halted is not None
+    assert isinstance(flow.halted.cause, RecordRefused)
+
+
+def test_what_is_held_is_bounded(wormhole_kit: Kit) -> None:
+    store = Store()
+    flow = attached(wormhole_kit, store, memory=1, disk=2000)
+    with pytest.raises(HandlerFailed) as halted:
+        flow.commit(*(row(key, "x" * 500) for key in range(9)), pieces=3)
+    assert isinstance(halted.value.__cause__, TargetRefused)
+    assert store.ids == []
+
+
+def test_our_envelope_has_everything_of_an_update(wormhole_kit: Kit) -> None:
+    documents: list[bytes | None] = []
+
+    class Documents(Store):
+        async def write(self, shard: str, records: Sequence[Record]) -> None:
+            documents.extend(record.value for record in records)
+
+    flow = attached(wormhole_kit, Documents())
+    flow.commit(update("shop.orders", key=7, before={"text": "a", "n": None}, after={"text": "b", "n": 2**63}))
+    (document,) = (json.loads(value) for value in documents if value is not None)
+    assert document["id"] == "test:1:0"
+    assert (document["op"], document["table"], document["key"]) == ("update", "shop.orders", [7])
+    assert (document["before"], document["after"]) == ({"text": "a", "n": None}, {"text": "b", "n": 2**63})
+    assert document["ends_transaction"] is True
