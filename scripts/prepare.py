@@ -78,15 +78,18 @@ PACKAGES = (
 )
 OLDEST = (3, 11)
 
+# The extras of sinks whose store has a client of its own.
+SINKS = ("duckdb", "kafka", "nats", "redis", "webhook")
+
 # What each verb installs: the extras of pyproject.toml, why, and the size of the download.
 GROUPS = {
     "demo": (("publisher", "rocksdb"), "gRPC, the ZooKeeper client, the RocksDB binding", "45 MB"),
     "demo-mysql": (("publisher", "mysql"), "gRPC, the ZooKeeper client, what talks to MySQL", "30 MB"),
     "demo-postgres": (("publisher", "postgres"), "gRPC, the ZooKeeper client, what talks to PostgreSQL", "30 MB"),
     "dev": (
-        ("publisher", "rocksdb", "mysql", "postgres", "spark", "delta", "iceberg", "sqlalchemy", "dev"),
-        "the packages of a publisher, Spark, and what tests and checks the code",
-        "810 MB",
+        ("publisher", "rocksdb", "mysql", "postgres", "spark", "delta", "iceberg", "sqlalchemy", *SINKS, "dev"),
+        "the packages of a publisher and of sinks, Spark, and what tests and checks the code",
+        "830 MB",
     ),
 }
 # What pip installs: uv installs everything else, and builds with setuptools.
