@@ -4,6 +4,7 @@
 
     names       an envelope by its name
     wormhole    our own: everything that an update contains
+    settings    the settings of kinds with records
 """
 
 from sinks.envelopes.names import ENVELOPES, EnvelopeName, envelope_named
