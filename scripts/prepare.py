@@ -7,7 +7,8 @@ hot modules in place (from the user's cache, else compiled; a demo does not wait
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
 command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
 puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a PostgreSQL
-server; the tests get a second one, of a later version. For the tests it makes what their servers and JVMs start from.
+server; the tests get a second one, of a later version, and a Redis. For the tests it makes what their servers and JVMs
+start from.
 Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a second run
 does nothing, needs no network and takes a fraction of a second.
 
@@ -29,7 +30,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scripts import compiled_cache, pinned_jars
@@ -63,6 +64,7 @@ UV = VENV / "bin" / "uv"
 MYSQL = VENV / "mysql-server"
 POSTGRES = VENV / "postgres-server"
 NEWER_POSTGRES = VENV / "postgres-18"
+REDIS = VENV / "redis-server"
 ZOOKEEPER = VENV / "share" / "wormhole" / "zookeeper"
 LOCK = ROOT / "requirements.lock"
 PACKAGES = (
@@ -100,6 +102,7 @@ PIP_FOR_OTHERS = (22, 3)
 
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 POSTGRES_PACKAGE = "postgresql-15"
+REDIS_PACKAGE = "redis-server"
 
 
 # --- hot modules: a .py with a .pxd beside it -------------------------------------------------------------------
@@ -162,7 +165,7 @@ def prepare_mysql() -> None:
     _stamp("mysql", mysql_digest())
 
 
-# --- PostgreSQL, whose Debian package would start a service -------------------------------------------------------
+# --- PostgreSQL and Redis, whose Debian packages would start a service --------------------------------------------
 
 
 def prepare_postgres() -> None:
@@ -175,21 +178,38 @@ def prepare_postgres() -> None:
 
 
 def make_postgres() -> bool:
-    """Put a PostgreSQL server and its clients into a folder, with the libraries that this machine lacks. Returns
-    whether it worked.
-    """
-    say("fetching a private PostgreSQL server; nothing is installed (to fetch: about 20 MB, 70 MB unpacked)")
+    """Put a PostgreSQL server and its clients into a folder. Returns whether it worked."""
+    return _unpacked("PostgreSQL", POSTGRES, POSTGRES_PACKAGE, "about 20 MB, 70 MB unpacked")
+
+
+def prepare_redis() -> None:
+    """Unpack Debian's Redis into the environment, where the machine has none."""
+    if not shutil.which("apt-get"):
+        say("going on without a private Redis, the tests on it are skipped: this machine has no apt-get")
+    elif not shutil.which("redis-server") and not make_redis():
+        return
+    _stamp("redis", redis_digest())
+
+
+def make_redis() -> bool:
+    """Put a Redis server and its tools into a folder. Returns whether it worked."""
+    return _unpacked("Redis", REDIS, REDIS_PACKAGE, "about 1.5 MB, 5 MB unpacked")
+
+
+def _unpacked(title: str, folder: Path, package: str, size: str) -> bool:
+    """Put a Debian package into ``folder``, with the libraries that this machine lacks. Returns whether it worked."""
+    say(f"fetching a private {title} server; nothing is installed (to fetch: {size})")
     started = time.monotonic()
-    draft = POSTGRES.with_name(f"{POSTGRES.name}.draft")
+    draft = folder.with_name(f"{folder.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
-    outcome = unpack_packages(draft, POSTGRES_PACKAGE)
+    outcome = unpack_packages(draft, package)
     if outcome.returncode:
         print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
-        say("going on without PostgreSQL (the message stands above): the next make command tries again")
+        say(f"going on without {title} (the message stands above): the next make command tries again")
         return False
-    shutil.rmtree(POSTGRES, ignore_errors=True)
-    draft.rename(POSTGRES)
-    say(f"unpacked PostgreSQL after {time.monotonic() - started:.0f} s")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
+    say(f"unpacked {title} after {time.monotonic() - started:.0f} s")
     return True
 
 
@@ -292,6 +312,11 @@ def mysql_digest() -> str:
 def postgres_digest() -> str:
     """What the private PostgreSQL was made from."""
     return _digest([str(ROOT), "postgres", POSTGRES_PACKAGE], [])
+
+
+def redis_digest() -> str:
+    """What the private Redis was made from."""
+    return _digest([str(ROOT), "redis", REDIS_PACKAGE], [])
 
 
 def newer_postgres_digest() -> str:
@@ -495,6 +520,19 @@ def _alone() -> Iterator[None]:
         yield
 
 
+def missing_servers(group: str) -> list[Callable[[], None]]:
+    """What prepares the servers that ``group`` needs and that are not there yet."""
+    steps = [("zookeeper", zookeeper_digest(), prepare_zookeeper)]
+    if group == "dev":
+        steps.append(("mysql", mysql_digest(), prepare_mysql))
+    if group in {"dev", "demo-postgres"}:
+        steps.append(("postgres", postgres_digest(), prepare_postgres))
+    if group == "dev":
+        steps.append(("newer-postgres", newer_postgres_digest(), prepare_newer_postgres))
+        steps.append(("redis", redis_digest(), prepare_redis))
+    return [prepare_server for name, digest, prepare_server in steps if not _stamped(name, digest)]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Prepare the group named in ``arguments``; returns the exit status."""
     if sys.version_info < OLDEST:
@@ -513,17 +551,11 @@ def main(arguments: Sequence[str]) -> int:
         packages_done = any(_stamped(name, packages_digest(name)) for name in {group, "dev"})
         enough = {mode, "", "yes"} if mode == "cached" else {mode}
         extensions_done = any(_stamped("extensions", extensions_digest(one)) for one in enough)
-        mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
-        postgres_done = group not in {"dev", "demo-postgres"} or _stamped("postgres", postgres_digest())
-        newer_postgres_done = group != "dev" or _stamped("newer-postgres", newer_postgres_digest())
-        zookeeper_done = _stamped("zookeeper", zookeeper_digest())
+        servers = missing_servers(group)
         kept_done = group != "dev" or _stamped("kept", kept_digest())
         if (
             packages_done
-            and zookeeper_done
-            and mysql_done
-            and postgres_done
-            and newer_postgres_done
+            and not servers
             and extensions_done
             and kept_done
             and not any(stale(source) for source in hot_sources())
@@ -535,14 +567,8 @@ def main(arguments: Sequence[str]) -> int:
             make_environment()
             install_packages(group)
             _stamp(group, packages_digest(group))
-        if not zookeeper_done:
-            prepare_zookeeper()
-        if not mysql_done:
-            prepare_mysql()
-        if not postgres_done:
-            prepare_postgres()
-        if not newer_postgres_done:
-            prepare_newer_postgres()
+        for prepare_server in servers:
+            prepare_server()
         build_extensions(mode)
         _stamp("extensions", extensions_digest(mode))
         if not kept_done:

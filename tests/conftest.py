@@ -32,8 +32,10 @@ from wormhole.config.datastores import schemes
 pytest_plugins = [
     "tests.support.databases",
     "tests.support.extended",
+    "tests.support.nats_server",
     "tests.support.one_jvm",
     "tests.support.postgres_server",
+    "tests.support.redis_server",
     "tests.support.transactional",
     "tests.support.postgres_tail",
     "tests.support.s3",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import os
 import select
@@ -9,18 +11,22 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 from kazoo.client import KazooClient
+from nats.js import JetStreamContext
+from redis import Redis
 
 from examples.demo.database_server import DatabaseServer
 from scripts.prepare import ROOT
 from tests.support.databases import new_database_server
 from tests.support.eventually import PATIENCE_S, until
+from tests.support.nats_server import NatsServer
 from tests.support.postgres_server import PostgresServer, template
+from tests.support.redis_server import RedisServer
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.host import private_server
 from wormhole.host.private_server import PrivateServer
@@ -29,7 +35,9 @@ from wormhole.model.errors import CoordinationLost, SourceUnavailable
 NEW: Final[dict[str, Callable[..., PrivateServer]]] = {
     "mariadb": lambda **options: new_database_server("mariadb", **options),
     "mysql": lambda **options: new_database_server("mysql", **options),
+    "nats": lambda **options: NatsServer(lines="\n".join(f"{name}: {value}" for name, value in options.items())),
     "postgres": lambda **options: PostgresServer(template=template(), options=options),
+    "redis": lambda **options: RedisServer(options={**options}),
     "zookeeper": lambda **options: EmbeddedZooKeeper(options=[f"-X{name}" for name in options]),
 }
 
@@ -74,17 +82,40 @@ def test_it_listens_on_loopback_only(server: PrivateServer) -> None:
 
 
 def write(server: PrivateServer) -> None:
-    if isinstance(server, EmbeddedZooKeeper):
-        with_client(server, lambda client: client.create("/kept"))
-    else:
-        cast(Any, server).sql("CREATE DATABASE kept")
+    match server:
+        case EmbeddedZooKeeper():
+            with_client(server, lambda client: client.create("/kept"))
+        case NatsServer():
+            asyncio.run(with_stream(server, lambda stream: stream.add_stream(name="kept")))
+        case RedisServer():
+            redis_answer(server, lambda client: client.set("kept", 1))
+        case _:
+            cast(Any, server).sql("CREATE DATABASE kept")
 
 
 def holds_what_was_written(server: PrivateServer) -> bool:
-    if isinstance(server, EmbeddedZooKeeper):
-        return bool(with_client(server, lambda client: client.exists("/kept")))
+    match server:
+        case EmbeddedZooKeeper():
+            return bool(with_client(server, lambda client: client.exists("/kept")))
+        case NatsServer():
+            return bool(asyncio.run(with_stream(server, lambda stream: stream.stream_info("kept"))))
+        case RedisServer():
+            return bool(redis_answer(server, lambda client: client.exists("kept")))
     databases = "SHOW DATABASES" if isinstance(server, DatabaseServer) else "SELECT datname FROM pg_database"
     return ("kept",) in cast(Any, server).sql(databases)
+
+
+async def with_stream(server: NatsServer, do: Callable[[JetStreamContext], Awaitable[object]]) -> object:
+    client = await server.connect()
+    try:
+        return await do(client.jetstream())
+    finally:
+        await client.close()
+
+
+def redis_answer(server: RedisServer, do: Callable[[Redis], object]) -> object:
+    with contextlib.closing(server.client()) as client:
+        return do(client)
 
 
 def with_client(server: EmbeddedZooKeeper, do: Callable[[KazooClient], object]) -> object:

@@ -30,7 +30,7 @@ LOG_TAIL: Final = 2000
 """How many characters of a log's end an error shows."""
 _POLL_S: Final = 0.02
 _PORTS_TO_TRY: Final = 5
-_TAKEN: Final = ("Address already in use", "BindException")
+_TAKEN: Final = ("address already in use", "bindexception")
 
 
 class _PortTakenError(Exception):
@@ -234,7 +234,7 @@ class PrivateServer(ABC):
         while not self.answers():
             ended = not self.alive
             said = self.log.read_text(errors="replace")
-            if ended and any(text in said for text in _TAKEN):
+            if ended and any(text in said.lower() for text in _TAKEN):
                 raise _PortTakenError
             if ended or time.monotonic() > deadline:
                 what = "ended at once" if ended else f"did not answer within {self.start_timeout_s:.0f} s"

@@ -169,7 +169,12 @@ def test_debian_is_fetched_from_where_apt_gets_it(
 
 @pytest.mark.parametrize(
     ("place", "failing", "size"),
-    [("MYSQL", "--foreign", "100 MB"), ("POSTGRES", "--simulate", "20 MB"), ("POSTGRES", "sh", "20 MB")],
+    [
+        ("MYSQL", "--foreign", "100 MB"),
+        ("POSTGRES", "--simulate", "20 MB"),
+        ("POSTGRES", "sh", "20 MB"),
+        ("REDIS", "sh", "1.5 MB"),
+    ],
 )
 def test_a_server_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_nothing(
     shell: Shell,
@@ -184,8 +189,7 @@ def test_a_server_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_
     monkeypatch.setattr(prepare, "debian_mirror", lambda: debian.Mirror("http://debian.example/debian/", ""))
     shell.output = "Inst postgresql-15 (15.1 Debian [amd64])\nE: no such package\n"
     shell.failing = failing
-    make = prepare.make_mysql if place == "MYSQL" else prepare.make_postgres
-    assert make() is False
+    assert getattr(prepare, f"make_{place.lower()}")() is False
     said = capsys.readouterr()
     assert f"about {size}" in said.out
     assert "E: no such package" in said.err
@@ -265,6 +269,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pinned_jars, "POSTGRES", tmp_path / "postgres-jars.txt")
     stamp = lambda: prepare._stamp("postgres", prepare.postgres_digest())  # noqa: E731
     monkeypatch.setattr(prepare, "prepare_postgres", stamp)
+    redis = lambda: prepare._stamp("redis", prepare.redis_digest())  # noqa: E731
+    monkeypatch.setattr(prepare, "prepare_redis", redis)
     newer = lambda: prepare._stamp("newer-postgres", prepare.newer_postgres_digest())  # noqa: E731
     monkeypatch.setattr(prepare, "prepare_newer_postgres", newer)
     monkeypatch.setattr(prepare, "prepare_kept", lambda: prepare._stamp("kept", prepare.kept_digest()))
