@@ -1,8 +1,9 @@
 """Jars of servers that demos and tests start, each checked against the checksum in a list beside this module.
 
 ``zookeeper-jars.txt``: 10 MB, which an installed PySpark has too. ``hadoop-jars.txt``: 62 MB, for tests of HDFS and
-YARN. ``postgres-jars.txt``: 15 MB, a PostgreSQL that Debian does not have. ``rocksdb-jars.txt``: 92 MB, for tests with
-RocksDB's newest release. Maven fetches them from the repository that it is configured for. Standard library only.
+YARN. ``kafka-jars.txt``: 46 MB, for tests of sinks. ``postgres-jars.txt``: 15 MB, a PostgreSQL that Debian does not
+have. ``rocksdb-jars.txt``: 92 MB, for tests with RocksDB's newest release. Maven fetches them from the repository that
+it is configured for. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-__all__ = ["HADOOP", "POSTGRES", "ROCKSDB", "ZOOKEEPER", "Pin", "fetch", "pins", "pom", "take"]
+__all__ = ["HADOOP", "KAFKA", "POSTGRES", "ROCKSDB", "ZOOKEEPER", "Pin", "fetch", "pins", "pom", "take"]
 
 ZOOKEEPER = Path(__file__).with_name("zookeeper-jars.txt")
 HADOOP = Path(__file__).with_name("hadoop-jars.txt")
+KAFKA = Path(__file__).with_name("kafka-jars.txt")
 POSTGRES = Path(__file__).with_name("postgres-jars.txt")
 ROCKSDB = Path(__file__).with_name("rocksdb-jars.txt")
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"

@@ -32,6 +32,7 @@ from wormhole.config.datastores import schemes
 pytest_plugins = [
     "tests.support.databases",
     "tests.support.extended",
+    "tests.support.kafka_server",
     "tests.support.nats_server",
     "tests.support.one_jvm",
     "tests.support.postgres_server",

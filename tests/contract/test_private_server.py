@@ -24,6 +24,7 @@ from examples.demo.database_server import DatabaseServer
 from scripts.prepare import ROOT
 from tests.support.databases import new_database_server
 from tests.support.eventually import PATIENCE_S, until
+from tests.support.kafka_server import KafkaServer
 from tests.support.nats_server import NatsServer
 from tests.support.postgres_server import PostgresServer, template
 from tests.support.redis_server import RedisServer
@@ -33,6 +34,7 @@ from wormhole.host.private_server import PrivateServer
 from wormhole.model.errors import CoordinationLost, SourceUnavailable
 
 NEW: Final[dict[str, Callable[..., PrivateServer]]] = {
+    "kafka": lambda **options: KafkaServer(jvm=[f"-X{name}" for name in options]),
     "mariadb": lambda **options: new_database_server("mariadb", **options),
     "mysql": lambda **options: new_database_server("mysql", **options),
     "nats": lambda **options: NatsServer(lines="\n".join(f"{name}: {value}" for name, value in options.items())),
@@ -77,7 +79,8 @@ def listening_addresses(pid: int) -> set[str]:
 
 
 def test_it_listens_on_loopback_only(server: PrivateServer) -> None:
-    assert listening_addresses(server.pid) == {f"127.0.0.1:{server.port}"}
+    ports = {server.port, *([server.controller_port] if isinstance(server, KafkaServer) else [])}
+    assert listening_addresses(server.pid) == {f"127.0.0.1:{port}" for port in ports}
     assert f"pid {server.pid}" in repr(server)
 
 
@@ -85,6 +88,8 @@ def write(server: PrivateServer) -> None:
     match server:
         case EmbeddedZooKeeper():
             with_client(server, lambda client: client.create("/kept"))
+        case KafkaServer():
+            server.create("kept")
         case NatsServer():
             asyncio.run(with_stream(server, lambda stream: stream.add_stream(name="kept")))
         case RedisServer():
@@ -97,6 +102,8 @@ def holds_what_was_written(server: PrivateServer) -> bool:
     match server:
         case EmbeddedZooKeeper():
             return bool(with_client(server, lambda client: client.exists("/kept")))
+        case KafkaServer():
+            return server.records("kept") == []
         case NatsServer():
             return bool(asyncio.run(with_stream(server, lambda stream: stream.stream_info("kept"))))
         case RedisServer():

@@ -114,6 +114,8 @@ EXTENDED: Final = (
     "tests/hostile/test_zookeeper_access.py",
     "tests/contract/test_private_server.py",
     "tests/integration/test_database_servers.py",
+    "tests/integration/test_kafka_server.py",
+    "tests/integration/test_sink_servers.py",
     "tests/unit/examples/demo/test_demo.py::test_it_holds_what_was_committed_after_every_chore",
     "tests/unit/test_setup.py",
     "tests/unit/wormhole/coordination/test_apply_access.py::test_an_entry_that_is_closed_to_others_is_left_out_by_name",

@@ -1,7 +1,7 @@
 """What tests start servers and JVMs from, made once for an environment: ``python -m tests.support.kept``.
 
-The data folders of the database servers, the classes of ZooKeeper and Spark as the JVM keeps them, and RocksJava. `make
-test` prepares them. What is missing later is made by the first test that needs it, or gone without.
+The data folders of the database servers, the classes of ZooKeeper, Kafka and Spark as the JVM keeps them, and
+RocksJava. `make test` prepares them. What is missing later is made by the first test that needs it, or gone without.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
 from scripts.prepare import ZOOKEEPER
-from tests.support import databases, postgres_server, rocks_java, spark_java
+from tests.support import databases, kafka_server, postgres_server, rocks_java, spark_java
 from tests.support.eventually import until
+from tests.support.kafka_server import KafkaServer
 from wormhole.coordination.embedded_zookeeper import CLASSES, EmbeddedZooKeeper
 from wormhole.model.errors import WormholeError
 
-__all__ = ["make", "zookeeper_classes"]
+__all__ = ["kafka_classes", "make", "zookeeper_classes"]
 
 
 def zookeeper_classes(jars: Path = ZOOKEEPER) -> None:
@@ -43,9 +45,29 @@ def zookeeper_classes(jars: Path = ZOOKEEPER) -> None:
     draft.rename(kept)
 
 
+def kafka_classes() -> None:
+    """Put the archive of a broker's classes beside its jars. Each start takes a third less time then."""
+    kept = kafka_server.jars() / kafka_server.CLASSES
+    draft = kept.with_suffix(".draft")
+    for file in (kept, draft):
+        file.unlink(missing_ok=True)
+    with KafkaServer(jvm=[f"-XX:ArchiveClassesAtExit={draft}"]) as server:
+        server.create("one")
+        # It is silent: the broker goes first.
+        producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "one", "log_level": 0})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("one", b"")
+        producer.commit_transaction()
+        server.records("one")
+        os.kill(server.pid, signal.SIGTERM)  # it writes them at its end
+        until(lambda: not server.alive, "the broker does not end")
+    draft.rename(kept)
+
+
 def make() -> None:
     """Make what there is on this machine to make."""
-    steps: list[Callable[[], object]] = [zookeeper_classes, spark_java.options, rocks_java.jars]
+    steps: list[Callable[[], object]] = [zookeeper_classes, kafka_classes, spark_java.options, rocks_java.jars]
     steps += [partial(postgres_server.template, version) for version in postgres_server.VERSIONS]
     steps += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
     for step in steps:

@@ -1,0 +1,210 @@
+"""A private Kafka on loopback: a broker that is its own controller (KRaft), in a JVM with a small heap.
+
+Tests share one server, each with topics of its own names; a test that stops or kills a server, or that needs settings,
+starts its own. A start takes two seconds, so these tests are in `make extended`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from scripts import pinned_jars
+from tests.support import jars as pinned
+from tests.support.eventually import PATIENCE_S
+from tests.support.ports import free_port
+from wormhole.host.private_server import PrivateServer
+
+__all__ = ["CLASSES", "KafkaRecord", "KafkaServer", "jars", "kafka_server"]
+
+CLASSES: Final = "classes.jsa"
+"""The jars' classes as the JVM keeps them, beside the jars. A JVM that they do not fit ignores them."""
+_JVM: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Xlog:cds*=off",  # classes of another Java are no news
+    "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+# One broker holds every replica, and its own topics are small. Records are handed to the operating system before they
+# are acknowledged: that survives `kill -9` of the broker.
+_OPTIONS: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A broker that was killed registers again when its former session has ended, by default after 9 s.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "16777216",  # the default is half of the heap
+}
+_ANSWER_S: Final = 2.0
+
+
+class KafkaRecord(NamedTuple):
+    """What a reader gets."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+def jars() -> Path:
+    """The folder of Kafka's jars. Skips the test where they cannot be had."""
+    return pinned.folder(pinned_jars.KAFKA, "kafka", "Kafka")
+
+
+class KafkaServer(PrivateServer):
+    """One broker. ``options``: settings over the defaults, by the names of ``server.properties``. ``jvm``: further
+    options of its JVM.
+    """
+
+    flavour: ClassVar[str] = "kafka"
+    start_timeout_s: ClassVar[float] = 120.0
+
+    def __init__(
+        self, folder: Path | None = None, *, options: Mapping[str, str] | None = None, jvm: Sequence[str] = ()
+    ) -> None:
+        super().__init__(folder)
+        self.options: dict[str, str] = {**_OPTIONS, **(options or {})}
+        self.controller_port = 0
+        self._jvm = jvm
+        self._cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address for clients (``bootstrap.servers``)."""
+        return f"{self.host}:{self.port}"
+
+    def program(self, main: str, *options: str) -> list[str]:
+        """The words that start a Java program of Kafka, for example
+        ``org.apache.kafka.tools.ProducerPerformance``; ``options`` are the JVM's.
+        """
+        java = shutil.which("java")
+        if java is None:
+            pytest.skip("there is no Java on this machine, which Kafka needs")
+        folder = jars()
+        classes = [f"-XX:SharedArchiveFile={folder / CLASSES}"] if (folder / CLASSES).exists() else []
+        path = os.pathsep.join(map(str, sorted(folder.glob("*.jar"))))
+        return [java, *_JVM, *classes, *options, "-cp", path, main]
+
+    # -- talking to it
+
+    def admin(self, **settings: Any) -> AdminClient:
+        """A client for topics and settings."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, **settings})
+
+    def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
+        """Make a topic. ``settings``: of the topic, with ``_`` for ``.``, for example ``cleanup_policy="compact"``."""
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+        admin = self.admin()  # without a name it ends, and its requests with it
+        admin.create_topics([new])[topic].result(PATIENCE_S)
+
+    def records(self, topic: str, isolation: str = "read_committed") -> list[KafkaRecord]:
+        """Everything that a new reader of ``topic`` gets now, the records of each partition in their order."""
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": "tests",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,  # an end is found after a wait for more
+        }
+        consumer = Consumer(settings)
+        try:
+            return _until_the_end(consumer, topic)
+        finally:
+            consumer.close()
+
+    # -- what a private server needs
+
+    def find_programs(self) -> None:
+        self.program("kafka.Kafka")
+
+    def prepare(self) -> None:
+        self.controller_port = self.controller_port or free_port()
+        if self.data.exists():
+            return
+        format_it = ["format", "--cluster-id", self._cluster, "--config", str(self._settings())]
+        subprocess.run([*self.program("kafka.tools.StorageTool"), *format_it], check=True, stdout=subprocess.DEVNULL)
+
+    def start_command(self) -> list[str]:
+        folder = f"-Djava.io.tmpdir={self.folder / 'tmp'}"
+        return [*self.program("kafka.Kafka", folder, *self._jvm), str(self._settings())]
+
+    def answers(self) -> bool:
+        try:
+            found: Any = self.admin(log_level=0).list_topics(timeout=_ANSWER_S)
+        except KafkaException:
+            return False
+        return bool(found.cluster_id == self._cluster and found.brokers)
+
+    def _settings(self) -> Path:
+        """The file of its settings, written for the port that it has now."""
+        controller = f"{self.host}:{self.controller_port}"
+        places = {
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+        }
+        file = self.folder / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in (self.options | places).items()))
+        return file
+
+
+def _until_the_end(consumer: Consumer, topic: str) -> list[KafkaRecord]:
+    described = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+    if described.error is not None:
+        raise KafkaException(described.error)
+    partitions = described.partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    left, found = set(partitions), []
+    while left:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, f"no answer about partitions {left} of {topic}"
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        assert partition is not None
+        if error is None:
+            assert offset is not None
+            headers: Any = message.headers() or []
+            found.append(KafkaRecord(partition, offset, message.key(), message.value(), headers))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            left.discard(partition)
+        else:
+            raise KafkaException(error)
+    return found
+
+
+@pytest.fixture(scope="session")
+def kafka_server() -> Iterator[KafkaServer]:
+    """The broker that tests share: each has topics of its own."""
+    with KafkaServer() as server:
+        yield server
