@@ -11,13 +11,14 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import nats
 import pytest
-from nats.aio.client import Client
 
 from wormhole.host.private_server import PrivateServer
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
 
 __all__ = ["NatsServer", "nats_server"]
 
@@ -48,6 +49,8 @@ class NatsServer(PrivateServer):
 
     async def connect(self, **settings: Any) -> Client:
         """A connected client; the caller closes it."""
+        import nats  # takes a tenth of a second, and every run of tests reads this module
+
         return await nats.connect(self.url, **settings)
 
     # -- what a private server needs

@@ -14,12 +14,14 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
-import redis
 
 from wormhole.host.private_server import PrivateServer
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 __all__ = ["RedisServer", "redis_server", "redis_url"]
 
@@ -51,9 +53,11 @@ class RedisServer(PrivateServer):
         password = f"default:{self.options['requirepass']}@" if "requirepass" in self.options else ""
         return f"redis://{password}{self.host}:{self.port}/{database}"
 
-    def client(self, database: int = 0, **settings: Any) -> redis.Redis:
+    def client(self, database: int = 0, **settings: Any) -> Redis:
         """A client that answers with bytes; the caller closes it."""
-        return redis.Redis.from_url(self.url(database), **settings)
+        from redis import Redis  # takes half a second, and every run of tests reads this module
+
+        return Redis.from_url(self.url(database), **settings)
 
     @staticmethod
     def program(name: str) -> list[str]:
@@ -86,10 +90,12 @@ class RedisServer(PrivateServer):
         return {"env": self.environment()}
 
     def answers(self) -> bool:
+        from redis import RedisError
+
         with contextlib.closing(self.client(socket_connect_timeout=1, socket_timeout=1)) as client:
             try:
                 return client.config_get("dir") == {"dir": str(self.data.resolve())}
-            except redis.RedisError:
+            except RedisError:
                 return False
 
 
