@@ -224,3 +224,50 @@ def test_a_truncate_that_no_look_sees_for_a_while_is_not_noticed(postgres_of_eac
         scene.sql("INSERT INTO t VALUES (2)")
         scene.notice()
         assert not scene.replaced
+
+
+@pytest.mark.parametrize(
+    ("statement", "renamed"),
+    [
+        ("ALTER TABLE a.p RENAME TO q", {"a.p": "a.q"}),
+        ("ALTER TABLE a.p SET SCHEMA b", {"a.p": "b.p"}),
+        ("ALTER SCHEMA a RENAME TO c", {"a.p": "c.p", "a.o": "c.o", "a.t": "c.t"}),
+        ("ALTER TABLE a.p RENAME TO q; ALTER TABLE a.o RENAME TO p", {"a.p": "a.q", "a.o": "a.p"}),
+    ],
+)
+def test_rows_arrive_under_the_name_of_their_table(
+    postgres_of_each: PostgresServer, statement: str, renamed: dict[str, str]
+) -> None:
+    """The server does not send the new name by itself to a session that has had a row of each partition."""
+    parted = "(id int PRIMARY KEY) PARTITION BY RANGE (id)"
+    made = (
+        "CREATE SCHEMA a",
+        "CREATE SCHEMA b",
+        *(f"CREATE TABLE a.{name} {parted}" for name in "po"),
+        *(f"CREATE TABLE a.{name}1 PARTITION OF a.{name} FOR VALUES FROM (0) TO (100)" for name in "po"),
+        "CREATE TABLE a.t (id int PRIMARY KEY)",
+    )
+    tables = ("a.p", "a.o", "a.t")
+    now = {table: renamed.get(table, table) for table in tables}
+    with new_database(postgres_of_each) as database, PostgresScene(postgres_of_each, database, *made) as scene:
+        before = scene.marker
+        scene.sql("BEGIN", *(f"INSERT INTO {table} VALUES (1)" for table in tables), "COMMIT")
+        scene.notice()
+        scene.sql(statement)
+        scene.notice()
+        assert sorted(scene.replaced) == sorted(renamed.values())
+        noticed = scene.marker
+        scene.run(*(f"INSERT INTO {table} VALUES (2)" for table in now.values()))
+        early, late = {(table, "1") for table in tables}, {(table, "2") for table in now.values()}
+        assert _rows(scene) == early | late
+        for marker, rows in (
+            (before, early | late),
+            (noticed, late),  # the rows before the statement prove this place, so the server sends them again
+        ):
+            scene.read_again(marker)
+            assert _rows(scene) == rows
+
+
+def _rows(scene: PostgresScene) -> set[tuple[str, str]]:
+    """Table and key of each row in the copy."""
+    return {(table, key[0][1]) for table, rows in scene.copy.tables.items() for key in rows}

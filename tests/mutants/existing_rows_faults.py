@@ -119,6 +119,22 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         promise="a TRUNCATE, which is in the log, asks for no backfill",
     ),
     Fault(
+        name="a-renamed-table-keeps-its-former-name",
+        file="datastores/postgres/log/reader.py",
+        old="            self._encoder.rename(noticed.names)\n",
+        new="",
+        tests=(f"{_POSTGRES}/log/test_reader.py",),
+        promise="rows of a renamed table's partitions arrive under its present name",
+    ),
+    Fault(
+        name="a-new-name-is-reported-in-an-open-transaction",
+        file="datastores/postgres/log/reader.py",
+        old="self._encoder.commit + 1 if self._encoder.in_transaction else 0\n",
+        new="0\n",
+        tests=(f"{_POSTGRES}/log/test_reader.py",),
+        promise="no row arrives under the former name behind the report of the new one",
+    ),
+    Fault(
         name="a-partition-is-attached-without-a-word",
         file="datastores/postgres/tables/facts.py",
         old="    return leaf in before.known or leaf in now.altered\n",

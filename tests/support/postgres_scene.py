@@ -66,10 +66,6 @@ class PostgresScene(Scene):
         self.source._look_at_tables()
         self.follow()
 
-    def republish(self) -> None:
-        """Have the server send the present names of partitioned tables."""
-        self.sql(f"ALTER PUBLICATION of_{self.database} SET (publish_via_partition_root = true)")
-
     def follow(self) -> Datamarker:
         """Read the log up to its end."""
         end = self.source.latest().order

@@ -95,8 +95,6 @@ class Round:
     def _follow(self) -> None:
         if isinstance(self._scene, PostgresScene):
             self._scene.notice()
-            if any(" RENAME TO " in one for one in self._since):
-                self._scene.republish()  # the next step of the page
         else:
             assert isinstance(self._scene, TableScene)
             self._scene.follow()

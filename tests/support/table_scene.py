@@ -72,6 +72,13 @@ class Scene:
         """Read the log up to its end."""
         raise NotImplementedError
 
+    def read_again(self, marker: Datamarker) -> None:
+        """Follow the log from ``marker`` on with an empty copy."""
+        self._reader.close()
+        self.copy, self.marker = KeyedCopy(), marker
+        self._reader = self.source.open(marker)
+        self.follow()
+
     def step(self) -> None:
         """Read on, whatever the log's end is."""
         self._reads((0, 0))

@@ -23,6 +23,7 @@ cdef Py_ssize_t _END_BYTES
 cdef long long _EPOCH_US
 cdef long long _LIMIT
 cdef unsigned long long _LOWER_HALF
+cdef unsigned long long _NEVER
 
 cdef class Encoder:
     cdef readonly object tables
@@ -48,6 +49,9 @@ cdef class Encoder:
     cdef Py_ssize_t _tx_taken
     cdef unsigned int _checksum
     cdef dict _known
+    cdef dict _relations
+    cdef dict _names
+    cdef unsigned long long _names_from
     cdef object _messages
     cdef Table _table
     cdef long long _table_id
@@ -63,6 +67,7 @@ cdef class Encoder:
 
     cdef Table _find(self, bytes data, unsigned int number)
     cdef int _rare(self, bytes data, int kind) except -1
+    cdef object _learn(self, object relation)
 
     @cython.locals(table=Table)
     cdef int _truncate(self, bytes data) except -1
@@ -71,6 +76,9 @@ cdef class Encoder:
     cdef object _message(self, bytes data)
 
     cdef int _begin(self, bytes data, Py_ssize_t size) except -1
+
+    @cython.locals(place="unsigned long long", learned="unsigned long long")
+    cdef int _rename(self) except -1
 
     @cython.locals(end="unsigned long long", count=Py_ssize_t)
     cdef int _end(self, bytes data, Py_ssize_t size) except -1

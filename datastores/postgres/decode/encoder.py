@@ -12,6 +12,8 @@ of the commits. The other messages stand in `datastores.postgres.decode.messages
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from zlib import crc32
 
@@ -19,7 +21,7 @@ from datastores.common.encode.piece import Piece
 from datastores.common.encode.runs import uniform
 from datastores.common.encode.transactions import Transactions
 from datastores.common.encode.updates import Updates
-from datastores.postgres.decode.messages import parse_message, parse_relation, parse_truncate, parse_type
+from datastores.postgres.decode.messages import Relation, parse_message, parse_relation, parse_truncate, parse_type
 from datastores.postgres.decode.rows import Rows
 from datastores.postgres.decode.table import Table
 from datastores.postgres.decode.tables import Tables
@@ -52,6 +54,7 @@ _END_BYTES: Final = 26
 _EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, in microseconds since 1970
 _LIMIT: Final = (1 << 31) - 1
 _LOWER_HALF: Final = (1 << 32) - 1
+_NEVER: Final = (1 << 64) - 1
 
 _NAMES: Final = {
     _BEGIN: "Begin",
@@ -122,6 +125,10 @@ class Encoder:
         self._tx_taken = 0
         self._checksum = 0
         self._known: dict[int, Table] = {}
+        # The Relation message of each known table, and the commit of the transaction in which it came.
+        self._relations: dict[int, tuple[Relation, int]] = {}
+        self._names: dict[int, tuple[int, str]] = {}  # names that no transaction needed yet
+        self._names_from = _NEVER  # the first place among them
         self._messages: Any = None  # the `Table` of logical messages
         self._table: Any = None  # the `Table` of the last row
         self._table_id = -1
@@ -176,6 +183,16 @@ class Encoder:
             at += 1
         return at
 
+    def rename(self, names: Mapping[int, tuple[int, str]]) -> None:
+        """Use these names in the transactions that begin from now on. ``names``: by number (OID) of a table a place and
+        the table's name in transactions that commit at or after it, unless a later Relation message has another one.
+
+        The server does not send the Relation message of a partitioned table again when only that table's name or the
+        name of its schema changes, because it sends the message with the first row of each partition.
+        """
+        self._names = dict(names)
+        self._names_from = min((place for place, _ in names.values()), default=_NEVER)
+
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def _row(self, data: bytes, size: int, kind: int) -> None:
@@ -217,8 +234,7 @@ class Encoder:
         try:
             if kind == _RELATION:
                 relation = parse_relation(data, _HEADER, self.tables.encoding)
-                self._known[relation.id] = self.tables.learn(relation, self.commit)
-                self._table_id = -1
+                self._learn(relation)
             elif kind == _TYPE:
                 self.tables.learn_type(parse_type(data, _HEADER, self.tables.encoding))
             elif kind == _TRUNCATE:
@@ -231,6 +247,11 @@ class Encoder:
                 raise self._bad(data, "this kind of message is not known; is the server newer than this publisher?")
         except DecodeError as error:
             raise error if error.hint else self._bad(data, error.message) from None
+
+    def _learn(self, relation: Relation) -> None:
+        self._known[relation.id] = self.tables.learn(relation, self.commit)
+        self._relations[relation.id] = relation, self.commit
+        self._table_id = -1
 
     def _truncate(self, data: bytes) -> None:
         if not self.in_transaction:
@@ -275,6 +296,20 @@ class Encoder:
         self._checksum = crc32(data[_HEADER:])
         self._tx_first = self.rows.updates.count
         self._tx_taken = 0
+        if self.commit >= self._names_from:
+            self._rename()
+
+    def _rename(self) -> None:
+        """Give the known tables the names that they have in the transaction that begins."""
+        for number, (place, name) in tuple(self._names.items()):
+            if place > self.commit:
+                continue
+            del self._names[number]
+            relation, learned = self._relations.get(number, (None, 0))
+            if relation is not None and learned < place and relation.name != name:
+                schema, _, table = name.partition(".")
+                self._learn(replace(relation, schema=schema, table=table))
+        self._names_from = min((place for place, _ in self._names.values()), default=_NEVER)
 
     def _end(self, data: bytes, size: int) -> None:
         if not self.in_transaction:

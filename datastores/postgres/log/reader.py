@@ -24,7 +24,7 @@ from datastores.postgres.history.timelines import Timelines
 from datastores.postgres.server.connection import ServerError
 from datastores.postgres.server.lsn import format_delivered, format_lsn
 from datastores.postgres.server.stream import HEADER_BYTES, KEEPALIVE, LOG_DATA, Stream, keepalive_end
-from datastores.postgres.tables.unlogged_changes import UnloggedChanges
+from datastores.postgres.tables.unlogged_changes import NOTHING_NOTICED, UnloggedChanges
 from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable, WormholeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Anchor, Datamarker, LogPosition
@@ -93,6 +93,8 @@ class WalReader(SqlLogReader):
         self._unpublished = silent_until > marker.order.offset
         self._delivered = delivered
         self._unlogged = unlogged
+        self._noticed = NOTHING_NOTICED
+        self._noticed_at = 0  # transactions that commit at or after it have the noticed names
         self._opened_at = marker.order.offset
         self._reported: dict[str, int] = {}  # the place of the last reported change without a trace, by table
         encoder.place = self._end
@@ -173,6 +175,7 @@ class WalReader(SqlLogReader):
 
     def _take(self, max_bytes: int) -> bool:
         """Encode received messages until a segment is full. Returns whether there was a message."""
+        self._notice()
         messages, encoder = self._messages, self._encoder
         if self._next == len(messages):
             return False
@@ -198,6 +201,15 @@ class WalReader(SqlLogReader):
                 if message[0] == KEEPALIVE:
                     self._idle_end = max(self._idle_end, keepalive_end(message))
         return True
+
+    def _notice(self) -> None:
+        """Take over what the last look at the catalogue found."""
+        noticed = self._unlogged.of(self._history.system)
+        if noticed is not self._noticed:
+            self._noticed = noticed
+            self._encoder.rename(noticed.names)
+            # The open transaction keeps the names with which it began.
+            self._noticed_at = self._encoder.commit + 1 if self._encoder.in_transaction else 0
 
     def _check_next(self, messages: list[bytes]) -> None:
         """Raise :class:`~wormhole.model.errors.Diverged` if the next transaction lies in the log that the server
@@ -269,15 +281,17 @@ class WalReader(SqlLogReader):
         ``begin``: of the segment. A change at an earlier place is reported at ``begin``. ``report``: whether the caller
         reports the tables now.
         """
-        found = {}
-        for table, change in self._unlogged.of(self._history.system).items():
+        found: dict[str, LogPosition] = {}
+        if self._noticed_at > self._end:
+            return found
+        for table, change in self._noticed.changes.items():
             if not self._opened_at <= change.place <= self._end or self._reported.get(table) == change.place:
                 continue
             truncated = change.files and self._tables.truncated.get(table, 0) >= change.since
             if report or truncated:
                 self._reported[table] = change.place
             if not truncated:
-                found[table] = LogPosition(self._history.number, 0, max(begin, change.place))
+                found[table] = LogPosition(self._history.number, 0, max(begin, change.place, self._noticed_at))
         return found
 
     def _gap(self) -> Segment:

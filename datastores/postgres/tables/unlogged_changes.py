@@ -15,7 +15,7 @@ import logging
 import shlex
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from datastores.common.kept_state import keep, load, not_ours
@@ -23,11 +23,11 @@ from datastores.postgres.decode.tables import skips
 from datastores.postgres.server.connection import Connection, ServerError
 from datastores.postgres.server.lsn import parse_lsn
 from datastores.postgres.server.state import record_end
-from datastores.postgres.sql_text import quote_identifier, quote_literal, sql_name
+from datastores.postgres.sql_text import quote_literal, sql_name
 from datastores.postgres.tables.facts import Change, Facts, changes, facts_of, question
 from wormhole.ports.source_state import SourceState
 
-__all__ = ["DOCUMENT", "UnloggedChange", "UnloggedChanges"]
+__all__ = ["DOCUMENT", "NOTHING_NOTICED", "Noticed", "UnloggedChange", "UnloggedChanges"]
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +60,23 @@ class UnloggedChange:
     files: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """``changes``: the last change of each table's rows, without the tables that are skipped. ``names``: by number
+    (OID) of a table the place of its last change, and the name that it had there.
+    """
+
+    changes: Mapping[str, UnloggedChange] = field(default_factory=dict)
+    names: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+
+
+NOTHING_NOTICED: Final = Noticed()
+
+
 class UnloggedChanges:
     """The unlogged changes of one database. One thread looks at a time; :meth:`of` may be called from any thread.
 
-    ``skipped``: tables that are not reported, ``schema.*`` for all of a schema.
+    ``skipped``: tables whose changes are not reported, ``schema.*`` for all of a schema.
     """
 
     def __init__(self, state: SourceState, skipped: frozenset[str] = frozenset()) -> None:
@@ -77,16 +90,17 @@ class UnloggedChanges:
         self._system = ""
         self._since = 0
         self._locked: dict[int, int] = {}  # by number of a table that was locked at the last look: since when
-        self._noted: dict[str, UnloggedChange] = {}  # replaced as a whole
+        self._noted: dict[str, UnloggedChange] = {}
+        self._noticed = NOTHING_NOTICED
         try:
             self._restore(load(state, DOCUMENT))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise not_ours(state, DOCUMENT) from None
 
-    def of(self, system: str) -> Mapping[str, UnloggedChange]:
-        """The last change of each table, in the histories of this system."""
+    def of(self, system: str) -> Noticed:
+        """What was noticed in the histories of this system. The same object until a look finds something."""
         with self._lock:
-            return self._noted if system == self._system else {}
+            return self._noticed if system == self._system else NOTHING_NOTICED
 
     def look(self, connection: Connection, publication: str, system: str, read: int) -> bool:
         """Look at the catalogue. Returns whether it changed since the last look. ``read``: the place up to which the
@@ -124,16 +138,15 @@ class UnloggedChanges:
             locked = {number: since for number, since in locked.items() if number not in changed}
             went = {name: str(before.tables[name]["oid"]) for name in sorted(before.tables.keys() - now.tables.keys())}
             for name, number in went.items():
-                _report_gone(name, number, now, publication)
+                _report_gone(name, number, now)
             gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
             noted = {name: one for name, one in self._noted.items() if name in now.tables}
         noted |= found
         # Nothing changes in memory until the result is kept. If it cannot be kept, the next look finds it again.
         self._keep(now, system, since, gone, noted)
         self._facts, self._since, self._locked, self._gone = now, since, locked, gone
-        self._digest = digest or ""
-        with self._lock:
-            self._noted, self._system = noted, system
+        self._digest, self._noted = digest or "", noted
+        self._show(now, system)
         return True
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -142,11 +155,9 @@ class UnloggedChanges:
         self, connection: Connection, before: Facts, now: Facts, place: int
     ) -> Iterator[tuple[str, UnloggedChange]]:
         for change in changes(before, now, self._gone):
-            if skips(self._skipped, *change.table.split(".", 1)):
-                continue
             if change.unless_empty and not _have_rows(connection, change):
                 continue
-            if not change.files:
+            if not change.files and not self._skips(change.table):
                 _log.warning(
                     "rows of %s changed, and the log does not have them: %s. Next: `wormholectl backfill start APP "
                     "--tables %s` sends the rows that there are",
@@ -157,6 +168,16 @@ class UnloggedChanges:
             files = now.tables[change.table]["files"]
             since = min([self._since, *(self._locked[at] for at in map(int, files) if at in self._locked)])
             yield change.table, UnloggedChange(place, since, change.files)
+
+    def _skips(self, table: str) -> bool:
+        return skips(self._skipped, *table.split(".", 1))
+
+    def _show(self, facts: Facts, system: str) -> None:
+        """Let readers see :attr:`_noted`."""
+        changes = {name: one for name, one in self._noted.items() if not self._skips(name)}
+        names = {int(facts.tables[name]["oid"]): (one.place, name) for name, one in self._noted.items()}
+        with self._lock:
+            self._noticed, self._system = Noticed(changes, names), system
 
     def _keep(
         self,
@@ -183,10 +204,11 @@ class UnloggedChanges:
         if not known:
             return
         self._facts = Facts(known["tables"], known["known"])
-        self._gone, self._system, self._since = known["gone"], known["system"], known["since"]
+        self._gone, self._since = known["gone"], known["since"]
         self._noted = {
             name: UnloggedChange(place, since, bool(files)) for name, (place, since, files) in known["noted"].items()
         }
+        self._show(self._facts, known["system"])
 
 
 def _have_rows(connection: Connection, change: Change) -> bool:
@@ -202,7 +224,7 @@ def _have_rows(connection: Connection, change: Change) -> bool:
     return any(size not in {None, "0"} for size in found)
 
 
-def _report_gone(name: str, number: str, now: Facts, publication: str) -> None:
+def _report_gone(name: str, number: str, now: Facts) -> None:
     schema, _, table = name.partition(".")
     if any(number in one["files"] for other, one in now.tables.items() if other != now.known.get(number)):
         what, step = (
@@ -216,11 +238,6 @@ def _report_gone(name: str, number: str, now: Facts, publication: str) -> None:
             "is not in the log any more: it is UNLOGGED, or left the publication",
             f"ALTER TABLE {sql_name(schema, table)} SET LOGGED, or publish it; then start a backfill of it",
         )
-    elif now.tables.get(now.known[number], {"files": {}})["files"].keys() - {number}:
-        # A session that has sent a partition's row under the former name does not send the new one by itself.
-        what = f"was renamed to {now.known[number]}: the server goes on sending its partitions' rows as {name}"
-        again = f"ALTER PUBLICATION {quote_identifier(publication)} SET (publish_via_partition_root = true)"
-        step = f"{again}; then start a backfill of {now.known[number]}"
     else:
         what, step = (
             f"was renamed to {now.known[number]}: applications keep its rows",

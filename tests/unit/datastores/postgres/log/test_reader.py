@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,7 +20,7 @@ from datastores.postgres.history.timelines import Timelines
 from datastores.postgres.log.reader import WalReader
 from datastores.postgres.server.connection import ServerError
 from datastores.postgres.server.stream import Stream
-from datastores.postgres.tables.unlogged_changes import UnloggedChange, UnloggedChanges
+from datastores.postgres.tables.unlogged_changes import NOTHING_NOTICED, Noticed, UnloggedChange, UnloggedChanges
 from tests.support import postgres_messages as build
 from tests.support.given import given
 from tests.support.postgres_messages import EPOCH_US, INT4
@@ -28,6 +28,7 @@ from wormhole.model.errors import DecodeError, Diverged, SourceUnavailable
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
+from wormhole.wire.body import build_body, parse_body
 
 TABLE = build.relation(7, "shop.orders", [("id", INT4)])
 ANCHOR = Anchor("9:1:90", 5, LogPosition(1, 0, 90))
@@ -56,12 +57,27 @@ def stream() -> Played:
     return Played()
 
 
+class Catalogue:
+    """What the looks at the catalogue noticed so far."""
+
+    def __init__(self, changes: Mapping[str, UnloggedChange] | None = None) -> None:
+        self._noticed = NOTHING_NOTICED if changes is None else Noticed(changes)
+
+    def notice(self, table: str, change: UnloggedChange, number: int = 7) -> None:
+        """A change of the rows of a table, which has this number."""
+        before = self._noticed
+        self._noticed = Noticed({**before.changes, table: change}, {**before.names, number: (change.place, table)})
+
+    def of(self, _system: str) -> Noticed:
+        return self._noticed
+
+
 def _made(
     stream: Played,
     silent: tuple[int, int] = (0, 0),
     start: Datamarker = START,
     find_key: FindKey | None = None,
-    unlogged: Mapping[str, UnloggedChange] | None = None,
+    unlogged: Catalogue | None = None,
 ) -> WalReader:
     tables = Tables("log", Sharding("log"), find_key=find_key)
     return WalReader(
@@ -76,7 +92,7 @@ def _made(
         closed=lambda _: None,
         prove=lambda at: replace(ANCHOR, id=f"log:9:1:{at.offset}"),
         delivered=DeliveredTransactions(),
-        unlogged=cast("UnloggedChanges", SimpleNamespace(of=lambda _: unlogged or {})),
+        unlogged=cast("UnloggedChanges", unlogged or Catalogue()),
         published_from=lambda lsn: max(lsn, 400),
         silent=silent,
     )
@@ -287,13 +303,13 @@ def test_a_reader_of_another_server_than_the_one_that_answers_is_opened_again(re
 
 
 def test_rows_that_changed_without_a_trace_are_reported_once_at_their_place(stream: Played) -> None:
-    unlogged = {"shop.orders": UnloggedChange(140, 100), "shop.items": UnloggedChange(150, 100)}
+    unlogged = Catalogue({"shop.orders": UnloggedChange(140, 100), "shop.items": UnloggedChange(150, 100)})
     reader = _made(stream, unlogged=unlogged)
     first = [build.begin(110), TABLE, build.insert(7, ["1"]), build.commit(110, 140)]
     assert _read(reader, stream, *first).replaced == {"shop.orders": LogPosition(1, 0, 140)}
     second = [build.begin(145), build.insert(7, ["2"]), build.commit(145, 160)]
     assert _read(reader, stream, *second).replaced == {"shop.items": LogPosition(1, 0, 150)}
-    unlogged["shop.orders"] = UnloggedChange(155, 140)  # noticed when the reader was there already
+    unlogged.notice("shop.orders", UnloggedChange(155, 140))  # noticed when the reader was there already
     assert _read(reader, stream).replaced == {"shop.orders": LogPosition(1, 0, 160)}
     assert reader.read(1 << 20, 0.0) is None
     later = _made(stream, start=replace(START, order=LogPosition(1, 0, 151)), unlogged=unlogged)
@@ -303,10 +319,61 @@ def test_rows_that_changed_without_a_trace_are_reported_once_at_their_place(stre
 
 def test_rows_that_a_truncate_removed_are_not_reported(stream: Played) -> None:
     """It gives the table another file, and it is in the log."""
-    unlogged = {"shop.orders": UnloggedChange(140, 100, files=True)}
+    unlogged = Catalogue({"shop.orders": UnloggedChange(140, 100, files=True)})
     reader = _made(stream, unlogged=unlogged)
     truncated = [build.begin(110), TABLE, build.truncate(7), build.commit(110, 140)]
     assert _read(reader, stream, *truncated).replaced == {}
-    unlogged["shop.orders"] = UnloggedChange(180, 141, files=True)
+    unlogged.notice("shop.orders", UnloggedChange(180, 141, files=True))
     written = [build.begin(150), build.insert(7, ["2"]), build.commit(150, 180)]
     assert _read(reader, stream, *written).replaced == {"shop.orders": LogPosition(1, 0, 180)}
+
+
+def _tables(segment: Segment) -> dict[str, int]:
+    """How many updates each table has."""
+    found: Counter[str] = Counter()
+    for run in segment.runs.values():
+        names = {schema.id: schema.table for schema in run.schemas}
+        body = parse_body(given(build_body(run, 1)).data)
+        found.update(names[body.schema_id_of(at)] for at in range(len(body.updates)))
+    return dict(found)
+
+
+def _written(commit: int, end: int, *first: bytes) -> list[bytes]:
+    return [build.begin(commit), *first, build.insert(7, ["1"]), build.commit(commit, end)]
+
+
+def test_a_table_has_its_new_name_from_the_place_of_its_change_on(stream: Played) -> None:
+    """The server describes a partitioned table once for each partition, whatever its name is later."""
+    unlogged = Catalogue()
+    unlogged.notice("shop.sales", UnloggedChange(150, 100))
+    with closing(_made(stream, unlogged=unlogged)) as reader:
+        segment = _read(reader, stream, *_written(110, 120, TABLE), *_written(149, 160), *_written(160, 170))
+        assert _tables(segment) == {"shop.orders": 2, "shop.sales": 1}
+        assert segment.replaced == {"shop.sales": LogPosition(1, 0, 150)}
+        later = build.relation(7, "shop.latest", [("id", INT4)])
+        assert _tables(_read(reader, stream, *_written(180, 190, later), *_written(200, 210))) == {"shop.latest": 2}
+
+
+def test_a_description_that_is_younger_than_the_change_counts(stream: Played) -> None:
+    """The change is noticed when the reader is behind its place."""
+    unlogged = Catalogue()
+    with closing(_made(stream, unlogged=unlogged)) as reader:
+        _read(reader, stream, *_written(200, 210, TABLE))
+        unlogged.notice("shop.sales", UnloggedChange(150, 100))
+        stream.batches = [_written(220, 230)]
+        assert given(reader.read(1 << 20, 10.0)).replaced == {"shop.sales": LogPosition(1, 0, 210)}
+        assert _tables(given(reader.read(1 << 20, 10.0))) == {"shop.orders": 1}
+
+
+def test_a_new_name_is_reported_behind_the_transaction_that_was_open_then(stream: Played) -> None:
+    """So no row comes under the former name behind the report, after which a backfill may begin."""
+    unlogged = Catalogue()
+    with closing(_made(stream, unlogged=unlogged)) as reader:
+        begun, *rest = _written(200, 240)
+        assert not _read(reader, stream, *_written(110, 120, TABLE), begun).replaced
+        unlogged.notice("shop.sales", UnloggedChange(150, 100))
+        stream.batches = [[_keepalive(120)]]
+        assert reader.read(1 << 20, 0.0) is None
+        segment = _read(reader, stream, *rest, *_written(250, 260))
+        assert _tables(segment) == {"shop.orders": 1, "shop.sales": 1}
+        assert segment.replaced == {"shop.sales": LogPosition(1, 0, 201)}

@@ -179,7 +179,7 @@ class State:
 def look(changes: UnloggedChanges, catalogue: Catalogue, *tables: dict[str, Any]) -> dict[str, UnloggedChange]:
     catalogue.tables = list(tables)
     changes.look(cast("Connection", catalogue), "p", "server", 0)
-    return dict(changes.of("server"))
+    return dict(changes.of("server").changes)
 
 
 def test_what_a_full_disk_did_not_take_is_found_again() -> None:
@@ -190,7 +190,7 @@ def test_what_a_full_disk_did_not_take_is_found_again() -> None:
     state.full = True
     with pytest.raises(SourceUnavailable, match="No space left"):
         look(changes, catalogue, row(20001))
-    assert not changes.of("server")
+    assert not changes.of("server").changes
     state.full = False
     found = look(changes, catalogue, row(20001))
     assert found == {"s.t": UnloggedChange(0x1400, 0x1200)}, "another table has its name, since the look that was kept"
@@ -228,12 +228,18 @@ def test_a_commit_that_no_look_sees_yet_may_be_as_old_as_its_lock() -> None:
     assert found == {"s.t": UnloggedChange(0x1600, 0x1500, files=True)}
 
 
-def test_a_renamed_table_with_partitions_needs_a_statement(caplog: pytest.LogCaptureFixture) -> None:
-    changes, catalogue = UnloggedChanges(State()), Catalogue()
-    root, leaf, alone = row(30000, "s.root", kind="p", file=0), row(30001, "s.leaf", parent=30000), row(20000, "s.one")
-    look(changes, catalogue, root, leaf, alone)
-    look(changes, catalogue, root | {"name": "s.tree"}, leaf, alone | {"name": "s.two"})
-    statement = 'ALTER PUBLICATION "p" SET (publish_via_partition_root = true); then start a backfill of s.tree'
-    (line,) = (one for one in caplog.messages if "ALTER PUBLICATION" in one)
-    assert line.startswith("the table s.root was renamed to s.tree")
-    assert statement in line
+def test_names_are_known_by_the_tables_number(caplog: pytest.LogCaptureFixture) -> None:
+    """Also those of tables that are skipped, and behind a restart."""
+    state, catalogue = State(), Catalogue()
+    changes = UnloggedChanges(state, frozenset({"hidden.*"}))
+    look(changes, catalogue, row(20000), row(20001, "s.u"))
+    renamed = row(20000, "s.new"), row(20001, "hidden.u")
+    assert look(changes, catalogue, *renamed).keys() == {"s.new"}
+    for kept in changes, UnloggedChanges(state, frozenset({"hidden.*"})):
+        noticed = kept.of("server")
+        assert noticed.changes.keys() == {"s.new"}
+        assert noticed.names == {20000: (0x1200, "s.new"), 20001: (0x1200, "hidden.u")}
+        assert kept.of("server") is noticed
+        assert not kept.of("another server").names
+    assert "s.t was renamed to s.new" in caplog.text
+    assert "backfill start APP --tables hidden.u" not in caplog.text
