@@ -74,11 +74,11 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
             yield Concern(
                 Level.ATTENTION,
                 publisher.problem or "it ended by itself",
-                "nobody yet",
+                "no action yet",
                 "the monitor restarts it; its log contains why it ended",
             )
         case Phase.STARTING if publisher.problem:
-            yield Concern(Level.ATTENTION, publisher.problem, "nobody yet", "the monitor restarts it")
+            yield Concern(Level.ATTENTION, publisher.problem, "no action yet", "the monitor restarts it")
         case _ if publisher.problem:
             yield Concern(Level.ATTENTION, publisher.problem, "operator", "`wormholectl doctor` examines the cause")
     status = publisher.status
@@ -99,7 +99,7 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
         yield Concern(
             Level.PROBLEM if condition.fault and not passes else Level.ATTENTION,
             condition.cause,
-            "nobody yet" if passes else "operator",
+            "no action yet" if passes else "operator",
             condition.next_step,
             condition.code,
         )

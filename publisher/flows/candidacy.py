@@ -191,7 +191,7 @@ class Candidacy:
     async def _try(self, me: CandidateInfo, info: PublisherInfo, *, served: bool) -> LogClaim | None:
         """Try to own the log; ``None``: another process was faster, or contact is lost."""
         group, move = self.candidate.group, self.owners.move
-        why = "the last owner is gone" if served or self.owners.terms else "nobody owned it"
+        why = "the last owner is gone" if served or self.owners.terms else "it had no owner"
         if move is not None and move.to == me.name:
             why = f"moved by {move.by}"
         try:

@@ -124,7 +124,7 @@ def not_now(flow: PublisherFlow, why: str, hint: str | None = None) -> RefusedEr
 
 def person(who: str, certificate: str) -> str:
     """The person, as history stores it: the client's own statement, and the name of its certificate."""
-    said = "".join(letter for letter in who if letter.isprintable())[:_LONGEST_NAME] or "somebody"
+    said = "".join(letter for letter in who if letter.isprintable())[:_LONGEST_NAME] or "an operator"
     return f"{said} (certificate {certificate})" if certificate else said
 
 

@@ -155,7 +155,7 @@ class RelayCursor:
         except FileNotFoundError:
             if self._file.gone:
                 raise _gone(path) from None
-            why = "somebody removed it"
+            why = "it was removed"
         except DecodeError as error:
             why = f"offset {offset}: {error.message}"
         except OSError as error:

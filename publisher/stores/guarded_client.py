@@ -231,7 +231,7 @@ class GuardedClient:
     def too_many_races(self, what: str) -> MarkerStoreError:
         """The error if :data:`RACES` attempts did not write."""
         return MarkerStoreError(
-            f"somebody else keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
+            f"another process keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
             hint="two publishers serve the same log with the same epoch: end one of them",
             code="already-running",
         )

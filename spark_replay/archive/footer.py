@@ -76,7 +76,7 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
         raise ArchiveError(
             f"{where} is a Parquet file, but none of an archive",
             hint=(
-                "somebody put it there, or replaced a file: look where it comes from, and restore the archive's own "
+                "it was put there, or a file was replaced: look where it comes from, and restore the archive's own "
                 "from a backup"
             ),
         )

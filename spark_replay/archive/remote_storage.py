@@ -51,7 +51,7 @@ class S3Storage(Storage):
             if status == 412:
                 return False
             if status == 409:
-                raise ArchiveConflict(f"{where} is being written by somebody else just now") from error
+                raise ArchiveConflict(f"{where} is being written by another process just now") from error
             if status == 501:
                 raise ArchiveError(
                     f"the service does not know the condition If-None-Match: {where} cannot be committed safely",

@@ -216,7 +216,7 @@ class ArchiveStore:
         raise ArchiveError(
             f"{self._manifest_path(shard, version)} is of another place: it says dataset {manifest.dataset}, "
             f"copy {manifest.copy}, shard {manifest.shard}, version {manifest.version}",
-            hint="somebody copied it here: remove it, or restore the folder from a backup",
+            hint="it was copied here: remove it, or restore the folder from a backup",
             code="archive-misplaced",
         )
 
@@ -249,7 +249,7 @@ class ArchiveStore:
 
     def _lost(self, manifest: Manifest) -> ArchiveConflict:
         return ArchiveConflict(
-            f"somebody else committed version {manifest.version} of the archive of {manifest.shard} first",
+            f"another writer committed version {manifest.version} of the archive of {manifest.shard} first",
             shard=manifest.shard,
             hint="see which other archivers or compactions run; one archiver per shard is enough",
         )

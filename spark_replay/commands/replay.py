@@ -127,7 +127,7 @@ def _replay(where: Where, given: Mapping[str, Any], *, dry_run: bool, as_json: b
         else:
             replayed = run_replay(where, replay, observer)
     if dry_run:
-        show_plan(planned.plans, planned.estimates, planned.slots, replay.rate, planned.nobody, as_json=as_json)
+        show_plan(planned.plans, planned.estimates, planned.slots, replay.rate, planned.no_subscriber, as_json=as_json)
         return 0
     show_reports(replayed.id, replayed.reports, as_json=as_json)
     return 0 if replayed.handed_over else BROKEN

@@ -89,12 +89,12 @@ def show_plan(
     estimates: Mapping[str, Estimate],
     slots: int,
     rate: float,
-    nobody: WormholeError | None = None,
+    no_subscriber: WormholeError | None = None,
     *,
     as_json: bool,
 ) -> None:
     """Show the result of a dry run. ``slots``: tasks at one time. ``rate``: bytes per second of all tasks together; 0:
-    no limit. ``nobody``: the error if no subscriber is connected.
+    no limit. ``no_subscriber``: the error if no subscriber is connected.
     """
     rows, objects = [], []
     for one in plans:
@@ -127,7 +127,7 @@ def show_plan(
         )
     seconds = _seconds(plans, estimates, slots, rate)
     if as_json:
-        problem = "" if nobody is None else str(nobody)
+        problem = "" if no_subscriber is None else str(no_subscriber)
         print_json({"dry_run": True, "flows": objects, "seconds": round(seconds, 1), "problem": problem})
         return
     print_table(
@@ -137,8 +137,8 @@ def show_plan(
         f"about {span(seconds)} with {min(slots, len(plans) or 1)} tasks at a time, if the subscribers keep up; "
         "nothing is held and nothing was changed"
     )
-    if nobody is not None:
-        print_text(f"not now: {nobody.message}", f"  next: {nobody.hint}")
+    if no_subscriber is not None:
+        print_text(f"not now: {no_subscriber.message}", f"  next: {no_subscriber.hint}")
 
 
 def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float) -> float:

@@ -145,7 +145,7 @@ class OpenDeltaTable:
                     break
                 said: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
                 raise ReplayError(
-                    f"somebody else wrote to {self.name}: version {number} ({said.get('operation', 'unknown')} by "
+                    f"another writer wrote to {self.name}: version {number} ({said.get('operation', 'unknown')} by "
                     f"{said.get('engineInfo', 'unknown')}) changed its rows",
                     hint=f"stop that writer, then restore the version before (RESTORE is a commit of that kind too: "
                     f"{ANEW})",

@@ -235,7 +235,7 @@ class Exporter:
         except BaseException:
             run.abandon()
             if opened.look().version != seen.version:
-                raise ArchiveConflict(f"somebody else committed to {opened.name} meanwhile") from None
+                raise ArchiveConflict(f"another writer committed to {opened.name} meanwhile") from None
             raise
 
 

@@ -226,7 +226,7 @@ class OpenIcebergTable:
                 if not any(map(_ours, table.snapshots())):
                     break
                 raise ReplayError(
-                    f"somebody else wrote to {self.name}: snapshot {snapshot.snapshot_id} "
+                    f"another writer wrote to {self.name}: snapshot {snapshot.snapshot_id} "
                     f"({done.value if done else 'unknown'}) changed its rows",
                     hint="stop that writer, then set the table back to the snapshot before (rollback_to_snapshot)",
                     code="export-conflict",
@@ -253,7 +253,7 @@ class OpenIcebergTable:
         root, prefix = _place(table)[1], _location(table)
         for task in table.scan().plan_files():
             if task.delete_files:
-                raise ReplayError(f"somebody else deleted rows of {self.name}", hint=ANEW)
+                raise ReplayError(f"another writer deleted rows of {self.name}", hint=ANEW)
             file = task.file
             if not file.file_path.startswith(f"{prefix}/"):
                 raise ReplayError(f"{self.name} has files in another place: {file.file_path}", hint=ANEW)
@@ -269,7 +269,7 @@ class OpenIcebergTable:
             raise
         except CommitStateUnknownException as error:
             raise ArchiveUnavailable(
-                f"nobody knows whether {self.name} has the commit: {error}",
+                f"it is not known whether {self.name} has the commit: {error}",
                 hint="run it again: it reads from the table what was committed",
             ) from error
         except OSError as error:
@@ -338,7 +338,7 @@ class IcebergDraft:
                     number = producer.snapshot_id
                 transaction.commit_transaction()
             except (CommitFailedException, TableAlreadyExistsError) as error:
-                raise ArchiveConflict(f"somebody else committed to {self._table.name} first") from error
+                raise ArchiveConflict(f"another writer committed to {self._table.name} first") from error
         return str(number)
 
     def _file(self, new: NewTableFile) -> IcebergFile:

@@ -57,7 +57,7 @@ _STORE_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to, and as what. Each ``open`` returns a new one.
+    """Where to push to, and as what. Each ``open`` returns a new one.
 
     ``skip``, ``park``, ``parked``, ``rewound``, ``move``, ``acknowledged``: as in an assignment. ``trust``: ``None``
     without TLS. ``counted_to``: up to where the flow's stored delivery counts reach.
@@ -412,7 +412,7 @@ class Delivery:
     async def _park(self) -> None:
         """Have the publisher store updates to be parked, one after the other.
 
-        An update counts as processed once the subscriber is told that it is stored.
+        An update counts as processed once the subscriber has the answer that it is stored.
         """
         while True:
             wanted = await self._parking.get()

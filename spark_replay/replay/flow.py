@@ -217,8 +217,8 @@ class ReplayFlow:
         flow, granted = self.plan.flow, self._shares.grant(self.plan.flow)
         reply = self._leases.renew(granted)
         self._seen(reply)
-        told = reply.replay.rate if reply.replay.HasField("rate") else None
-        return self._shares.told(flow, granted, told, pushing=self.pushing)
+        pushed_at = reply.replay.rate if reply.replay.HasField("rate") else None
+        return self._shares.received(flow, granted, pushed_at, pushing=self.pushing)
 
     @property
     def pushing(self) -> bool:

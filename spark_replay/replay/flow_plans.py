@@ -26,7 +26,17 @@ from wormhole.wire.markers import marker_from_message
 from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan", "resumed", "wants_of", "where_of"]
+__all__ = [
+    "Filters",
+    "FlowPlan",
+    "check_free",
+    "filters",
+    "no_subscriber_takes",
+    "plan",
+    "resumed",
+    "wants_of",
+    "where_of",
+]
 
 
 @dataclass(slots=True)
@@ -146,7 +156,7 @@ def where_of(plans: Sequence[FlowPlan]) -> str:
     )
 
 
-def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | None:
+def no_subscriber_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | None:
     """The error if a flow has no connected subscriber now; ``None`` if the publisher of each flow has one.
 
     Each publisher has its own streams, so each is checked."""
@@ -155,7 +165,7 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
         if not any(each.state == "connected" for each in members):
             why = "; ".join(f"{each.subscriber}: {problem_of(each).text or each.state}" for each in members)
             return ReplayError(
-                f"nobody would take the updates: no subscriber of {application} is connected"
+                f"the updates cannot be delivered: no subscriber of {application} is connected"
                 + (f" ({why})" if why else ""),
                 flow=one.flow,
                 hint=f"start a subscriber of {application}; `wormholectl subscribers` lists them",

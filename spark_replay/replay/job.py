@@ -88,12 +88,12 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReplay:
-    """The plan of a replay. ``nobody``: the error if no subscriber is connected. ``slots``: tasks at one time."""
+    """The plan of a replay. ``no_subscriber``: the error if none is connected. ``slots``: tasks at one time."""
 
     plans: Sequence[FlowPlan]
     estimates: Mapping[str, Estimate]
     slots: int
-    nobody: WormholeError | None
+    no_subscriber: WormholeError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ def run_replay(where: Where | str, replay: Replay, observer: Callable[[str], Rep
     changed until a flow is held.
     """
     found = _prepared(where, replay)
-    if found.nobody is not None:
-        raise found.nobody
+    if found.no_subscriber is not None:
+        raise found.no_subscriber
     watching = (observer or _Logged)(found.request.id)
     for problem in found.left_out:
         watching.says(f"left as it is: {problem}")
@@ -146,12 +146,12 @@ def plan_replay(
     slots = session.local_slots(replay.master)
     if slots and not replay.snapshot and mode_selection.needs_no_spark(found.plans):
         estimates = decide(None, found.request, found.settings, found.filters, found.plans)
-        return PlannedReplay(found.plans, estimates, min(slots, replay.at_once), found.nobody)
+        return PlannedReplay(found.plans, estimates, min(slots, replay.at_once), found.no_subscriber)
     watching.says("starting Spark")
     with _jobs(found, replay.master) as (spark, jobs):
         estimates = decide(spark, found.request, found.settings, found.filters, found.plans)
         mode_selection.count_snapshot(jobs, found.plans)
-        return PlannedReplay(found.plans, estimates, min(jobs.slots, replay.at_once), found.nobody)
+        return PlannedReplay(found.plans, estimates, min(jobs.slots, replay.at_once), found.no_subscriber)
 
 
 def cancel_replay(where: Where | str, replay_id: str) -> list[tuple[str, str]]:
@@ -196,7 +196,7 @@ class _Prepared:
     filters: flow_plans.Filters
     plans: Sequence[FlowPlan]
     left_out: Sequence[WormholeError]
-    nobody: WormholeError | None
+    no_subscriber: WormholeError | None
     look: FindPublishers
 
 
@@ -217,8 +217,8 @@ def _prepared(where: Where | str, replay: Replay) -> _Prepared:
         filters = flow_plans.filters(request, settings, formats)
         plans = flow_plans.plan(request, settings, seen)
         flow_plans.check_free(request, plans)
-    nobody = flow_plans.nobody_takes(request.application, plans)
-    return _Prepared(request, settings, filters, plans, left_out, nobody, look)
+    no_subscriber = flow_plans.no_subscriber_takes(request.application, plans)
+    return _Prepared(request, settings, filters, plans, left_out, no_subscriber, look)
 
 
 @contextmanager

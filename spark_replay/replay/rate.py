@@ -49,7 +49,7 @@ class Shares:
             self._most[flow] = max(self._most.get(flow, 0.0), granted)
             return granted
 
-    def told(self, flow: str, granted: float | None, heard: float | None, *, pushing: bool) -> bool:
+    def received(self, flow: str, granted: float | None, heard: float | None, *, pushing: bool) -> bool:
         """The publisher has received the share ``granted``. ``heard``: the share that its task received last; ``None``:
         the publisher sends no shares. ``pushing``: whether a task has the flow open. Returns whether it has opened the
         flow since the last call, and so needs a share.

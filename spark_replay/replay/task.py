@@ -307,7 +307,7 @@ class _Attempts:
             if self._clock.monotonic() > self._waits_until:
                 cause = problem_of(reply)
                 raise StreamBroken(
-                    f"nobody takes it for {self._task.patience_s:g} s: {cause.text}",
+                    f"no subscriber takes it for {self._task.patience_s:g} s: {cause.text}",
                     flow=self._task.flow,
                     hint=cause.hint
                     or (
@@ -320,8 +320,8 @@ class _Attempts:
 
     def _hear(self, reply: admin_pb2.ReplayReply, asked: float) -> None:
         """Use the share of the rate in ``reply``. ``asked``: when the request was sent."""
-        told = reply.replay.rate if reply.replay.HasField("rate") else self._task.rate
-        self._share.heard(told, asked, self._clock.monotonic())
+        granted = reply.replay.rate if reply.replay.HasField("rate") else self._task.rate
+        self._share.heard(granted, asked, self._clock.monotonic())
 
     async def _deliver(self, opened: admin_pb2.OpenedReplay) -> None:
         selects = (opened.filter, opened.projection.SerializeToString(deterministic=True))

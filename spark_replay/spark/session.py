@@ -237,7 +237,7 @@ def _cause(lines: Sequence[str]) -> str:
     """The line of Spark's output with the reason why it did not start."""
     why = next((line for line in reversed(lines) if _TELLING.search(line)), lines[-1] if lines else "")
     if _GIVEN_UP in why:
-        return "nobody registered the application: what listens there is no master, or one of another release"
+        return "no master registered the application: what listens there is no master, or one of another release"
     return why.strip()[:_LONGEST]
 
 

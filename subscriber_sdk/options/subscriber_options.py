@@ -205,7 +205,7 @@ class Options:
         if self.tls is not None and not self.publishers:
             problems.append(_UNNAMED)
         if self.publishers and self.tls is None:
-            problems.append("publishers is set without tls: without certificates nobody's name is known")
+            problems.append("publishers is set without tls: without certificates no name is known")
         if problems:
             raise ConfigError("subscriber options: " + "; ".join(problems))
 

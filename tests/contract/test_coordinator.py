@@ -567,7 +567,7 @@ async def test_of_two_changes_at_once_one_is_refused_and_none_is_half_written(fo
     refused = [outcome for outcome in outcomes if isinstance(outcome, ConfigError)]
     assert [outcome for outcome in outcomes if isinstance(outcome, int)] == [stored.version + 1]
     assert len(refused) == 2
-    assert all("somebody else changed the configuration" in str(error) for error in refused)
+    assert all("another process changed the configuration" in str(error) for error in refused)
     after = await clients[0].configuration()
     marks = {application.tables for application in after.applications.values()}
     (entry,) = await clients[0].history(1)
@@ -610,7 +610,7 @@ async def kept(claim: LogClaim, term: int) -> None:
 
 async def test_one_process_at_a_time_owns_a_log(form: Form) -> None:
     first, second, began = await form.client(), await form.client(), time.time()
-    claim = await first.own_log(GROUP, DB1, server="server-1", why="nobody owned it")
+    claim = await first.own_log(GROUP, DB1, server="server-1", why="it had no owner")
     assert (claim.held, claim.term) == (True, 1)
     for client, named in (
         (second, "process 42 on host1, of the copy main"),
@@ -630,7 +630,7 @@ async def test_one_process_at_a_time_owns_a_log(form: Form) -> None:
     one, two = owners.terms
     assert (one.number, one.copy, one.host, one.pid, one.server) == (1, "main", "host1", 42, "server-1")
     assert (two.number, two.copy, two.host, two.pid, two.server) == (2, "west", "host2", 43, "server-2")
-    assert (one.why, two.why) == ("nobody owned it", "the last owner is gone")
+    assert (one.why, two.why) == ("it had no owner", "the last owner is gone")
     assert began <= one.since <= two.since <= time.time()
 
 

@@ -1,4 +1,4 @@
-"""An archive's folder in which somebody else wrote: one message, nothing outside of it is read or deleted, little is
+"""An archive's folder in which another writer wrote: one message, nothing outside of it is read or deleted, little is
 held."""
 
 from __future__ import annotations

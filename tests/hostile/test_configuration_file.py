@@ -1,4 +1,4 @@
-"""Configuration that somebody else wrote: whatever is in it, a command answers with one message, and nothing large
+"""Configuration that another writer wrote: whatever is in it, a command answers with one message, and nothing large
 is read or built."""
 
 from __future__ import annotations

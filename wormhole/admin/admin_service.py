@@ -160,13 +160,13 @@ def describe(
     """
     answer = Answer(address, None, "", tls, tls_name)
     try:
-        told = _call(answer, "Describe", admin_pb2.DescribeRequest(flow=flow), admin_pb2.PublisherStatus)
-        while told.more:
-            request = admin_pb2.DescribeRequest(after=told.more)
+        status = _call(answer, "Describe", admin_pb2.DescribeRequest(flow=flow), admin_pb2.PublisherStatus)
+        while status.more:
+            request = admin_pb2.DescribeRequest(after=status.more)
             page = _call(answer, "Describe", request, admin_pb2.PublisherStatus)
-            told.flows.extend(page.flows)
-            told.more = page.more if page.more > told.more else ""
-        return told
+            status.flows.extend(page.flows)
+            status.more = page.more if page.more > status.more else ""
+        return status
     except grpc.RpcError as error:
         raise StreamBroken(
             f"the publisher at {address} does not answer: {_reason(answer, error)}",

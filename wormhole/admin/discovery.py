@@ -84,7 +84,7 @@ class Drained:
 
     def __str__(self) -> str:
         return (
-            f"host {self.host} is drained by {self.by or 'somebody'}: {few(self.logs)} "
+            f"host {self.host} is drained by {self.by or 'an operator'}: {few(self.logs)} "
             f"{'is' if len(self.logs) == 1 else 'are'} not served, and the flows there are not known"
         )
 
@@ -108,8 +108,10 @@ class Unowned:
 
     def __str__(self) -> str:
         waits = ((one.name, why_not(one)) for one in self.standbys)
-        told = (f"{name} stands by{f': {why.text}' if why else ' and is about to take over'}" for name, why in waits)
-        return f"no publisher owns the log {self.group}, and the flows there are not known: {few(list(told))}"
+        candidates = (
+            f"{name} stands by{f': {why.text}' if why else ' and is about to take over'}" for name, why in waits
+        )
+        return f"no publisher owns the log {self.group}, and the flows there are not known: {few(list(candidates))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,7 @@ def serving(config: Config) -> dict[str, ReadyFile]:
     """The live publishers of this host by ``dataset/copy/log``, from their ready files. Blocks."""
     state_dir = config.publisher.state_dir
     found = {log: read_ready(ready_path(state_dir, *log.split("/"))) for log, _ in named_logs(config.datasets)}
-    return {log: told for log, told in found.items() if told is not None}
+    return {log: state for log, state in found.items() if state is not None}
 
 
 def _of_files(file: str, config: Config, served: Mapping[str, ReadyFile]) -> list[str]:

@@ -355,7 +355,7 @@ def _check_archives(
         application = applications.get(name)
         if application is None:
             if not isinstance(named, Mapping) or name not in named:  # else the application itself is complained about
-                # Nobody mistyped the default.
+                # The default is not a typing error.
                 like = suggestion(name, applications) if "application" in dataset.archive.model_fields_set else ""
                 text = (
                     f"there is no such application{like}; the archiver subscribes as it: add [applications.{name}] "

@@ -82,7 +82,7 @@ def _of_dataset(
     if not served:
         return
     if after is None:
-        yield f"datasets.{name} is removed: nobody reads it for {', '.join(served)} any more"
+        yield f"datasets.{name} is removed: no publisher reads it for {', '.join(served)} any more"
         return
     if before.shard_by != after.shard_by:
         yield (

@@ -156,7 +156,7 @@ class ConfigStore:
                 self._nodes.report(
                     parent,
                     ConfigError(
-                        text, hint="find out who makes them, and remove what nobody needs", code="record-too-large"
+                        text, hint="find out who makes them, and remove what is not needed", code="record-too-large"
                     ),
                 )
                 return good.get(name)

@@ -13,5 +13,5 @@ def current_user() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in many containers
-        user = "somebody"
+        user = "unknown user"
     return f"{user}@{socket.gethostname()}"

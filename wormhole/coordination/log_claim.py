@@ -313,7 +313,7 @@ class ZooKeeperClaim:
         error = failure(results)
         if error is None:
             if found.holder is not None and not found.session:
-                _log.warning("%s belonged to no session, so nobody owned the log: it was replaced", paths.owner(group))
+                _log.warning("%s belonged to no session, so the log had no owner: it was replaced", paths.owner(group))
             return found.version is None or results[len(deleted) + 2].czxid == found.made
         self._made.discard(claim)
         if isinstance(error, NotEmptyError):
@@ -343,8 +343,8 @@ class ZooKeeperClaim:
             below = await self._nodes.children(path)
             if below:
                 _log.warning(
-                    "%s has %d nodes below it, which no publisher makes: they are removed, or nobody could take %s. "
-                    "Next: find out what makes them",
+                    "%s has %d nodes below it, which no publisher makes: they are removed for a publisher to take "
+                    "%s. Next: find out what makes them",
                     path,
                     len(below),
                     self.group,

@@ -86,7 +86,7 @@ class LogOwnersReader:
             self._nodes.report(
                 f"{folder}/",
                 ConfigError(
-                    text, hint="find out who makes them, and remove what nobody needs", code="record-too-large"
+                    text, hint="find out who makes them, and remove what is not needed", code="record-too-large"
                 ),
             )
         self._nodes.forget_below(folder, names if len(names) == len(listed) else (*names, ""))

@@ -57,7 +57,7 @@ class Nodes:
                 path,
                 ConfigError(
                     f"{path}: has {len(names):,} nodes below it, of which the first {MOST_CHILDREN:,} by name are read",
-                    hint="find out who makes them, and remove what nobody needs",
+                    hint="find out who makes them, and remove what is not needed",
                     code="record-too-large",
                 ),
             )

@@ -140,7 +140,7 @@ def not_owned(what: str) -> CoordinationLost:
     """The error if this process is no longer known as the owner of the log. ``what``: the refused operation."""
     return CoordinationLost(
         f"this process does not own the log any more, or not yet again: {what} was refused",
-        hint="it goes on by itself if nobody else took the log; `wormholectl publishers` names the owner",
+        hint="it goes on by itself if no other publisher took the log; `wormholectl publishers` names the owner",
         code="owner-elsewhere",
     )
 
@@ -189,7 +189,7 @@ def no_monitor(info: MonitorInfo) -> ConfigError:
 def changed_meanwhile(seen: int) -> ConfigError:
     """The error if another client changed the configuration since it was read."""
     return ConfigError(
-        f"somebody else changed the configuration since it was read (version {seen}): nothing was written",
+        f"another process changed the configuration since it was read (version {seen}): nothing was written",
         hint="look at `wormholectl config history`, then at the difference again: `wormholectl config diff FILE`",
         code="config-changed",
     )

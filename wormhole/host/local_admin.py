@@ -121,6 +121,6 @@ def _peer(folder: int, shown: Path) -> int:
             ) from error
         except OSError as error:
             raise UsageError(
-                f"nobody answers at {shown / _NAME}: {error.strerror or error}", code="publisher-silent"
+                f"no process answers at {shown / _NAME}: {error.strerror or error}", code="publisher-silent"
             ) from error
     return int(_PEER.unpack(credentials)[1])

@@ -117,7 +117,7 @@ def resume(application: ApplicationName, where: Where, yes: Yes = False, as_json
 @app.command(epilog="Example:\n\n  wormholectl backfill cancel cache -c shop.toml")
 @with_where
 def cancel(application: ApplicationName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
-    """End a backfill early. The rows that were sent stay; the application is not told that a table is complete."""
+    """End a backfill early. The rows that were sent stay; the application gets no report that a table is complete."""
     _change(where, application, "cancel", f"Cancel the backfill of {application}?", yes, as_json)
 
 

@@ -74,9 +74,7 @@ def _risks(before: Config, after: Config) -> tuple[str, ...]:
 
 
 def _relay_risk(before: Config, after: Config, log: str) -> str:
-    """What becomes of the records of a relay whose mode or folder changes; those of another sharding are told by the
-    review.
-    """
+    """What becomes of the records of a relay whose mode or folder changes. The review reports another sharding."""
     dataset, copy, name = log.split("/")
     try:
         old, new = (configured_relay(config, dataset, copy, name) for config in (before, after))
@@ -88,7 +86,7 @@ def _relay_risk(before: Config, after: Config, log: str) -> str:
         return f"relay_budget of {log} gets smaller: the oldest records go until the rest of them fits"
     left = (
         f"the relay of {log} is off then" if new is None else f"the relay of {log} begins anew in {new.folder}"
-    ) + f": what {old.folder} holds is read no more, and stays until somebody removes it"
+    ) + f": what {old.folder} holds is read no more, and stays until it is removed by hand"
     if old.settings.mode == "hold":
         left += (
             ". Flows that are behind what the datastore still has lose the rest: first let them read it "

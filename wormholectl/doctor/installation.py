@@ -194,7 +194,7 @@ def _of_given_up(seen: Survey, log: str, host: str) -> str:
 
 
 def _drained(report: Report, host: Host) -> None:
-    what = f"{host.name} is drained by {host.request.by or 'somebody'}"
+    what = f"{host.name} is drained by {host.request.by or 'an operator'}"
     step = f"`wormholectl drain {host.name} --undo` when the maintenance is over"
     report.add("monitors", Severity.WARN, what, "its publishers stay stopped", step)
 
@@ -247,18 +247,18 @@ def _step_of_silent(seen: Survey, address: str) -> str:
 
 
 def _unserved(report: Report, seen: Survey) -> None:
-    """The logs that nobody serves: each once, however many copies of it take turns."""
+    """The logs that no publisher serves: each once, however many copies of it take turns."""
     names = {publisher_name(status) for status in seen.statuses}
     used = {log for host in seen.hosts if not host.request.drained for log in host.logs}
     drained = {log for host in seen.hosts for log in host.logs} - used
     taking_turns = {log: one for one in seen.contended for log in one.logs}
-    told: set[str] = set()
+    reported: set[str] = set()
     for log in seen.logs:
         one = taking_turns.get(log)
         logs = one.logs if one is not None else (log,)
-        if not told.isdisjoint(logs) or not names.isdisjoint(logs) or drained.issuperset(logs):
+        if not reported.isdisjoint(logs) or not names.isdisjoint(logs) or drained.issuperset(logs):
             continue
-        told.update(logs)
+        reported.update(logs)
         because = "its updates are not delivered"
         if one is not None and one.owners.candidates:
             waits = [(each.name, refusal(each, one.owners) or why_not(each)) for each in one.owners.candidates]

@@ -99,7 +99,7 @@ def support_dump(
 
 
 def _write(target: Path, entries: dict[str, str], made: float) -> None:
-    """Readable by nobody else, and never over another file."""
+    """Readable by its owner only, and never over another file."""
     import tarfile
 
     try:
@@ -193,7 +193,7 @@ def _end_of(path: Path) -> str:
 
 
 def _secrets(where: Where, config: "Config | None") -> Iterator[str]:
-    """The values of this host's secrets that this user may read: what nobody could read is in no log of theirs."""
+    """The values of this host's secrets that this user may read: what the user cannot read is in no log of theirs."""
     from wormhole.admin.discovery import state_dir
     from wormhole.host.local_admin import token_path
 

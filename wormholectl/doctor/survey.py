@@ -57,7 +57,7 @@ def look(where: Where) -> Survey:
     if not problem:
         try:
             answers = admin_service.ask_each(where)
-        except Retryable as error:  # nobody is registered, which matters where somebody should be
+        except Retryable as error:  # nothing is registered, which matters where it should be
             if not stored.logs:
                 problem = error.message
     with ThreadPoolExecutor(8) as pool:

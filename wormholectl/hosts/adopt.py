@@ -103,7 +103,7 @@ def _formats(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[st
 
 
 def _add(file: Path, block: str) -> None:
-    """In one step, with the owner and mode of the file, but nobody else's right to write."""
+    """In one step, with the owner and mode of the file, but without other users' right to write."""
     path = file.resolve()
     text = (
         path.read_text(encoding="utf-8").rstrip("\n")

@@ -38,7 +38,9 @@ HOSTS: Final = ShownTable[Host](
         "PUBLISHERS", "publishers", lambda host: dict(host.monitor.publishers) if host.monitor else {}, _phases
     ),
     ShownColumn(None, "logs", lambda host: list(host.logs)),
-    ShownColumn("DRAINED", None, lambda host: f"by {host.request.by or 'somebody'}" if host.request.drained else "no"),
+    ShownColumn(
+        "DRAINED", None, lambda host: f"by {host.request.by or 'an operator'}" if host.request.drained else "no"
+    ),
     ShownColumn(None, "drained", lambda host: host.request.drained),
     ShownColumn(None, "said_by", lambda host: host.request.by or None),
     ShownColumn(None, "said_at", lambda host: utc(host.request.at) if host.request.at else None),

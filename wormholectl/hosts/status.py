@@ -58,7 +58,7 @@ def hosts_of(where: Where) -> list[Host]:
 
     async def read(coordinator: Coordinator) -> list[Host]:
         monitors: Sequence[MonitorInfo] = await coordinator.monitors()
-        if static:  # which is one host, where nobody registers
+        if static:  # which is one host, where nothing registers
             assert config is not None
             monitors = await asyncio.to_thread(_of_this_host, config)
         found = known_hosts(await coordinator.configuration(), monitors, static=static)
@@ -105,7 +105,7 @@ def _of_this_host(config: Config) -> list[MonitorInfo]:
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock on this file, asked without touching the lock; ``None``: nobody. Blocks."""
+    """The process that holds a lock on this file, asked without touching the lock; ``None``: none. Blocks."""
     try:
         inode = path.stat().st_ino
         held = _LOCKS.read_text()

@@ -272,7 +272,7 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for draft, name in zip(drafts, texts, strict=True):
-                with draft.open("x", encoding="utf-8") as file:  # nothing that somebody put in the way
+                with draft.open("x", encoding="utf-8") as file:  # nothing that was put in the way
                     file.write(texts[name])
             for draft, path in drafts.items():
                 draft.replace(path)  # a link is replaced, not followed

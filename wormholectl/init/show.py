@@ -78,7 +78,7 @@ def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
     if project.password_file and not (folder / project.password_file).exists():
         path = shlex.quote(str(folder / project.password_file))
         _show_commands(
-            "First the account's password, into a file that nobody else can read:",
+            "First the account's password, into a file that no other user can read:",
             [(f"(umask 077; cat > {path})", _TO_TYPE)],
         )
     toml = shlex.quote(str(folder / project.toml))

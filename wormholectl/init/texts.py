@@ -136,7 +136,9 @@ def configuration(project: Project) -> str:
     ]
     lines += _relay(project)
     if project.password_file:
-        lines.append(f"password_file = {_text(project.password_file)}  # one line; nobody else may read it: chmod 600")
+        lines.append(
+            f"password_file = {_text(project.password_file)}  # one line; no other user may read it: chmod 600"
+        )
     lines += ["", f"[applications.{application}]", f"dataset = {_text(project.name)}", *_tables(project)]
     lines += [
         "# Where it begins; later only its datamarkers count.",

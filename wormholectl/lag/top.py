@@ -180,7 +180,7 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         while not stopping.is_set():
             now = clock.monotonic()
             try:
-                # A coordinator is not asked every second, but when somebody is gone, who may be back at another
+                # A coordinator is not asked every second, but when a publisher is gone, which may be back at another
                 # address.
                 if not known or seen.problems or now - found > _FIND_S:
                     known, found = admin_service.find(where), now

@@ -6,7 +6,7 @@ The stages in the order of that way::
     decode   the publisher's processor: it reads as fast as it can, and that is too slow
     filter   reading is ahead, what was read waits for the flow's filter
     credit   the subscriber took as much as it permits at one time, and handles it faster than new permission comes
-    network  nobody is there to send to, or nothing moves although something is on its way
+    network  no subscriber is there to send to, or nothing moves although something is on its way
     handler  the application's callback
 
 Beside these: ``control`` (an operator or a setting holds it) and ``none`` (it is not behind). A stage that waits for a
@@ -161,7 +161,7 @@ def _delivery(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
         return Diagnosis(
             LagStage.HANDLER,
             "the subscriber does not process as fast as it is sent to",
-            (sent, "it tells nothing of its callbacks"),
+            (sent, "it reports nothing of its callbacks"),
             _HANDLER_STEP,
         )
     return None

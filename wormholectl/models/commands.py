@@ -103,7 +103,7 @@ def models(
     from wormholectl.models.texts import made_from, module
 
     if output is not None and output.exists():
-        made_from(_read(output), str(output))  # a file of somebody else stays
+        made_from(_read(output), str(output))  # a file that is not ours stays
     chosen = _chosen(what, config, log, password_file, tables or ())
     patterns = chosen.patterns
     found = _described(chosen, lambda name: not patterns or any(fnmatchcase(name, one) for one in patterns))

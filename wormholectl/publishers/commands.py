@@ -41,7 +41,7 @@ def _show(what: str, where: Where, as_json: bool) -> None:
 @with_where
 def publishers(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
     """List publishers: host, version, contact with the coordinator, end and growth of the log; below them those that
-    stand by for a log, and who took over from whom. With `move`: give a log to another one.
+    stand by for a log, and which publisher took over from which. With `move`: give a log to another one.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -103,7 +103,7 @@ def move(
     group, candidate, before = planned.group, planned.candidate, owner_name(planned.owners)
     if not as_json:
         print_text(
-            f"{group} is owned by {before or 'nobody'} and would be owned by {candidate.name}",
+            f"{group} is owned by {before or 'no publisher'} and would be owned by {candidate.name}",
             f"{before} lets subscribers finish what they have begun, and stands by then"
             if before
             else "it takes over before all others that stand by",
@@ -131,7 +131,7 @@ async def _move(
     """Request the move and wait for it: who owns the log then, after how many seconds, and notes.
 
     Raises :class:`~wormhole.model.errors.Fatal` where another one takes the log, and
-    :class:`~wormhole.model.errors.Retryable` where nobody has after ``timeout_s``.
+    :class:`~wormhole.model.errors.Retryable` where no publisher has after ``timeout_s``.
     """
     import asyncio
 
@@ -163,10 +163,10 @@ async def _move(
     except TimeoutError:
         pass
     finally:
-        if not taken:  # else the log would move at some later time, when that host is back and nobody expects it
+        if not taken:  # else the log would move at some later time, when that host is back and the move is not expected
             await coordinator.request_move(group, None)
     raise Retryable(
-        f"{request.to} does not own {group} after {timeout_s:g} s; {owner_name(owners) or 'nobody'} does",
+        f"{request.to} does not own {group} after {timeout_s:g} s; {owner_name(owners) or 'no publisher'} does",
         hint="the request was withdrawn; `wormholectl publishers` shows who owns the log, and the publishers' logs say "
         "why",
         code="log-unowned",

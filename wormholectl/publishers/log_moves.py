@@ -59,7 +59,7 @@ def planned_move(
 
 
 def refusal(candidate: CandidateInfo, owners: LogOwners) -> Problem:
-    """Why the candidate would not take the log over however long nobody owned it; empty: it would."""
+    """Why the candidate would not take the log over however long it had no owner; empty: it would."""
     return attempt(replace(candidate, lacking=""), owners, 0.0).why
 
 

@@ -30,7 +30,7 @@ def show_log_owners(known: Mapping[LogGroup, LogOwners]) -> None:
 
 
 def _show_waiting_move(group: LogGroup, owners: LogOwners) -> None:
-    """A move that waits for a candidate that is not there, maybe for good: its command was killed, or somebody wrote it
+    """A move that waits for a candidate that is not there, maybe for good: its command was killed, or it was written
     by hand.
     """
     move = owners.move
@@ -58,7 +58,7 @@ def _standby(group: LogGroup, owners: LogOwners, candidate: CandidateInfo) -> Se
         takes = f"{takes}; asked to by {owners.move.by}"
     return (
         str(group),
-        owner_name(owners) or "nobody",
+        owner_name(owners) or "no publisher",
         candidate.name,
         local(candidate.since),
         takes,

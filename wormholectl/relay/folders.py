@@ -109,19 +109,19 @@ def of_folder(relay: KnownRelay) -> tuple[admin_pb2.PublisherStatus, list[FileSt
     """What the files of a relay say whose publisher does not. Raises as :func:`~publisher.relay.folder.look`."""
     assert relay.folder is not None
     files = look(relay.folder)
-    told = admin_pb2.RelayStatus(bytes=sum(one.bytes for one in files), log_bytes=sum(one.log_bytes for one in files))
+    status = admin_pb2.RelayStatus(bytes=sum(one.bytes for one in files), log_bytes=sum(one.log_bytes for one in files))
     if relay.configured is not None:
         settings = relay.configured.settings
-        told.mode, told.budget_bytes = settings.mode, settings.budget
-        told.slot_budget_bytes, told.keeps_slot = settings.slot_budget, settings.on_full == "keep_slot"
+        status.mode, status.budget_bytes = settings.mode, settings.budget
+        status.slot_budget_bytes, status.keeps_slot = settings.slot_budget, settings.on_full == "keep_slot"
     whole = [(one.begin, one.end) for one in files if one.begin is not None and one.end is not None]
     for begin, end in whole:
-        if told.stretches and told.stretches[-1].end == position_to_message(begin.order):
-            told.stretches[-1].end.CopyFrom(position_to_message(end))
+        if status.stretches and status.stretches[-1].end == position_to_message(begin.order):
+            status.stretches[-1].end.CopyFrom(position_to_message(end))
         else:
-            told.stretches.add(begin=position_to_message(begin.order), end=position_to_message(end))
+            status.stretches.add(begin=position_to_message(begin.order), end=position_to_message(end))
     if whole:
-        told.begin.CopyFrom(told.stretches[0].begin)
-        told.tip.CopyFrom(told.stretches[-1].end)
-        told.begin_committed_s = whole[0][0].committed_at_us / 1e6
-    return admin_pb2.PublisherStatus(relay=told), files
+        status.begin.CopyFrom(status.stretches[0].begin)
+        status.tip.CopyFrom(status.stretches[-1].end)
+        status.begin_committed_s = whole[0][0].committed_at_us / 1e6
+    return admin_pb2.PublisherStatus(relay=status), files

@@ -111,7 +111,7 @@ def findings(growth: LogGrowth | None, plan: RelayPlan) -> list[Finding]:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """What this user may still write there, and what the relay's files take; ``None`` where nobody can say."""
+    """What this user may still write there, and what the relay's files take; ``None`` where it cannot be measured."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent

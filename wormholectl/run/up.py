@@ -321,7 +321,7 @@ async def _wait_for_ready(monitor: Monitor) -> tuple[list[str], str]:
                 await state.wait(seen)
     if not state.configuration:
         return ["the configuration of this host is not known yet"], ""
-    drained = f"{state.host} is drained by {state.drained_by or 'somebody'}"
+    drained = f"{state.host} is drained by {state.drained_by or 'an operator'}"
     waiting, steps = [], []
     for key, one in sorted(state.publishers.items()):
         if one.phase is Phase.DRAINED:

@@ -61,7 +61,7 @@ def tail(
     password_file: PasswordFile = None,
     log_name: LogName = "",
 ) -> None:
-    """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
+    """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs no other reader."""
     from wormhole.config.passwords import without_password
     from wormhole.filters import Filter
     from wormhole.model.errors import DecodeError

@@ -85,7 +85,7 @@ def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Findin
     """
     for remark in address.remarks:
         yield Finding(
-            "password", Severity.WARN, remark, "somebody who reads it may read the whole log", "see docs/mysql.md"
+            "password", Severity.WARN, remark, "a user who reads it may read the whole log", "see docs/mysql.md"
         )
     if risk is not None:
         yield Finding("password", Severity.WARN, *risk, next_step(address))
@@ -112,7 +112,7 @@ def _way(settings: Settings, address: Address) -> Iterator[Finding]:
             "tls",
             Severity.WARN,
             f"the connection is encrypted, and the server's certificate is not checked (tls={address.tls})",
-            "somebody between could pass for the server",
+            "a machine in between could pass for the server",
             "write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
         )
 

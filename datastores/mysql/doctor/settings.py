@@ -158,7 +158,7 @@ def _retention(settings: Settings) -> Iterator[Finding]:
             + to_set(settings, "max_binlog_total_size" if settings.mariadb else "binlog_space_limit", "0"),
         )
     elif not seconds or kept_by_hand:
-        yield Finding("retention", OK, f"old logs are kept until somebody deletes them ({now}): watch the disk")
+        yield Finding("retention", OK, f"old logs are kept until they are deleted by hand ({now}): watch the disk")
     elif seconds < _DAY_S:
         yield Finding(
             "retention",
@@ -350,7 +350,7 @@ def _privileges(settings: Settings) -> Iterator[Finding]:
             "least_privilege",
             WARN,
             f"{settings.account} has {', '.join(sorted(writing))}",
-            "a publisher never writes: somebody who gets its password could",
+            "a publisher never writes: a user who gets its password could",
             "let it use an account of its own, with no more than docs/mysql.md grants",
         )
     if not any(grant.privileges & {"SELECT", "ALL PRIVILEGES", "ALL"} for grant in settings.grants):

@@ -95,8 +95,8 @@ def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -
     for column in parts:
         place = _place(relation, column, key.columns)
         if place is None:
-            what = f"the catalogue's primary key ({names}) has a column {column.name} which cannot be told among those "
-            return KeyPlaces(problem=what + "that the log has: it was altered since")
+            what = f"the catalogue's primary key ({names}) has a column {column.name} which cannot be distinguished"
+            return KeyPlaces(problem=f"{what} among those that the log has: it was altered since")
         places.append(place)
     if len(set(places)) < len(places):
         return KeyPlaces(problem=f"the columns of the catalogue's primary key ({names}) were renamed since")

@@ -191,7 +191,7 @@ def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
 
 def _way(connection: Connection, address: Address) -> Iterator[Finding]:
     for remark in address.remarks:
-        yield Finding("password", WARN, remark, "somebody who reads it may read the whole log", "make it private")
+        yield Finding("password", WARN, remark, "a user who reads it may read the whole log", "make it private")
     if address.exposed and address.password:
         yield Finding(
             "login",
@@ -219,7 +219,7 @@ def _way(connection: Connection, address: Address) -> Iterator[Finding]:
             "tls",
             WARN,
             f"the connection is encrypted, and the server's certificate is not checked (sslmode={address.sslmode})",
-            "somebody between could pass for the server",
+            "a machine in between could pass for the server",
             "write ?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL",
         )
 

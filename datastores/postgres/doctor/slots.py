@@ -56,7 +56,7 @@ def _slot(slot: Slot, *, taken: bool) -> Iterator[Finding]:
         yield Finding(
             "slot_taken",
             PROBLEM,
-            f"somebody reads the slot {slot.name} (process {slot.active_pid})",
+            f"another process reads the slot {slot.name} (process {slot.active_pid})",
             "the publisher reads copies only: another program moves the slot beyond what was delivered",
             f"let that program use a slot of its own; to end it:\nSELECT pg_terminate_backend({slot.active_pid});",
         )

@@ -147,7 +147,7 @@ class Opening:
         prove = partial(log_bytes_anchor, self._address, log.state, log.timelines)
         anchor = prove(here.order) if here.anchor is None else here.anchor
         if anchor is not None and anchor.is_of_log_bytes:
-            # Without this anchor, and as long as nothing is written, a restored copy could not be told from this log.
+            # Without this anchor a restored copy is like this log until something is written.
             passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(
             stream,
@@ -219,7 +219,7 @@ class Opening:
                 last_missing=format_delivered(log.timelines.of(first), first),
                 position=str(marker.order),
                 hint="replay from an archive, or `wormholectl flows accept-loss APP/SHARD` goes on where the slot is; "
-                "see that nobody else advances it",
+                "see that no other process advances it",
                 code="marker-purged",
             )
         return slot

@@ -143,8 +143,8 @@ class Places:
     def _with_proof(self, log: Log, marker: Datamarker) -> Datamarker:
         """The marker with an anchor of the log's bytes before it, if the server sends them.
 
-        Without this anchor, a restored copy could not be told from this log if the state folder is lost too before a
-        transaction is read.
+        Without this anchor, a restored copy could not be distinguished from this log if the state folder is lost too
+        before a transaction is read.
         """
         place = marker.order
         if place.offset > log.state.flushed:

@@ -107,7 +107,7 @@ def went_back(
     if number and _table_size(path, number) == size and reached() <= before.sequence:
         return None  # everything read or kept was in the tables then, and the newest table still exists
     return (
-        "the IDENTITY file was replaced while nobody looked, and neither the newest WAL nor the newest table "
+        "the IDENTITY file was replaced while no publisher ran, and neither the newest WAL nor the newest table "
         "file of then is there: "
         "nothing proves that no older copy was restored"
     )

@@ -143,7 +143,7 @@ function facts(list, items) {
   );
 }
 
-// --- what needs somebody ----------------------------------------------------------------------------------------
+// --- what needs attention ----------------------------------------------------------------------------------------
 
 function verdict() {
   const { problems, attentions, unanswered, publishers } = shown;
@@ -203,7 +203,7 @@ function renderLog(node, log) {
     ["Process", log.pid === null ? "none" : `${log.pid}`],
     ["Restarts", `${log.restarts}`],
     ...(status?.standby
-      ? [["Owner", status.standby.owner ?? "nobody", status.standby.owner ? "none" : "attention"], answered]
+      ? [["Owner", status.standby.owner ?? "none", status.standby.owner ? "none" : "attention"], answered]
       : status
       ? [
           ["Log grows", rate(status.log_bytes_per_s)],

@@ -135,7 +135,7 @@ class ZooKeeperMarkerStore:
                     found[flow] = record
                 elif error := _too_large(flow, record, failures):
                     refused.append(error)
-                else:  # it is there already or made by somebody else, or another one of its transaction is
+                else:  # it is there already or made by another process, or another one of its transaction is
                     found[flow] = self.register(flow, record.marker, record.start, record.epoch, record.control)
         if refused:  # not left out: the other flows would continue, and what it lacks until then would be lost
             raise refused[0]

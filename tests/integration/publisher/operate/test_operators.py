@@ -24,7 +24,7 @@ def test_a_flow_is_named_by_application_and_shard(text: str) -> None:
 
 def test_who_it_was_is_kept_short_and_with_the_certificate() -> None:
     assert person("maria@ops\n", "") == "maria@ops"
-    assert person("", "ops.example") == "somebody (certificate ops.example)"
+    assert person("", "ops.example") == "an operator (certificate ops.example)"
     assert len(person("x" * 1000, "")) == 100
 
 

@@ -95,7 +95,7 @@ def test_given_up_is_a_problem_and_backing_off_is_not_yet() -> None:
     assert concern.text
     publisher.phase, publisher.problem = Phase.STARTING, "killed by SIGKILL"
     (concern,) = of_publisher(publisher, NOW)
-    assert (concern.level, concern.who) == (Level.ATTENTION, "nobody yet")
+    assert (concern.level, concern.who) == (Level.ATTENTION, "no action yet")
     publisher.phase, publisher.problem = Phase.DRAINED, ""
     assert list(of_publisher(publisher, NOW)) == []
 
@@ -147,4 +147,4 @@ def test_one_that_stands_by_concerns_somebody_only_if_there_is_something_to_do()
     assert (unowned.level, unowned.who, unowned.next) == (Level.PROBLEM, "operator", lags.hint)
     assert unowned.text.startswith("no publisher owns the log")
     (soon,) = of_publisher(running(standby=admin_pb2.Problem(text="it is about to try")), NOW)
-    assert (soon.level, soon.who) == (Level.ATTENTION, "nobody yet")
+    assert (soon.level, soon.who) == (Level.ATTENTION, "no action yet")

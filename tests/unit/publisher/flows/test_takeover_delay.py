@@ -17,7 +17,7 @@ def candidate(name: str, rank: int, **more: object) -> CandidateInfo:
 A = candidate("main@a", 0)
 B = candidate("main@b", 1)
 C = candidate("west@c", 2, server="W")
-TERM = Term(1, "main", "a", 1, "A", 0.0, "nobody owned it")
+TERM = Term(1, "main", "a", 1, "A", 0.0, "it had no owner")
 
 
 def owners(*candidates: CandidateInfo, move: str = "", terms: tuple[Term, ...] = (TERM,)) -> LogOwners:

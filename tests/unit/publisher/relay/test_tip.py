@@ -262,7 +262,7 @@ def test_who_fills_is_met_beyond_the_reader() -> None:
     assert tip.recorder is None
 
 
-def test_nobody_takes_over_inside_a_transaction_of_who_fills() -> None:
+def test_no_subscriber_takes_over_inside_a_transaction_of_who_fills() -> None:
     tip, pieces = filling(10 - 8), LOG.pieces()
     offer(tip, B, 2, 10)
     tip.offer(B, pieces[0], LOG.markers[10], room=True)

@@ -146,7 +146,7 @@ def test_a_graceful_end_commits_what_has_its_datamarker(archivers: Archivers, fl
 def test_a_commit_that_fails_is_made_again_once(
     archivers: Archivers, flow: KitFlow, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Also when nobody knows whether it was made."""
+    """Also when it is not known whether it was made."""
     flow.commit(update("t", key=1))
     real, failures = ArchiveStore.commit, [1]
 

@@ -438,7 +438,7 @@ def test_an_answer_to_the_commit_that_got_lost_takes_no_file_away(
         if lost:
             return True
         lost.append(name)
-        raise ArchiveConflict("it is being written by somebody else just now")
+        raise ArchiveConflict("it is being written by another process just now")
 
     monkeypatch.setattr(growing.storage, "create_if_absent", conflict)
     caplog.set_level("INFO")
@@ -462,7 +462,7 @@ def test_a_merged_file_that_a_manifest_named_is_left_to_retention(
         named.append(manifest_of(growing).files[0].name)
         write_archive(growing.to, {"a": [[tx(put(b"more", b"v"))]]})
         assert merge(growing, Group("a", manifest_of(growing).files[:2])).state == "merged"
-        raise ArchiveConflict("it is being written by somebody else just now")
+        raise ArchiveConflict("it is being written by another process just now")
 
     monkeypatch.setattr(growing.storage, "create_if_absent", overtaken)
     Kit(growing).compactor.step()

@@ -299,7 +299,7 @@ def answer(status: int, code: str) -> Any:
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (answer(409, "ConditionalRequestConflict"), ArchiveConflict, "somebody else just now"),
+        (answer(409, "ConditionalRequestConflict"), ArchiveConflict, "another process just now"),
         (answer(501, "NotImplemented"), ArchiveError, "does not know the condition If-None-Match"),
         (answer(403, "AccessDenied"), ArchiveError, "AccessDenied"),
         (answer(503, "SlowDown"), ArchiveUnavailable, "SlowDown"),

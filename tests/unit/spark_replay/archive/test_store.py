@@ -98,7 +98,7 @@ def test_of_many_commits_of_one_version_one_is_made(any_store: ArchiveStore) -> 
         list(pool.map(commit, range(2, 7)))
     found = manifest_of(any_store)
     assert (made, len(lost)) == ([found.epoch], 4)
-    assert "somebody else committed version 2 of the archive of a first" in str(lost[0])
+    assert "another writer committed version 2 of the archive of a first" in str(lost[0])
     # Who is told of its own work that somebody was first, since an answer was lost, has committed.
     any_store.commit(found)
 

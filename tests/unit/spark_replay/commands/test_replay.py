@@ -9,7 +9,7 @@ import pytest
 from spark_replay.commands.show_replay import Teller, bar, show_cancelled, show_plan, show_reports
 from spark_replay.replay import job
 from spark_replay.replay.estimate import Estimate
-from spark_replay.replay.flow_plans import nobody_takes, plan
+from spark_replay.replay.flow_plans import no_subscriber_takes, plan
 from spark_replay.replay.job import Replay, Replayed
 from spark_replay.replay.progress import Pace, ReplayProgress
 from spark_replay.replay.request import FlowReport
@@ -150,11 +150,11 @@ def test_a_plan_with_a_snapshot_and_without(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_plan_says_when_nobody_would_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plans = plan(wish(), setting(archived(tmp_path)), [seen(flow("a", marker_at(0)), connected=False)])
-    counted, nobody = {"a": Estimate("a", 3, 100, 2)}, nobody_takes("cache", plans)
+    counted, nobody = {"a": Estimate("a", 3, 100, 2)}, no_subscriber_takes("cache", plans)
     show_plan(plans, counted, 2, 0.0, nobody, as_json=True)
     assert "no subscriber of cache is connected" in check("replay-plan", capsys.readouterr().out)["problem"]
     show_plan(plans, counted, 2, 0.0, nobody, as_json=False)
-    assert "not now: nobody would take the updates" in capsys.readouterr().out
+    assert "not now: the updates cannot be delivered" in capsys.readouterr().out
 
 
 def test_what_became_of_each_flow(capsys: pytest.CaptureFixture[str]) -> None:

@@ -442,7 +442,7 @@ def key(lake: Format) -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "told"),
     [
-        (rows, ReplayError, r"somebody else wrote to .*customers: (version 1|snapshot \d+) \(.*\) change"),
+        (rows, ReplayError, r"another writer wrote to .*customers: (version 1|snapshot \d+) \(.*\) change"),
         (columns, ReplayError, r"another writer changed the columns of .*: mine"),
         (coordinator, ReplayError, r"is in another catalogue's hands"),
         (retention, ReplayError, r"the archive does not go on where .* ends, 1/1/100"),

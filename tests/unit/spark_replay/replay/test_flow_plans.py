@@ -20,7 +20,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay import pieces as pieces_module
 from spark_replay.replay.estimate import Estimate, Sketch, _hashes, estimate, is_small
-from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
+from spark_replay.replay.flow_plans import FlowPlan, check_free, filters, no_subscriber_takes, plan, resumed, where_of
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.tables.about import ABOUT, SnapshotAbout, SnapshotShard, SnapshotTable, about_to_json
 from spark_replay.tables.folder import Folder
@@ -97,8 +97,8 @@ def test_an_archive_of_a_failover_is_replayed_whichever_copy_serves(tmp_path: Pa
 def test_each_publisher_has_to_reach_somebody_and_a_plan_needs_nobody(tmp_path: Path) -> None:
     store = archived(tmp_path)
     there, away = seen(flow("a", marker_at(1))), seen(flow("b", marker_at(0)), connected=False)
-    assert nobody_takes("cache", plan(wish(), setting(store), [there])) is None
-    error = nobody_takes("cache", plan(wish(), setting(store), [there, away]))
+    assert no_subscriber_takes("cache", plan(wish(), setting(store), [there])) is None
+    error = no_subscriber_takes("cache", plan(wish(), setting(store), [there, away]))
     assert error is not None
     assert (error.flow, "no subscriber of cache is connected (s1: gone)" in error.message) == ("cache/b", True)
     assert "wormholectl subscribers" in str(error.hint)

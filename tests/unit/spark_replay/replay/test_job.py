@@ -73,7 +73,7 @@ def test_executors_are_started_before_a_flow_is_held(monkeypatch: pytest.MonkeyP
     ):
         for name in names:
             monkeypatch.setattr(module, name, MagicMock())
-    monkeypatch.setattr(flow_plans, "nobody_takes", lambda *_: None)
+    monkeypatch.setattr(flow_plans, "no_subscriber_takes", lambda *_: None)
     monkeypatch.setattr(flow_plans, "plan", lambda *_: [])
     monkeypatch.setattr(job, "Jobs", Jobs)
     monkeypatch.setattr(job, "Driver", start)

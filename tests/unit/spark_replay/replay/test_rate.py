@@ -27,7 +27,7 @@ class Publisher:
         granted = shares.grant(self.flow)
         assert granted is not None
         self.run.rate = granted
-        return shares.told(self.flow, granted, self.run.heard(now), pushing=self.task is not None)
+        return shares.received(self.flow, granted, self.run.heard(now), pushing=self.task is not None)
 
     def ask(self, now: float) -> None:
         assert self.task is not None
@@ -66,19 +66,19 @@ def test_all_tasks_together_never_get_more_than_the_rate_and_in_the_end_each_its
 
 def test_a_task_that_comes_waits_until_the_others_know_of_their_smaller_shares() -> None:
     shares = Shares(RATE, 0.0)
-    assert shares.told("a", 0.0, 0.0, pushing=True), "its share is due at once"
+    assert shares.received("a", 0.0, 0.0, pushing=True), "its share is due at once"
     assert shares.grant("a") == RATE
-    assert not shares.told("a", RATE, RATE, pushing=True)
-    shares.told("b", 0.0, 0.0, pushing=True)
+    assert not shares.received("a", RATE, RATE, pushing=True)
+    shares.received("b", 0.0, 0.0, pushing=True)
     assert shares.grant("b") == 0.0, "the first one may use all of it still"
     assert shares.grant("a") == RATE / 2
-    shares.told("a", RATE / 2, RATE, pushing=True)
+    shares.received("a", RATE / 2, RATE, pushing=True)
     assert shares.grant("b") == 0.0, "it was not told yet"
-    shares.told("a", RATE / 2, RATE / 2, pushing=True)
+    shares.received("a", RATE / 2, RATE / 2, pushing=True)
     assert shares.grant("b") == RATE / 2
-    shares.told("b", RATE / 2, RATE / 2, pushing=True)
+    shares.received("b", RATE / 2, RATE / 2, pushing=True)
     shares.done("a")
-    assert not shares.told("a", RATE / 2, RATE / 2, pushing=True), "an answer that comes late"
+    assert not shares.received("a", RATE / 2, RATE / 2, pushing=True), "an answer that comes late"
     assert shares.grant("b") == RATE
     assert shares.grant("c") == 0.0
 
@@ -86,21 +86,21 @@ def test_a_task_that_comes_waits_until_the_others_know_of_their_smaller_shares()
 def test_a_flow_that_waits_for_a_slot_takes_no_share() -> None:
     shares = Shares(RATE, 0.0)
     for flow in ("a", "b", "c"):
-        shares.told(flow, 0.0, 0.0, pushing=flow == "a")
+        shares.received(flow, 0.0, 0.0, pushing=flow == "a")
     assert [shares.grant(flow) for flow in ("a", "b", "c")] == [RATE, 0.0, 0.0]
 
 
 def test_of_a_publisher_of_an_earlier_release_a_task_keeps_its_fixed_part() -> None:
     shares = Shares(RATE, RATE / 4)
-    shares.told("old", 0.0, None, pushing=False)
-    shares.told("new", 0.0, 0.0, pushing=True)
+    shares.received("old", 0.0, None, pushing=False)
+    shares.received("new", 0.0, 0.0, pushing=True)
     assert shares.grant("new") == RATE * 3 / 4
 
 
 def test_without_a_limit_nobody_is_told_and_nobody_waits() -> None:
     shares, share = Shares(0.0, 0.0), RateShare(limited=False, now=0.0)
     assert shares.grant("a") is None
-    assert not shares.told("a", None, 0.0, pushing=True)
+    assert not shares.received("a", None, 0.0, pushing=True)
     share.take(1 << 30)
     assert share.wait_s(0.0) == 0.0
 

@@ -142,7 +142,7 @@ async def test_what_a_flow_waits_for_in_vain_is_reported_with_what_to_do(store: 
             script.causes = [cause]
             outcome = await asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0))
             assert outcome.ended is Ended.UNREACHABLE
-            assert outcome.message == f"nobody takes it for 0 s: {cause.text}"
+            assert outcome.message == f"no subscriber takes it for 0 s: {cause.text}"
             assert outcome.hint.startswith(hint)
 
 

@@ -122,7 +122,7 @@ def test_a_master_that_nobody_listens_at_is_an_error_before_anything_is_started(
 
 def test_what_spark_says_when_no_master_registers_it_is_translated() -> None:
     said = [": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", "at org.apache.spark"]
-    assert _cause(said).startswith("nobody registered the application")
+    assert _cause(said).startswith("no master registered the application")
     assert _cause(["Error: no room ", "noise"]) == "Error: no room"
     assert _cause(["noise"]) == "noise"
     assert _cause([]) == ""

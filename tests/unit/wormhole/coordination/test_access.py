@@ -154,4 +154,4 @@ def test_a_user_id_without_a_name(monkeypatch: pytest.MonkeyPatch, error: Except
         raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown)
-    assert current_user() == f"somebody@{socket.gethostname()}"
+    assert current_user() == f"unknown user@{socket.gethostname()}"

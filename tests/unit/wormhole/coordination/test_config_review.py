@@ -74,7 +74,7 @@ def test_pruning_says_who_is_let_go() -> None:
     assert "applications.cache is removed while subscribers are connected" in warning
     assert told(config(shop=BASE["shop"])) == ()
     removed, _ = told(config(), prune=True)
-    assert removed == "datasets.shop is removed: nobody reads it for cache any more"
+    assert removed == "datasets.shop is removed: no publisher reads it for cache any more"
 
 
 def test_processes_of_the_release_that_stored_whole_sources_cannot_read_a_name() -> None:

@@ -64,7 +64,7 @@ def test_no_process_listens(folder: Path) -> None:
         handle = os.open(folder, os.O_PATH)
         left_behind.bind(socket_target(handle).removeprefix("unix:"))
         os.close(handle)
-    assert "nobody answers at" in refusal(folder)
+    assert "no process answers at" in refusal(folder)
 
 
 def test_a_publisher_of_an_earlier_release_has_no_socket(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_server_that_does_not_answer_is_said_and_no_hindrance(home: Path, url:
     assert "Connection refused" in out
     assert names(home / "new/folder") == FILES
     assert "(umask 077; cat > new/folder/shop.password)" in out
-    assert "\n\nFirst the account's password, into a file that nobody else can read:\n\n  (umask" in out
+    assert "\n\nFirst the account's password, into a file that no other user can read:\n\n  (umask" in out
     assert "\n\nNext:\n\n  pytest" in out
     assert "wormholectl up -f new/folder/shop.toml --detach" in out
     assert run("config", "check", "new/folder/shop.toml")[0] == 0

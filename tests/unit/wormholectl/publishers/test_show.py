@@ -27,7 +27,7 @@ BETA = CandidateInfo("main", "beta", 2, "beta:7000", 2.0, 1, server="M")
 GAMMA = CandidateInfo("west", "gamma", 3, "gamma:7000", 3.0, 2, server="W", lacking="M:5-9")
 DELTA = CandidateInfo("west", "delta", 4, "", 4.0, 3, ready=False, waits="nobody listens", hint="start the server")
 EPSILON = CandidateInfo("west", "beta", 5, "", 5.0, 4, server="W")
-TERMS = (Term(1, "main", "alpha", 1, "M", 10.0, "nobody owned it"),)
+TERMS = (Term(1, "main", "alpha", 1, "M", 10.0, "it had no owner"),)
 OWNERS = LogOwners(OWNER, (BETA, GAMMA, DELTA, EPSILON), TERMS, None)
 KNOWN = {SHOP: OWNERS, EAST: LogOwners(None, (), (), None), WEST: LogOwners(None, (BETA,), (), None)}
 
@@ -118,7 +118,7 @@ def test_a_host_that_is_in_the_configuration_and_down_is_not_to_be_named_there(t
     assert "start `wormholectl monitor run` on " in (refused.value.hint or ""), "a second host is named already"
 
 
-# --- show owners: who owns each log, who stands by, and who took over from whom ---
+# --- show owners: who owns each log, who stands by, and which publisher took over from which ---
 
 
 def term(number: int, host: str, why: str = "the last owner is gone") -> Term:

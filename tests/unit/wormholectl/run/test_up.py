@@ -139,7 +139,7 @@ def test_what_a_publisher_that_runs_warns_of_is_shown(tmp_path: Path) -> None:
     assert last == "warning: shop/main/db1: process 7 tails it too. Next: stop the one that is not needed"
 
 
-@pytest.mark.parametrize(("by", "shown"), [("ann@desk", "ann@desk"), ("", "somebody")])
+@pytest.mark.parametrize(("by", "shown"), [("ann@desk", "ann@desk"), ("", "an operator")])
 async def test_on_a_drained_host_it_says_who_drained_it_and_how_to_undo_that(file: Path, by: str, shown: str) -> None:
     config = config_of(file)
     monitor, told, live = Monitor(config, lambda: config), Told(), LiveLog(file.parent, "monitor")

@@ -320,7 +320,7 @@ def test_what_is_not_installed_is_named_with_its_extra() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["flows", "--help"], ["--version"]], ids=" ".join)
-def test_output_of_the_options_that_nobody_takes(arguments: list[str]) -> None:
+def test_output_of_the_options_that_no_subscriber_takes(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "wormholectl", *arguments]
     end, output = os.pipe()
     os.close(end)

@@ -118,8 +118,8 @@ def test_documents_changed_in_part() -> None:
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"binlog_expire_logs_seconds": "0"}, "kept until somebody deletes them"),
-        ({"binlog_expire_logs_auto_purge": "OFF"}, "kept until somebody deletes them"),
+        ({"binlog_expire_logs_seconds": "0"}, "kept until they are deleted by hand"),
+        ({"binlog_expire_logs_auto_purge": "OFF"}, "kept until they are deleted by hand"),
         ({"binlog_expire_logs_seconds": "0", "expire_logs_days": "2.000000"}, "kept for 2.0 days"),
         ({}, "kept for 30.0 days (2 files, 3 MiB now)"),
     ],

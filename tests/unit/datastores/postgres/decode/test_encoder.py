@@ -232,7 +232,7 @@ def test_a_key_that_is_not_known_breaks_the_table(encoder: ModuleType) -> None:
         True,
     )
     elsewhere = CatalogueKey((CatalogueColumn(1, "number", INT4, in_key=True),), 1)
-    with pytest.raises(DecodeError, match=r"primary key \(number\) has a column number which cannot be told"):
+    with pytest.raises(DecodeError, match=r"primary key \(number\) has a column number which cannot be distinguished"):
         decoded(rows, encoder, find_key=lambda *_: elsewhere)
     assert [change.key for change in decoded(rows, encoder, find_key=keyed("id"))] == [(1,)]
     assert [change.key for change in decoded(rows, encoder, find_key=keyed())] == [()]
@@ -459,7 +459,7 @@ def test_a_column_with_a_new_type_has_the_key_made_anew() -> None:
     assert "may be newer" in str(_places("ab", remade, KeyPlaces((1,), "", 76, (2,), (INT4,)))), "the type is the same"
     assert "may be newer" in str(_places("ab", remade, KeyPlaces((0,), "", 76, (1,), (INT8,)))), "of another column"
     before_it = places_of(_logged("ab", INT8), remade, KeyPlaces((1,), "", 76, (2,), (INT8,)))
-    assert "cannot be told" in before_it.problem
+    assert "cannot be distinguished" in before_it.problem
 
 
 def test_a_key_that_was_dropped() -> None:
@@ -498,7 +498,7 @@ def test_a_column_is_found_where_it_was(
 ) -> None:
     found = _places(logged, _key(*columns, key=key))
     if expected is None:
-        assert f"has a column {key} which cannot be told" in str(found)
+        assert f"has a column {key} which cannot be distinguished" in str(found)
     else:
         assert found == expected
 

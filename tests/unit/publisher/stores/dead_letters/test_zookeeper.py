@@ -89,5 +89,5 @@ def test_an_update_that_is_too_large_with_its_key_is_refused_before_it_is_sent(l
 def test_a_writer_that_goes_on_is_reported(monkeypatch: pytest.MonkeyPatch, letters: ZooKeeperDeadLetters) -> None:
     never: Any = lambda self, flow, version, fill: False  # noqa: E731
     monkeypatch.setattr(ZooKeeperDeadLetters, "_commit", never)
-    with pytest.raises(MarkerStoreError, match="somebody else keeps writing"):
+    with pytest.raises(MarkerStoreError, match="another process keeps writing"):
         letters.park(CACHE, 0, *letter(1))
