@@ -95,7 +95,8 @@ class KafkaServer(PrivateServer):
         self.options: dict[str, str] = {**_OPTIONS, **(options or {})}
         self.controller_port = 0
         self._jvm = jvm
-        self._cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The first byte is fixed: a name that begins with "-" is no argument of the program that formats the storage.
+        self._cluster = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
     @property
     def bootstrap(self) -> str:
