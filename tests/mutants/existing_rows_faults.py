@@ -119,6 +119,14 @@ EXISTING_ROWS_FAULTS: list[Fault] = [
         promise="a TRUNCATE, which is in the log, asks for no backfill",
     ),
     Fault(
+        name="rows-in-a-new-file-pass-for-a-truncate",
+        file="datastores/postgres/tables/unlogged_changes.py",
+        old="            by_truncate = change.files and not ",
+        new="            by_truncate = change.files or not ",
+        tests=(f"{_POSTGRES}/tables/test_unlogged_changes.py",),
+        promise="unlogged rows that were written within a second of a TRUNCATE are reported",
+    ),
+    Fault(
         name="a-renamed-table-keeps-its-former-name",
         file="datastores/postgres/log/reader.py",
         old="            self._encoder.rename(noticed.names)\n",

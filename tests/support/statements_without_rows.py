@@ -70,6 +70,14 @@ _GENERATED: Final = (
     "INSERT INTO {s}.t (id, n) VALUES (1, 5)",
 )
 
+_RELOADED: Final = (
+    "TRUNCATE {s}.t",
+    "ALTER TABLE {s}.t SET UNLOGGED",
+    "INSERT INTO {s}.t VALUES (2), (3)",
+    "ALTER TABLE {s}.t SET LOGGED",
+)
+_RENAMED_KEY: Final = "ALTER INDEX {s}.t_pkey RENAME TO key"
+
 POSTGRES: Final = (
     # The rows themselves.
     Case(
@@ -92,9 +100,65 @@ POSTGRES: Final = (
             "ALTER TABLE {s}.t SET LOGGED",
             "COMMIT",
         ),
-        _SILENT,
+        _NOTICED,
+    ),
+    Case("truncate and load unlogged in several transactions", _RELOADED, _NOTICED),
+    Case("truncate and load unlogged, then rename the key", (*_RELOADED, _RENAMED_KEY), _NOTICED),
+    Case(
+        "truncate and load unlogged, then change a row", (*_RELOADED, "UPDATE {s}.t SET v = 'c' WHERE id = 2"), _NOTICED
+    ),
+    Case(
+        "truncate and load unlogged in a savepoint",
+        ("BEGIN", "SAVEPOINT a", *_RELOADED, "RELEASE a", "COMMIT"),
+        _NOTICED,
+    ),
+    Case(
+        "truncate and load unlogged without large values",
+        _RELOADED,
+        _NOTICED,
+        ("CREATE TABLE {s}.t (id int PRIMARY KEY)", "INSERT INTO {s}.t VALUES (1)"),
+    ),
+    Case("load unlogged and truncate", (*_RELOADED, "TRUNCATE {s}.t", "INSERT INTO {s}.t VALUES (4)"), _LOGGED),
+    Case(
+        "truncate a partitioned table and load a part unlogged",
+        tuple(one.replace("{s}.t ", "{s}.t1 ") if "ALTER" in one else one for one in _RELOADED),
+        _NOTICED,
+        _PARTS,
     ),
     Case("truncate", ("TRUNCATE {s}.t RESTART IDENTITY CASCADE", "INSERT INTO {s}.t VALUES (2)"), _LOGGED),
+    Case(
+        "truncate and write in a savepoint",
+        ("BEGIN", "SAVEPOINT a", "TRUNCATE {s}.t", "INSERT INTO {s}.t VALUES (2)", "RELEASE a", "COMMIT"),
+        _LOGGED,
+    ),
+    Case(
+        "truncate and load with an index and a check made behind",
+        (
+            "CREATE INDEX i ON {s}.t (v)",
+            "BEGIN",
+            "TRUNCATE {s}.t",
+            "DROP INDEX {s}.i",
+            "INSERT INTO {s}.t SELECT n, 'x' FROM generate_series(1, 99) n",
+            "CREATE INDEX i ON {s}.t (v)",
+            "ALTER TABLE {s}.t ADD CHECK (id > 0)",
+            "GRANT SELECT ON {s}.t TO PUBLIC",
+            "COMMIT",
+            "DELETE FROM {s}.t WHERE id > 5",
+        ),
+        _LOGGED,
+    ),
+    Case(
+        "truncate twice and write",
+        (
+            "TRUNCATE {s}.t",
+            "INSERT INTO {s}.t VALUES (2)",
+            "BEGIN",
+            "TRUNCATE {s}.t",
+            "COPY {s}.t (id) FROM PROGRAM 'echo 7'",
+            "COMMIT",
+        ),
+        _LOGGED,
+    ),
     Case("truncate and write", ("BEGIN", "TRUNCATE {s}.t", "INSERT INTO {s}.t VALUES (2)", "COMMIT"), _LOGGED),
     Case("vacuum full", ("VACUUM FULL {s}.t",), _NOTICED),
     Case("cluster", ("CLUSTER {s}.t USING t_pkey",), _NOTICED),

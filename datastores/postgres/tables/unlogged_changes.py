@@ -37,6 +37,18 @@ DOCUMENT: Final = "tables"
 _TIMEOUT_S: Final = 30.0
 _MOST_BYTES: Final = 256 << 20
 _MOST_GONE: Final = 1000
+_LOCKED: Final = "55P03"
+# Whether the first blocks of a table have a row that a statement wrote into a new file: it wrote the rows first, and
+# gave the indexes new files later in the same transaction. TRUNCATE gives them new files before any row. A new index
+# has its own number as its file. Such a statement makes another TOAST table, TRUNCATE only another file of it. A table
+# that has neither is compared with its own entry, which other statements change too.
+_REWRITTEN: Final = """WITH files AS (SELECT k.xmin, k.cmin, k.oid = {number} AS own FROM pg_class k
+  WHERE k.xmax = '0' AND (k.oid = {number}
+    OR k.relfilenode <> k.oid AND k.oid IN (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = {number})
+    OR k.relfilenode = k.oid AND k.oid = (SELECT t.reltoastrelid FROM pg_class t WHERE t.oid = {number})))
+SELECT 1 FROM ONLY {table} r JOIN files f ON f.xmin = r.xmin AND f.cmin::text::bigint >= r.cmin::text::bigint
+WHERE r.tableoid = {number} AND r.ctid < '(64,0)' AND r.xmax = '0'
+  AND NOT (f.own AND EXISTS (SELECT 1 FROM files WHERE NOT own)) LIMIT 1"""
 _WHERE: Final = (
     "pg_current_wal_insert_lsn(), current_setting('wal_block_size'), "
     "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')"
@@ -52,7 +64,7 @@ _BEFORE: Final = """SELECT e.place, (SELECT json_agg(l.relation::bigint) FROM pg
 class UnloggedChange:
     """The rows of a table changed after ``since`` and before ``place``.
 
-    ``files``: it may have been a TRUNCATE, which is in the log after ``since`` if the publication publishes it.
+    ``files``: it may have been a TRUNCATE alone, which is in the log after ``since`` if the publication publishes it.
     """
 
     place: int
@@ -157,7 +169,8 @@ class UnloggedChanges:
         for change in changes(before, now, self._gone):
             if change.unless_empty and not _have_rows(connection, change):
                 continue
-            if not change.files and not self._skips(change.table):
+            by_truncate = change.files and not _are_rewritten(connection, before, now, change.table)
+            if not by_truncate and not self._skips(change.table):
                 _log.warning(
                     "rows of %s changed, and the log does not have them: %s. Next: `wormholectl backfill start APP "
                     "--tables %s` sends the rows that there are",
@@ -167,7 +180,7 @@ class UnloggedChanges:
                 )
             files = now.tables[change.table]["files"]
             since = min([self._since, *(self._locked[at] for at in map(int, files) if at in self._locked)])
-            yield change.table, UnloggedChange(place, since, change.files)
+            yield change.table, UnloggedChange(place, since, by_truncate)
 
     def _skips(self, table: str) -> bool:
         return skips(self._skipped, *table.split(".", 1))
@@ -222,6 +235,28 @@ def _have_rows(connection: Connection, change: Change) -> bool:
     finally:
         connection.query("SET lock_timeout = 0")
     return any(size not in {None, "0"} for size in found)
+
+
+def _are_rewritten(connection: Connection, before: Facts, now: Facts, table: str) -> bool:
+    """Whether a table with another file has rows that a statement wrote into that file without logging them.
+
+    A locked table may have such rows. A table that is gone, or that the account may not read, counts as truncated.
+    """
+    were = before.tables.get(table, {"files": {}})["files"]
+    for number, (file, _) in now.tables[table]["files"].items():
+        if number in were and were[number][0] == file:
+            continue
+        name = sql_name(*now.known[number].split(".", 1))
+        try:
+            connection.query("SET lock_timeout = '100ms'")
+            if connection.query(_REWRITTEN.format(number=int(number), table=name)):
+                return True
+        except ServerError as error:
+            if error.sqlstate == _LOCKED:
+                return True
+        finally:
+            connection.query("SET lock_timeout = 0")
+    return False
 
 
 def _report_gone(name: str, number: str, now: Facts) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from datastores.postgres.server.connection import Connection
+from datastores.postgres.server.connection import Connection, ServerError
 from datastores.postgres.tables.facts import Change, Facts, changes, facts_of
 from datastores.postgres.tables.unlogged_changes import UnloggedChange, UnloggedChanges
 from wormhole.model.errors import SourceUnavailable
@@ -140,7 +140,7 @@ def test_types_that_columns_consist_of(now: dict[str, Any], changed: bool) -> No
 
 class Catalogue:
     """Answers with these tables. The log ends 0x100 further at each look, and ``meanwhile`` further while the tables
-    are read.
+    are read. ``rewritten``: the answer to whether a statement wrote a table's rows anew.
     """
 
     version = 150004
@@ -149,12 +149,19 @@ class Catalogue:
         self.tables: list[dict[str, Any]] = []
         self.locked: list[int] = []
         self.meanwhile = 0
+        self.rewritten: bool | Exception = False
         self._place = 0x1000
 
     def query(self, sql: str, **_options: Any) -> list[tuple[str, ...]]:
         if "pg_locks" in sql:
             self._place += 0x100
             return [(f"0/{self._place:X}", json.dumps(self.locked))]
+        if sql.startswith("SET "):
+            return []
+        if sql.startswith("WITH files"):
+            if isinstance(self.rewritten, Exception):
+                raise self.rewritten
+            return [("1",)] if self.rewritten else []
         self._place += self.meanwhile
         text = json.dumps({"publication": [True, True], "types": None, "tables": self.tables})
         return [(text, str(hash(text)), f"0/{self._place:X}", "8192", "16777216")]
@@ -226,6 +233,23 @@ def test_a_commit_that_no_look_sees_yet_may_be_as_old_as_its_lock() -> None:
     look(changes, catalogue, row(20000, file=20009))
     found = look(changes, catalogue, row(20000, file=20010))
     assert found == {"s.t": UnloggedChange(0x1600, 0x1500, files=True)}
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "by_truncate"),
+    [
+        (False, True),
+        (True, False),
+        (ServerError("locked", sqlstate="55P03", hint=""), False),
+        (ServerError("no such table", sqlstate="42P01", hint=""), True),
+        (ServerError("permission denied", sqlstate="42501", hint=""), True),
+    ],
+)
+def test_rows_that_were_written_into_a_new_file_are_no_truncate(rewritten: bool | Exception, by_truncate: bool) -> None:
+    changes, catalogue = UnloggedChanges(State()), Catalogue()
+    look(changes, catalogue, row(20000))
+    catalogue.rewritten = rewritten
+    assert look(changes, catalogue, row(20000, file=20009))["s.t"].files is by_truncate
 
 
 def test_names_are_known_by_the_tables_number(caplog: pytest.LogCaptureFixture) -> None:
