@@ -32,6 +32,9 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "mysql, zookeeper, zookeeper markers, hash shards": lambda: Plan(
         applications("shop."), datastore="mysql", markers="zookeeper", shard_by="{ hash = 4 }"
     ),
+    "mariadb, zookeeper, zookeeper markers, hash shards": lambda: Plan(
+        applications("shop."), datastore="mariadb", markers="zookeeper", shard_by="{ hash = 4 }"
+    ),
 }
 
 Say = Callable[[str], None]
