@@ -7,6 +7,8 @@ The checker looks at every delivery: an epoch has one process, accepted epochs n
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -50,6 +52,14 @@ class Second(Command):
     def flows(self) -> dict[str, dict[str, str]]:
         """What ``wormholectl flows`` says of it, by flow."""
         return {flow["flow"]: flow for flow in json.loads(self.ask("flows", "--json") or '{"flows": []}')["flows"]}
+
+
+def copy_state(ensemble: Ensemble) -> None:
+    """Give the second publisher the first one's state folder as it is at one moment."""
+    here = ensemble.folder / "state"
+    ensemble.publisher.signal(signal.SIGSTOP)
+    shutil.copytree(here, here.with_name("state-2"), ignore=shutil.ignore_patterns("*.sock", "ready*"))
+    ensemble.publisher.signal(signal.SIGCONT)
 
 
 def pids(ensemble: Ensemble) -> list[int]:
@@ -134,3 +144,38 @@ def test_two_publishers_with_the_same_replication_ids(running: Running, beside: 
         ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], "the second one serves")
         ensemble.await_all()
         assert second.stop() == 0, second.tail()
+
+
+def test_a_second_publisher_with_a_copy_of_the_state_folder_continues(running: Running, beside: Beside) -> None:
+    """A host was cloned with what it held. Its datamarkers are older, so updates come twice and none is missing."""
+    with running(plan()) as ensemble:
+        ensemble.tell("go")
+        ensemble.await_all()
+        copy_state(ensemble)
+        first, second = ensemble.publisher.pid, beside(ensemble)
+        second.await_output("is served by another live publisher")
+        ensemble.await_all()
+        ensemble.gather()
+        assert pids(ensemble) == [first]
+        ensemble.publisher.kill()
+        ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], "the second one serves")
+        ensemble.await_all()
+        assert {flow["state"] for flow in second.flows().values()} == {"live"}
+
+
+def test_an_older_state_folder_is_put_back(running: Running) -> None:
+    """ZooKeeper still has the later epochs. Updates come twice, none is missing, and no epoch is accepted again."""
+    with running(plan()) as ensemble:
+        here, older = ensemble.folder / "state", ensemble.folder / "state-2"
+        ensemble.tell("go")
+        ensemble.await_all()
+        copy_state(ensemble)
+        ensemble.publisher.kill()  # begins the epochs of another process
+        ensemble.publisher.start()
+        ensemble.await_all()
+        ensemble.publisher.kill()
+        shutil.rmtree(here)
+        older.rename(here)
+        ensemble.publisher.start()
+        ensemble.await_true(lambda: pids(ensemble)[-1] == ensemble.publisher.pid, "the publisher serves")
+        ensemble.await_all()
