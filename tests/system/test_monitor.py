@@ -153,3 +153,19 @@ def test_a_monitor_that_leaves_its_publishers_running_is_followed_by_one_that_ta
     second.says(f"process {served} keeps running")
     assert second.stop() == 0
     assert marked(place.mark) == {}
+
+
+def test_a_second_monitor_of_the_same_host_starts_nothing(place: Place) -> None:
+    """Two machines have one host name: the second one has a state folder of its own."""
+    asyncio.run(publish_config(load(place.file)))
+    first = Monitor(place, "first")
+    served = place.serves("db1")
+    text = place.file.read_text()
+    place.file.write_text(text.replace(f'"{place.folder}/state"', f'"{place.folder}/clone"'))
+    second = Monitor(place, "second")
+    second.says("error [already-running]", "h1")
+    assert second.wait() == 2
+    assert place.pid("db1") == served
+    assert read_ready(ready_path(place.folder / "clone", "shop", "main", "db1")) is None
+    assert first.stop() == 0
+    assert marked(place.mark) == {}
