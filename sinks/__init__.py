@@ -6,12 +6,11 @@
     kinds       the installed kinds, by the scheme of their URLs
     settings    one table [sinks.NAME] of a configuration, checked by its kind
     running     runs one sink as a subscriber
-    envelopes   the JSON documents of updates: our own, Debezium's and Maxwell's
+    envelopes   the JSON documents of updates
     records     for kinds that cannot roll back: whole transactions as records, written in order
-    sql, redis, kafka, nats, webhook, jsonlines   the kinds
+    jsonlines   the kind that writes files of JSON lines
     commands    `wormholectl sink`
-    testing     the contract of every sink, as a pytest plugin
 
 A sink is an ordinary subscriber. Of this project's packages it imports ``wormhole`` and ``subscriber_sdk``; its
-commands also import the command line. docs/sinks.md is the page for users, docs/write-a-sink.md the one for authors.
+commands also import the command line. docs/sinks.md is the page for users.
 """

@@ -1,4 +1,4 @@
-"""The port of a sink: what one kind of store implements. docs/write-a-sink.md explains it with an example."""
+"""The port of a sink: what one kind of store implements."""
 
 from __future__ import annotations
 

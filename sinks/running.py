@@ -1,36 +1,35 @@
-"""Runs one sink: an ordinary subscriber, with the metrics of its store beside its own."""
+"""Runs one sink: an ordinary subscriber, whose store is closed after it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import signal
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
 from sinks.settings import ConfiguredSink
-from subscriber_sdk import serve
+from subscriber_sdk import Running, SubscriberOptions
+from subscriber_sdk.runner import serve_until_signal
 
 __all__ = ["run_sink"]
 
-log = logging.getLogger("sinks")
+_log = logging.getLogger("sinks")
 
 
-async def run_sink(sink: ConfiguredSink, options: Mapping[str, Any]) -> None:
-    """Receive updates until SIGTERM or SIGINT. ``options``: as of :func:`subscriber_sdk.serve`, ``coordinator`` among
-    them. Raises as that, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used here.
+async def run_sink(sink: ConfiguredSink, options: SubscriberOptions) -> None:
+    """Receive updates until SIGTERM or SIGINT. ``options``: as of :func:`subscriber_sdk.serve`.
+
+    Raises as that, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used here.
     """
-    opened = sink.open()
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(opened.close)
-        running = await stack.enter_async_context(serve(opened.subscriber, application=sink.application, **options))
-        log.info(
-            "sink %s fills %s (%s) as %s/%s", sink.name, sink.kind.title, sink.kind.guarantee.value, sink.application,
-            running.id,
-        )  # fmt: skip
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, running.stop)
-            stack.callback(loop.remove_signal_handler, number)
-        await running.stopped()
+    opened = await asyncio.to_thread(sink.open)
+
+    @contextlib.asynccontextmanager
+    async def announced(running: Running) -> AsyncIterator[None]:
+        title, guarantee = sink.kind.title, sink.kind.guarantee.value
+        _log.info("sink %s fills %s (%s) as %s/%s", sink.name, title, guarantee, sink.application, running.id)
+        yield
+
+    try:
+        await serve_until_signal(opened.subscriber, sink.application, options, announced)
+    finally:
+        await opened.close()

@@ -17,7 +17,7 @@ from wormhole.config.sinks import SinkTable
 from wormhole.model.errors import UsageError
 from wormhole.model.suggestion import suggestion
 
-__all__ = ["ConfiguredSink", "configured_sink", "configured_sinks"]
+__all__ = ["ConfiguredSink", "configured_sink", "configured_sinks", "only_sink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,17 @@ def configured_sink(config: Config, path: Path, name: str) -> ConfiguredSink:
     report.raise_if_any()
     assert found is not None
     return found
+
+
+def only_sink(config: Config, path: Path) -> str:
+    """The name of the only sink of the file ``path``. Raises :class:`~wormhole.model.errors.UsageError`."""
+    if len(config.sinks) != 1:
+        names = ", ".join(sorted(config.sinks))
+        raise UsageError(
+            f"{path} has {'several sinks' if names else 'no sink'}",
+            hint=f"name one of {names}" if names else "add [sinks.NAME] with its url (docs/sinks.md)",
+        )
+    return next(iter(config.sinks))
 
 
 def _checked(name: str, table: SinkTable, folder: Path, report: ConfigReport) -> ConfiguredSink | None:

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
@@ -30,7 +31,7 @@ from wormhole.model.errors import WormholeError
 if TYPE_CHECKING:
     from wormhole.config import ApplicationConfig
 
-__all__ = ["Running", "run", "serve"]
+__all__ = ["Running", "run", "serve", "serve_until_signal"]
 
 log = logging.getLogger("subscriber_sdk")
 
@@ -145,27 +146,41 @@ def run(subscriber: Subscriber, *, application: str, **options: Unpack[Subscribe
     Options and errors are those of :func:`serve`.
     """
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        joining = asyncio.ensure_future(_until_stopped(subscriber, application, options))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, joining.cancel)  # until it is joined, which may take as long as an outage
-        with contextlib.suppress(asyncio.CancelledError):
-            await joining
-
     try:
         configure_if_unset(log)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(main())
+            runner.run(serve_until_signal(subscriber, application, options))
     except WormholeError as error:
         # Its message is complete. A traceback through this module would only hide it and the caller's line.
         raise error.with_traceback(None) from None
 
 
-async def _until_stopped(subscriber: Subscriber, application: str, options: SubscriberOptions) -> None:
-    """If it is cancelled before it serves, it leaves nothing registered."""
+async def serve_until_signal(
+    subscriber: Subscriber,
+    application: str,
+    options: SubscriberOptions,
+    beside: Callable[[Running], AbstractAsyncContextManager[object]] = lambda _: contextlib.nullcontext(),
+) -> None:
+    """Receive updates until SIGTERM or SIGINT, as :func:`run` does in a loop of its own.
+
+    ``beside``: what is open while the subscriber serves. A signal before it serves leaves nothing registered.
+    """
     loop = asyncio.get_running_loop()
-    async with serve(subscriber, application=application, **options) as running:
+    joining = asyncio.ensure_future(_until_stopped(subscriber, application, options, beside))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, joining.cancel)  # until it is joined, which may take as long as an outage
+    with contextlib.suppress(asyncio.CancelledError):
+        await joining
+
+
+async def _until_stopped(
+    subscriber: Subscriber,
+    application: str,
+    options: SubscriberOptions,
+    beside: Callable[[Running], AbstractAsyncContextManager[object]],
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with serve(subscriber, application=application, **options) as running, beside(running):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.stop)
         try:

@@ -48,7 +48,7 @@ _ROWS: Final = "Existing rows, archive and replay"
 _CONFIGURE: Final = "Configure"
 _GROUPS: Final = {  # in the order of `--help`
     _FIRST: ("tail", "doctor", "init", "models", "objects"),
-    _RUN: ("up", "down", "publisher", "monitor", "zookeeper"),
+    _RUN: ("up", "down", "publisher", "monitor", "sink", "zookeeper"),
     _OBSERVE: ("flows", "lag", "why-lag", "top", "publishers", "shards", "caravans", "subscribers", "hosts", "audit"),
     _OPERATE: ("explain", "markers", "relay", "drain", "support-dump"),
     _ROWS: ("backfill", "verify", "repair", "archive", "replay", "snapshot", "history", "export", "spark"),
@@ -70,6 +70,7 @@ _EXTRAS: Final = {  # ours that are entry points: the extra that each needs, and
     "history": ("spark", "Write every version of every row into Parquet, with the beginning and the end of each."),
     "export": ("spark", "Carry a dataset's tables on as Delta or Iceberg tables."),
     "spark": ("spark", "Give a Spark cluster what our jobs need."),
+    "sink": ("cli", "Fill other stores with the updates of applications."),
 }
 _NOUNS: Final = (
     (tail.app, None),

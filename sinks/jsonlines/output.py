@@ -1,0 +1,61 @@
+"""Writes the records of all shards to standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from sinks.jsonlines.failures import target_error
+from sinks.jsonlines.files import lines_of
+from sinks.records import Record, RecordWriter
+from subscriber_sdk import Datamarker
+
+__all__ = ["OutputWriter"]
+
+_CANNOT_SYNC: Final = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}  # a pipe, a terminal
+
+
+class OutputWriter(RecordWriter):
+    """See the port. ``file``: the descriptor."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._lock = asyncio.Lock()
+
+    async def write(self, shard: str, records: Sequence[Record]) -> None:
+        """Write the documents. Those of two shards are never within each other."""
+        async with self._lock:
+            await self._call(_write_all, self._file, lines_of(records))
+
+    async def marked(self, marker: Datamarker) -> None:
+        """Make durable what was written, where the output is a file."""
+        await self._call(_sync, self._file)
+
+    async def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        try:
+            await asyncio.shield(call)
+        except OSError as error:
+            raise target_error("standard output", error) from error
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                await call  # the next line may not begin within this one
+            raise
+
+
+def _write_all(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _sync(file: int) -> None:
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise

@@ -1,0 +1,66 @@
+"""``wormholectl sink run`` as a process, and what it leaves when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from scripts.prepare import ROOT
+from subscriber_sdk.testing import update
+from tests.support.dialled import dialled
+from tests.support.eventually import patience
+from tests.support.ports import free_port
+
+CONFIG = """
+version = 1
+
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///var/lib/shop"
+
+[applications.lines]
+dataset = "shop"
+start = "latest"
+subscribers = {{ one = "{listen}" }}
+
+[sinks.lines]
+url = "jsonlines://{folder}"
+"""
+
+
+@contextlib.asynccontextmanager
+async def running(config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(config))
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_documents_outlive_the_process_and_its_successor_finishes_its_file(tmp_path: Path) -> None:
+    listen, folder = f"127.0.0.1:{free_port()}", tmp_path / "lines"
+    folder.mkdir()
+    config = tmp_path / "shop.toml"
+    config.write_text(CONFIG.format(listen=listen, folder=folder))
+    async with running(config) as process, dialled(listen, wait=True) as publisher:
+        await publisher.open("lines")
+        await publisher.commit(1, update("shop.orders", key=7, after={"status": "paid"}))
+        await publisher.next("ack")
+        process.kill()
+        await process.wait()
+    async with running(config) as process, dialled(listen, wait=True) as publisher:
+        await publisher.open("lines", epoch=2)
+        (finished,) = folder.iterdir()
+        document = json.loads(finished.read_bytes())
+        assert (finished.suffix, document["table"], document["after"]) == (".jsonl", "shop.orders", {"status": "paid"})
+        process.send_signal(signal.SIGTERM)
+        async with patience():
+            assert await process.wait() == 0

@@ -1,0 +1,59 @@
+"""The tables ``[sinks.NAME]`` of a configuration, checked by their kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sinks.settings import configured_sink, configured_sinks, only_sink
+from wormhole.config import parse
+from wormhole.config.model import Config
+from wormhole.model.errors import ConfigError, UsageError
+
+FILE = Path("/etc/wormhole/shop.toml")
+LINES = '[sinks.lines]\nurl = "jsonlines:///var/lib/lines"\n'
+
+
+def read(text: str) -> Config:
+    return parse(f"version = 1\n{text}", str(FILE), folder=FILE.parent)
+
+
+def test_a_sink_receives_the_application_of_its_name_or_another_one() -> None:
+    sinks = configured_sinks(read(LINES + '[sinks.out]\nurl = "jsonlines:-"\napplication = "search"\n'), FILE)
+    assert {name: sink.application for name, sink in sinks.items()} == {"lines": "lines", "out": "search"}
+
+
+def test_paths_begin_at_the_folder_of_the_file() -> None:
+    sink = configured_sink(read(f'{LINES}hold_folder = "held"'), FILE, "lines")
+    assert sink.settings.model_dump()["hold_folder"] == FILE.parent / "held"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('[sinks.a]\nurl = "jsonlines:///a"\nrotate_sise = "1MiB"', "rotate_size"),
+        ('[sinks.a]\nurl = "jsonlines:///a"\nenvelope = "maxwel"', "sinks.a.envelope"),
+        ('[sinks.a]\nurl = "jsonlines://user:secret@host/a"', "password_file"),
+        ('[sinks.a]\nurl = "folder"', "must be a URL"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_key(text: str, found: str) -> None:
+    with pytest.raises(ConfigError, match=found) as error:
+        configured_sinks(read(text), FILE)
+    assert "secret" not in str(error.value)
+
+
+def test_a_kind_that_no_package_has() -> None:
+    with pytest.raises(UsageError, match="no installed package") as error:
+        configured_sinks(read('[sinks.a]\nurl = "fax://desk"'), FILE)
+    assert (error.value.code, "jsonlines://" in (error.value.hint or "")) == ("extra-missing", True)
+
+
+def test_the_only_sink_needs_no_name() -> None:
+    assert only_sink(read(LINES), FILE) == "lines"
+    for text in ("", LINES + LINES.replace("sinks.lines", "sinks.more")):
+        with pytest.raises(UsageError):
+            only_sink(read(text), FILE)
+    with pytest.raises(UsageError, match="did you mean lines"):
+        configured_sink(read(LINES), FILE, "line")
