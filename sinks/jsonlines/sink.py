@@ -44,7 +44,7 @@ class JsonLinesSink(Sink):
     async def examine(self, tables: Sequence[TableDefinition]) -> Examination:
         report = Report(self._settings.url)
         if self._settings.folder is None:
-            report.add("output", Severity.OK, "documents go to standard output, one a line")
+            report.add("target_folder", Severity.OK, "documents go to standard output, one a line")
         else:
             await asyncio.to_thread(_examine, self._settings.folder, report)
         return Examination(report)
@@ -64,10 +64,12 @@ def _examine(folder: Path, report: Report) -> None:
     finished = sum(name.endswith(FINISHED) for name in names)
     left = sum(name.endswith(OPEN) for name in names)
     if os.access(folder, os.W_OK | os.X_OK):
-        report.add("folder", Severity.OK, f"{folder} can be written and has {finished} finished and {left} open files")
+        report.add(
+            "target_folder", Severity.OK, f"{folder} can be written and has {finished} finished and {left} open files"
+        )
     else:
         report.add(
-            "folder",
+            "target_folder",
             Severity.PROBLEM,
             f"{folder} cannot be written by this account",
             because="every flow of the sink would halt",

@@ -55,5 +55,5 @@ def test_the_only_sink_needs_no_name() -> None:
     for text in ("", LINES + LINES.replace("sinks.lines", "sinks.more")):
         with pytest.raises(UsageError):
             only_sink(read(text), FILE)
-    with pytest.raises(UsageError, match="did you mean lines"):
+    with pytest.raises(UsageError, match='did you mean "lines"'):
         configured_sink(read(LINES), FILE, "line")

@@ -36,7 +36,7 @@ def names(folder: Path) -> list[str]:
 
 
 def ids(folder: Path) -> list[str]:
-    """Of every document, in the order of the files' names."""
+    """The id of every document, in the order of the files' names."""
     lines = (line for name in names(folder) for line in (folder / name).read_bytes().splitlines())
     return [json.loads(line)["id"] for line in lines]
 

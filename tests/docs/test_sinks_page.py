@@ -1,0 +1,36 @@
+"""docs/sinks.md: its configuration is accepted, its command runs, its document has the fields of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sinks.envelopes.wormhole import WormholeEnvelope
+from sinks.settings import configured_sinks
+from subscriber_sdk import Subscriber, Update
+from subscriber_sdk.testing import Kit, update
+from tests.support.pages import Page
+from wormhole.config import parse
+
+PAGE = Page("docs/sinks.md", {})
+
+
+def test_the_configuration_is_one() -> None:
+    (text,) = PAGE.blocks("toml")
+    path = Path("/etc/shop.toml")
+    (sink,) = configured_sinks(parse(text, str(path), folder=path.parent), path).values()
+    assert (sink.name, sink.application) == ("lines", "lines")
+    keys = set(type(sink.settings).model_fields) - {"application", "password_file"}
+    assert {key for key in keys if f"`{key}`" not in PAGE.text} == set()
+
+
+def test_a_document_has_the_fields_of_the_page(wormhole_kit: Kit) -> None:
+    documents: list[bytes | None] = []
+
+    class Documents(Subscriber):
+        async def on_update(self, update: Update) -> None:
+            documents.extend(record.value for record in WormholeEnvelope().records(update))
+
+    wormhole_kit.attach(Documents()).commit(update("shop.orders", key=7, after={"status": "paid"}))
+    (shown,) = PAGE.blocks("json")
+    assert list(json.loads(documents[0] or b"")) == list(json.loads(shown))
