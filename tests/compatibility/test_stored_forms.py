@@ -34,7 +34,8 @@ from tests.compatibility.stored_forms import (
     unpack,
 )
 from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look, row
-from wormhole.config import application_from_json, dataset_from_json, to_json
+from wormhole.config import application_from_json, config_to_json, dataset_from_json, parse_json, to_json
+from wormhole.config.sinks import SinkTable
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState
 
@@ -63,7 +64,7 @@ def write_tables(folder: Path) -> None:
 
 def read_tables(folder: Path) -> Any:
     changes = UnloggedChanges(FolderState(folder))
-    found = dict(changes.of("server"))
+    found = dict(changes.of("server").changes)
     return found, look(changes, Catalogue(), row(20003, "s.gone"))
 
 
@@ -103,6 +104,20 @@ LATER: Final = [
         parsed().applications["cache"].model_copy(update={"marker_interval": 0.01}),
         lambda application: to_json(application).encode(),
         lambda data: application_from_json("cache", data.decode(), "a node"),
+    ),
+    in_bytes(
+        "running/settings",
+        parsed().model_copy(
+            update={
+                "sinks": {
+                    "lines": SinkTable.model_validate(
+                        {"url": "jsonlines:-", "application": "cache", "rotate_size": "1MiB"}
+                    )
+                }
+            }
+        ),
+        lambda config: config_to_json(config).encode(),
+        lambda data: parse_json(data.decode(), "it", folder=Path("/")),
     ),
     Form(
         "state/postgres-tables",

@@ -197,19 +197,6 @@ def test_partitions_come_as_rows_of_their_root(scene: PostgresScene) -> None:
     assert scene.read("public.root") == {}
 
 
-def test_rows_of_a_renamed_root_come_under_its_new_name_once_its_publication_is_set(
-    postgres_of_each: PostgresServer,
-) -> None:
-    """In a session that has sent a partition's row under the former name, the server does not send the new one."""
-    with new_database(postgres_of_each) as database, PostgresScene(postgres_of_each, database) as scene:
-        scene.run(*_PARTITIONS, _PARTITIONED, "ALTER TABLE root RENAME TO tree", "DELETE FROM low WHERE n = 0")
-        assert 0 not in [row["n"] for row in scene.copy.tables["public.root"].values()]
-        assert "public.tree" not in scene.copy.tables
-        scene.republish()
-        scene.run("UPDATE low SET v = 'new' WHERE n = 1")
-        assert [row["v"] for row in scene.copy.tables["public.tree"].values()] == ["new"]
-
-
 def test_partitions_come_under_their_own_names(postgres_server: PostgresServer, postgres_database: str) -> None:
     with PostgresScene(postgres_server, postgres_database, publication="FOR ALL TABLES") as scene:
         scene.run(*_PARTITIONS, _PARTITIONED)
