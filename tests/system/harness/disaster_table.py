@@ -203,7 +203,7 @@ def _database() -> list[Cell]:
         Cell(
             "database",
             "moved",
-            "the replication slots moved on by somebody while the publisher is stopped",
+            "the replication slots moved on by hand while the publisher is stopped",
             _POSTGRES,
             does.slots_moved_on,
             (_PURGED,),

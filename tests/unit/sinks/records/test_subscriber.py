@@ -109,6 +109,18 @@ def test_the_refused_update_is_parked_and_no_other(wormhole_kit: Kit, pieces: in
     assert "test:1:1" in store.ids
 
 
+def test_a_parked_update_is_forgotten_though_the_shard_is_not_revoked(wormhole_kit: Kit) -> None:
+    """A connection that breaks reports no REVOKED, and an operator may have raised the store's limit meanwhile."""
+    store = Store(refuses={"test:1:0"})
+    flow = attached(wormhole_kit, store, on_failure="park")
+    flow.commit(row(1))
+    store.refuses.clear()
+    flow.cut()
+    flow.retry()
+    flow.commit(row(2))
+    assert (flow.parked, store.ids) == ([], ["test:1:0", "test:2:0"])
+
+
 def test_the_last_update_of_a_transaction_may_be_parked(wormhole_kit: Kit) -> None:
     store = Store(refuses={"test:1:1"})
     flow = attached(wormhole_kit, store, on_failure="park")
