@@ -161,21 +161,3 @@ def test_a_second_publisher_with_a_copy_of_the_state_folder_continues(running: R
         ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], "the second one serves")
         ensemble.await_all()
         assert {flow["state"] for flow in second.flows().values()} == {"live"}
-
-
-def test_an_older_state_folder_is_put_back(running: Running) -> None:
-    """ZooKeeper still has the later epochs. Updates come twice, none is missing, and no epoch is accepted again."""
-    with running(plan()) as ensemble:
-        here, older = ensemble.folder / "state", ensemble.folder / "state-2"
-        ensemble.tell("go")
-        ensemble.await_all()
-        copy_state(ensemble)
-        ensemble.publisher.kill()  # begins the epochs of another process
-        ensemble.publisher.start()
-        ensemble.await_all()
-        ensemble.publisher.kill()
-        shutil.rmtree(here)
-        older.rename(here)
-        ensemble.publisher.start()
-        ensemble.await_true(lambda: pids(ensemble)[-1] == ensemble.publisher.pid, "the publisher serves")
-        ensemble.await_all()
