@@ -37,7 +37,7 @@ from wormhole.model.segment import ChunkRange
 from wormhole.model.values import Op
 from wormhole.model.verification import Difference, DifferenceKind, TableVerification, VerifyMode
 from wormhole.ports.dead_letters import place_of, place_to_message, wrap
-from wormhole.push.allowance import Reading
+from wormhole.push.allowance import _AT_ONCE, Reading
 from wormhole.push.connection import Refusal
 from wormhole.push.frames import varint
 from wormhole.push.parking import Arriving, open_letter, park_frames
@@ -478,15 +478,24 @@ async def test_frames_of_a_former_epoch_are_paced(world: World) -> None:
 async def test_a_new_connection_buys_no_further_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a subscriber may cause at once is of all its connections: who hangs up after it has no more of it."""
     monkeypatch.setattr(Reading, "rate", 1000.0)  # so that the time that this takes gives nothing back
-    much = message([Frame(heartbeat=push_pb2.Heartbeat())] * 7_000)
+    beat = Frame(heartbeat=push_pb2.Heartbeat())
     async with scene(world) as (publisher, mad, good):
+
+        async def opens_again(mine: push_pb2.Assign) -> push_pb2.Assign:
+            await mad.says(failed=push_pb2.Failed(flow=mine.flow, epoch=mine.epoch, reason=push_pb2.Failed.RESEND))
+            return await opens(mad)
+
         await opens(good)
         traffic = stream_of(publisher, "m1").traffic
         mine = await opens(mad)
-        await mad.says_bytes(much)
-        await mad.says(failed=push_pb2.Failed(flow=mine.flow, epoch=mine.epoch, reason=push_pb2.Failed.RESEND))
-        await opens(mad)  # so everything before it was read
+        before = traffic.charged
+        await mad.says_bytes(message([beat] * 2_000))
+        mine = await opens_again(mine)  # so everything before it was read
         assert not traffic.rests
+        of_one = (traffic.charged - before) / 2_000  # on this machine
+        await mad.says_bytes(message([beat] * int((_AT_ONCE / 2 - traffic.charged) / of_one)))
+        await opens_again(mine)
+        much = message([beat] * int(0.9 * _AT_ONCE / of_one))  # fits into a new allowance, and not into this one
         mad.hang_up()
         await opens(mad)
         await mad.says_bytes(much)

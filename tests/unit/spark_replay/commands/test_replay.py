@@ -150,10 +150,10 @@ def test_a_plan_with_a_snapshot_and_without(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_plan_says_when_nobody_would_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plans = plan(wish(), setting(archived(tmp_path)), [seen(flow("a", marker_at(0)), connected=False)])
-    counted, nobody = {"a": Estimate("a", 3, 100, 2)}, no_subscriber_takes("cache", plans)
-    show_plan(plans, counted, 2, 0.0, nobody, as_json=True)
+    counted, away = {"a": Estimate("a", 3, 100, 2)}, no_subscriber_takes("cache", plans)
+    show_plan(plans, counted, 2, 0.0, away, as_json=True)
     assert "no subscriber of cache is connected" in check("replay-plan", capsys.readouterr().out)["problem"]
-    show_plan(plans, counted, 2, 0.0, nobody, as_json=False)
+    show_plan(plans, counted, 2, 0.0, away, as_json=False)
     assert "not now: the updates cannot be delivered" in capsys.readouterr().out
 
 
