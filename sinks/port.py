@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
 from subscriber_sdk import Subscriber
 from wormhole.config.fields import Name, PathFromHere, Settings
-from wormhole.metrics import Sample
 from wormhole.model.findings import Report
-from wormhole.model.table_definition import TableDefinition
 
-__all__ = ["Examination", "Guarantee", "Sink", "SinkKind", "SinkSettings"]
+__all__ = ["Guarantee", "Sink", "SinkKind", "SinkSettings"]
 
 
 class Guarantee(Enum):
@@ -43,18 +39,6 @@ class SinkSettings(Settings):
 S = TypeVar("S", bound=SinkSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """What a sink finds in its store before it runs.
-
-    ``report``: the findings, in the form of ``wormholectl doctor``. ``statements``: what the sink would run in the
-    store, in order, to make or change what it needs; empty for a store without such statements.
-    """
-
-    report: Report
-    statements: Sequence[str] = field(default=())
-
-
 class Sink(ABC):
     """One sink that is open. Nothing is connected before the first callback of its subscriber, or :meth:`examine`."""
 
@@ -69,16 +53,11 @@ class Sink(ABC):
         """
 
     @abstractmethod
-    async def examine(self, tables: Sequence[TableDefinition]) -> Examination:
-        """Connect, and compare the store with ``tables``, as the source describes them. Changes nothing.
+    async def examine(self) -> Report:
+        """Connect, and report what matters for the sink, in the form of ``wormholectl doctor``. Changes nothing.
 
-        ``tables`` is empty if the source cannot be asked. Raises :class:`~wormhole.model.errors.TargetUnavailable` if
-        the store cannot be reached.
+        Raises :class:`~wormhole.model.errors.TargetUnavailable` if the store cannot be reached.
         """
-
-    def samples(self) -> Sequence[Sample]:
-        """The metrics of this sink beside those of its subscriber."""
-        return ()
 
     async def close(self) -> None:
         """Close connections and files. Called once, after the last callback has returned."""

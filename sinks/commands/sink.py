@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormholectl.shared.options import LogLevel, LogLevelOption
+from wormholectl.exit_codes import BROKEN
+from wormholectl.shared.options import AsJson, LogLevel, LogLevelOption
 
 if TYPE_CHECKING:
     from sinks.settings import ConfiguredSink
     from wormhole.config import Config
+    from wormhole.model.findings import Report
 
 __all__ = ["app"]
 
@@ -62,6 +64,28 @@ def run(
         options["insecure"] = True
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_sink(sink, options))
+
+
+@app.command(epilog="Examples:\n\n  wormholectl sink check warehouse -c shop.toml")
+def check(config: ConfigAt, name: SinkName = "", as_json: AsJson = False) -> None:
+    """Connect to a sink's store, and report what matters there. Changes nothing.
+
+    Exit code 1 when something should be changed, 3 when the store cannot be reached.
+    """
+    from wormholectl.doctor.show import show_report
+
+    report = asyncio.run(_examined(_chosen(config, name)[1]))
+    show_report(report, as_json)
+    if report.severity.value == "problem":
+        raise typer.Exit(BROKEN)
+
+
+async def _examined(sink: "ConfiguredSink") -> "Report":
+    opened = await asyncio.to_thread(sink.open)
+    try:
+        return await opened.examine()
+    finally:
+        await opened.close()
 
 
 def _chosen(file: Path, name: str) -> "tuple[Config, ConfiguredSink]":

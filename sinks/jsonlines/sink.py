@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from sinks.envelopes.settings import record_subscriber
@@ -15,10 +14,9 @@ from sinks.jsonlines.files import FilesWriter
 from sinks.jsonlines.output import OutputWriter
 from sinks.jsonlines.settings import JsonLinesSettings
 from sinks.jsonlines.shard_file import FINISHED, OPEN
-from sinks.port import Examination, Sink
+from sinks.port import Sink
 from subscriber_sdk import Subscriber
 from wormhole.model.findings import Report, Severity
-from wormhole.model.table_definition import TableDefinition
 from wormhole.model.units import format_size
 
 __all__ = ["JsonLinesSink"]
@@ -41,13 +39,13 @@ class JsonLinesSink(Sink):
     def subscriber(self) -> Subscriber:
         return self._subscriber
 
-    async def examine(self, tables: Sequence[TableDefinition]) -> Examination:
+    async def examine(self) -> Report:
         report = Report(self._settings.url)
         if self._settings.folder is None:
             report.add("target_folder", Severity.OK, "documents go to standard output, one a line")
         else:
             await asyncio.to_thread(_examine, self._settings.folder, report)
-        return Examination(report)
+        return report
 
     async def close(self) -> None:
         if isinstance(self._writer, FilesWriter):

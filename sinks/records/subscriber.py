@@ -12,18 +12,9 @@ from sinks.records.record import Envelope, Record
 from sinks.records.writer import RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, ShardNotice, Subscriber, Update
 
-__all__ = ["Figures", "RecordSubscriber"]
+__all__ = ["RecordSubscriber"]
 
 _MOST_REFUSED: Final = 10_000
-
-
-@dataclass(slots=True)
-class Figures:
-    """Counts since the start: records that the store confirmed, their bytes, and records that it refused."""
-
-    written: int = 0
-    bytes: int = 0
-    refused: int = 0
 
 
 @dataclass(slots=True)
@@ -49,7 +40,6 @@ class RecordSubscriber(Subscriber):
     """
 
     def __init__(self, envelope: Envelope, writer: RecordWriter, budget: Budget) -> None:
-        self.figures = Figures()
         self._envelope = envelope
         self._writer = writer
         self._budget = budget
@@ -135,9 +125,6 @@ class RecordSubscriber(Subscriber):
         try:
             await self._writer.write(name, records)
         except RecordRefused as refused:
-            self.figures.refused += 1
             if len(shard.refused) < _MOST_REFUSED:
                 shard.refused[refused.update_id] = refused
             raise
-        self.figures.written += len(records)
-        self.figures.bytes += sum(len(record.key) + len(record.value or b"") for record in records)

@@ -45,11 +45,25 @@ async def running(config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
             await process.wait()
 
 
+async def checked(config: Path) -> int:
+    """The exit code of ``sink check``."""
+    command = (sys.executable, "-m", "wormholectl", "sink", "check", "lines", "-c", os.fspath(config))
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL)
+    return await process.wait()
+
+
+async def test_a_store_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
+    config = tmp_path / "shop.toml"
+    config.write_text(CONFIG.format(listen="127.0.0.1:1", folder=tmp_path / "missing"))
+    assert await checked(config) == 3
+
+
 async def test_documents_outlive_the_process_and_its_successor_finishes_its_file(tmp_path: Path) -> None:
     listen, folder = f"127.0.0.1:{free_port()}", tmp_path / "lines"
     folder.mkdir()
     config = tmp_path / "shop.toml"
     config.write_text(CONFIG.format(listen=listen, folder=folder))
+    assert await checked(config) == 0
     async with running(config) as process, dialled(listen, wait=True) as publisher:
         await publisher.open("lines")
         await publisher.commit(1, update("shop.orders", key=7, after={"status": "paid"}))

@@ -152,8 +152,8 @@ def test_a_key_without_use_is_refused(tmp_path: Path) -> None:
 async def test_what_the_folder_holds_is_examined(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "b.jsonl.open").touch()
-    examination = await opened(tmp_path).examine(())
-    assert examination.report.severity is Severity.OK
-    assert examination.report.facts["folder"] == os.fspath(tmp_path)
+    report = await opened(tmp_path).examine()
+    assert report.severity is Severity.OK
+    assert report.facts["folder"] == os.fspath(tmp_path)
     with pytest.raises(TargetUnavailable):
-        await opened(tmp_path / "missing").examine(())
+        await opened(tmp_path / "missing").examine()
