@@ -376,6 +376,7 @@ async def test_an_assignment_ends_the_wait_for_small_files(growing: ArchiveStore
         await eventually(lambda: kit.looks == 3, "merged")
     finally:
         task.cancel()
+        await asyncio.wait([task])
     assert await asyncio.to_thread(counts, growing) == [2, FILES, FILES]
 
 
