@@ -334,6 +334,7 @@ def test_signals_reach_it(whole: bool, tmp_path: Path) -> None:
         assert process.wait() == -number
         assert not process.alive
     process.start()
+    assert process.hear() == "here\n"  # before that a signal may reach the forked process while it is still set up
     assert process.stop() == -signal.SIGTERM
     process.start()
     process.kill()
