@@ -250,8 +250,6 @@ class _Detector:
     """
 
     def __init__(self) -> None:
-        # One search per process: tests parse configurations on the loop, programs before it or in a thread.
-        schemes()
         DatasetConfig.model_rebuild()
         # The test kit drives handlers from a plain test function: there, nothing else waits for the loop.
         self._found = BlockBuster(_our_packages(), excluded_modules=["subscriber_sdk.testing"])
@@ -274,6 +272,9 @@ _DETECTOR = pytest.StashKey[_Detector]()
 def _hold_to_the_loop(config: pytest.Config, active: bool) -> None:
     if _DETECTOR not in config.stash:
         config.stash[_DETECTOR] = _Detector()  # made once, since it searches the library for what may block
+    # Tests parse configurations on the loop, programs before it or in a thread. What is found belongs to a `sys.path`,
+    # to which Spark adds.
+    schemes()
     config.stash[_DETECTOR].hold(active)
 
 

@@ -22,7 +22,6 @@ from tests.support.eventually import patience
 from tests.support.host_state import until
 from tests.support.present import present
 from wormhole.config import Config, parse
-from wormhole.config.datastores import schemes
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import HostRequest, MonitorInfo
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
@@ -31,12 +30,6 @@ from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
 
 LOCAL = parse('version = 1\n[coordinator]\nzookeeper = "zk:1/w"\n[monitor]\nhost = "h1"\n', "local")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _entry_points_are_known() -> None:
-    """The first configuration of a process reads them from files, which no test here waits for on its loop."""
-    schemes()
 
 
 def fleet(*logs: str, host: str = "h1") -> Config:
