@@ -23,6 +23,7 @@ def _items(exporter: Exporter) -> str:
         Exporter.MONITOR: {"host"},
         Exporter.SUBSCRIBER: {"application", "subscriber"},
         Exporter.ARCHIVER: {"dataset"},
+        Exporter.SINK: {"sink", "subscriber"},
     }[exporter]
     items = []
     for metric in METRICS:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
+from sinks.figures import Figures
 from subscriber_sdk import Subscriber
 from wormhole.config.fields import Name, PathFromHere, Settings
 from wormhole.model.findings import Report
@@ -41,6 +42,9 @@ S = TypeVar("S", bound=SinkSettings)
 
 class Sink(ABC):
     """One sink that is open. Nothing is connected before the first callback of its subscriber, or :meth:`examine`."""
+
+    figures: Figures | None = None
+    """What was done with the store; ``None``: the kind does not count it."""
 
     @property
     @abstractmethod

@@ -6,18 +6,26 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 
+from sinks.port import Sink
 from sinks.settings import ConfiguredSink
 from subscriber_sdk import Running, SubscriberOptions
+from subscriber_sdk.metrics import samples
 from subscriber_sdk.runner import serve_until_signal
+from wormhole.config import Config
+from wormhole.metrics import Exporter, Sample
+from wormhole.metrics import catalogue as c
+from wormhole.metrics.otel import exported
 
 __all__ = ["run_sink"]
 
 _log = logging.getLogger("sinks")
 
 
-async def run_sink(sink: ConfiguredSink, options: SubscriberOptions) -> None:
-    """Receive updates until SIGTERM or SIGINT. ``options``: as of :func:`subscriber_sdk.serve`.
+async def run_sink(sink: ConfiguredSink, options: SubscriberOptions, config: Config, http: str = "") -> None:
+    """Receive updates until SIGTERM or SIGINT. ``options``: as of :func:`subscriber_sdk.serve`. ``config``: the file
+    that has the sink. ``http``: where ``/metrics`` and ``/healthz`` are answered; empty: nowhere.
 
     Raises as that, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used here.
     """
@@ -27,9 +35,23 @@ async def run_sink(sink: ConfiguredSink, options: SubscriberOptions) -> None:
     async def announced(running: Running) -> AsyncIterator[None]:
         title, guarantee = sink.kind.title, sink.kind.guarantee.value
         _log.info("sink %s fills %s (%s) as %s/%s", sink.name, title, guarantee, sink.application, running.id)
-        yield
+        async with contextlib.AsyncExitStack() as stack:
+            own = partial(_samples, sink, opened, running.id)
+            stack.enter_context(exported(Exporter.SINK, own))
+            if http:
+                # Imported here: without it a sink needs no HTTP server.
+                from wormhole.host.metrics_endpoint import metrics_endpoint
+
+                every = lambda: [*samples(running), *own()]  # noqa: E731
+                await stack.enter_async_context(metrics_endpoint(http, every, config.tls, insecure=config.insecure))
+            yield
 
     try:
         await serve_until_signal(opened.subscriber, sink.application, options, announced)
     finally:
         await opened.close()
+
+
+def _samples(sink: ConfiguredSink, opened: Sink, subscriber: str) -> list[Sample]:
+    info = Sample(c.SINK_INFO, 1, (sink.name, subscriber, sink.kind.title, sink.kind.guarantee.value))
+    return [info, *(opened.figures.samples(sink.name, subscriber) if opened.figures else ())]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from wormholectl.exit_codes import BROKEN
+from wormholectl.shared.errors import needs
 from wormholectl.shared.options import AsJson, LogLevel, LogLevelOption
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _RUN: Final = """Examples:
 
   wormholectl sink run warehouse -c shop.toml
 
-  wormholectl sink run -c /etc/wormhole/host.toml
+  wormholectl sink run -c /etc/wormhole/host.toml --http 127.0.0.1:9103
 """
 
 
@@ -44,12 +45,19 @@ _RUN: Final = """Examples:
 def run(
     config: ConfigAt,
     name: SinkName = "",
+    http: Annotated[
+        str,
+        typer.Option("--http", metavar="HOST:PORT", help="Answer `/metrics` and `/healthz` here.", show_default=False),
+    ] = "",
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Fill a store with the updates of an application, until SIGTERM or Ctrl-C. Several at a time share the shards."""
     from wormhole.host import logs
 
     logs.configure(log_level.value)
+    if http:
+        with needs("monitor"):
+            import aiohttp  # noqa: F401
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     import uvloop
 
@@ -63,7 +71,7 @@ def run(
     if loaded.insecure:
         options["insecure"] = True
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_sink(sink, options))
+        runner.run(run_sink(sink, options, loaded, http))
 
 
 @app.command(epilog="Examples:\n\n  wormholectl sink check warehouse -c shop.toml")

@@ -34,6 +34,7 @@ class JsonLinesSink(Sink):
             else FilesWriter(folder, settings.rotate_size, settings.rotate_every)
         )
         self._subscriber = record_subscriber(settings, self._writer)
+        self.figures = self._subscriber.figures
 
     @property
     def subscriber(self) -> Subscriber:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -33,6 +33,10 @@ class Budget:
         self.folder = folder
         self.in_memory = 0
         self.on_disk = 0
+
+    def used(self) -> Mapping[str, int]:
+        """Bytes that are held now, by place."""
+        return {"memory": self.in_memory, "file": self.on_disk}
 
 
 class Held:

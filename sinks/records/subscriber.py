@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from sinks.figures import Figures
 from sinks.records.held import Budget, Held
 from sinks.records.record import Envelope, Record
 from sinks.records.writer import RecordRefused, RecordWriter
@@ -44,6 +45,7 @@ class RecordSubscriber(Subscriber):
         self._writer = writer
         self._budget = budget
         self._shards: dict[str, _Shard] = {}
+        self.figures = Figures(budget.used)
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         """Add the batch, and write the transactions that are complete."""
@@ -66,7 +68,8 @@ class RecordSubscriber(Subscriber):
         shard = self._shard(marker.shard)
         await self._complete(marker.shard, shard)
         await self._write(marker.shard, shard)
-        await self._writer.marked(marker)
+        with self.figures.waiting():
+            await self._writer.marked(marker)
         for id_ in [id_ for id_, place in shard.failed.items() if place <= marker.order]:
             del shard.refused[id_], shard.failed[id_]  # parked: an operator may have it delivered again
 
@@ -123,8 +126,11 @@ class RecordSubscriber(Subscriber):
 
     async def _send(self, name: str, shard: _Shard, records: Sequence[Record]) -> None:
         try:
-            await self._writer.write(name, records)
+            with self.figures.waiting():
+                await self._writer.write(name, records)
         except RecordRefused as refused:
+            self.figures.refused += 1
             if len(shard.refused) < _MOST_REFUSED:
                 shard.refused[refused.update_id] = refused
             raise
+        self.figures.wrote(len(records), sum(len(record.key) + len(record.value or b"") for record in records))

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
 from typing import Any, Final, NoReturn
 
 from spark_replay.archive.archiver import Archiver
@@ -108,28 +107,13 @@ def _held(where: Where, dataset: str) -> bool:
     return any(flow.HasField("replay") and flow.replay.lease_left_s > 0 for flow in flows)
 
 
-@contextlib.asynccontextmanager
-async def _metrics(archiver: Archiver, running: Running, listen: str, config: Config) -> AsyncIterator[None]:
+def _metrics(
+    archiver: Archiver, running: Running, listen: str, config: Config
+) -> contextlib.AbstractAsyncContextManager[None]:
     if not listen:
-        yield
-        return
+        return contextlib.nullcontext()
     # Imported here: without it an archiver needs no HTTP server.
-    from aiohttp import web
+    from wormhole.host.metrics_endpoint import metrics_endpoint
 
-    from wormhole.host import http_server
-    from wormhole.host.tls import open_trust
-    from wormhole.metrics.text import CONTENT_TYPE, render
-
-    async def metrics(request: web.Request) -> web.Response:
-        text = render([*samples(running), *archiver.samples()])
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
-
-    app = web.Application()
-    app.add_routes([web.get("/metrics", metrics)])
-    trust = await asyncio.to_thread(open_trust, config.tls)
-    server = await http_server.serve(app, listen, trust=trust, insecure=config.insecure, setting="--http")
-    _log.info("metrics at %s", http_server.url(server.address, config.tls, "/metrics"))
-    try:
-        yield
-    finally:
-        await server.close()
+    found = lambda: [*samples(running), *archiver.samples()]  # noqa: E731
+    return metrics_endpoint(listen, found, config.tls, insecure=config.insecure)

@@ -117,12 +117,12 @@ class FlowWorker:
         )
 
     @property
-    def figures(self) -> tuple[int, float, int, int, int]:
-        """The figures of this epoch: updates, seconds in callbacks that returned, failures, bytes queued, and bytes
-        kept for a rollback.
+    def figures(self) -> tuple[int, float, int, int, int, int]:
+        """The figures of this epoch: updates, seconds in callbacks that returned, failures, bytes queued, bytes kept
+        for a rollback, and :attr:`postponed`.
         """
         meter, log = self._callbacks.meter, self._log
-        return self.updates, meter.busy, meter.failures, log.waiting_bytes, log.held_bytes
+        return self.updates, meter.busy, meter.failures, log.waiting_bytes, log.held_bytes, self.postponed
 
     @property
     def postponed(self) -> int:

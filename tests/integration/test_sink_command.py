@@ -11,6 +11,8 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
+
 from scripts.prepare import ROOT
 from subscriber_sdk.testing import update
 from tests.support.dialled import dialled
@@ -34,8 +36,8 @@ url = "jsonlines://{folder}"
 
 
 @contextlib.asynccontextmanager
-async def running(config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(config))
+async def running(config: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(config), *options)
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
     try:
         yield process
@@ -64,10 +66,17 @@ async def test_documents_outlive_the_process_and_its_successor_finishes_its_file
     config = tmp_path / "shop.toml"
     config.write_text(CONFIG.format(listen=listen, folder=folder))
     assert await checked(config) == 0
-    async with running(config) as process, dialled(listen, wait=True) as publisher:
+    http = f"127.0.0.1:{free_port()}"
+    async with running(config, "--http", http) as process, dialled(listen, wait=True) as publisher:
         await publisher.open("lines")
         await publisher.commit(1, update("shop.orders", key=7, after={"status": "paid"}))
         await publisher.next("ack")
+        async with aiohttp.ClientSession(f"http://{http}") as client:
+            text = await (await client.get("/metrics")).text()
+            assert (await client.get("/healthz")).status == 200
+        assert 'wormhole_sink_written_total{sink="lines",subscriber="one"} 1.0' in text
+        assert 'wormhole_subscriber_updates_total{application="lines",subscriber="one",shard="s"} 1.0' in text
+        assert 'wormhole_sink_info{sink="lines",subscriber="one",kind="JSON lines",guarantee="at least once"}' in text
         process.kill()
         await process.wait()
     async with running(config) as process, dialled(listen, wait=True) as publisher:

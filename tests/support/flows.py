@@ -52,13 +52,15 @@ class Recorder(Subscriber):
         self.heard.append(f"halted {error.update_id}")
 
 
-def failing(times: int, key: int = 1) -> Callable[[Update], Coroutine[Any, Any, None]]:
+def failing(
+    times: int, key: int = 1, error: type[Exception] = ValueError
+) -> Callable[[Update], Coroutine[Any, Any, None]]:
     left = [times]
 
     async def act(update: Update) -> None:
         if update.key == (key,) and left[0]:
             left[0] -= 1
-            raise ValueError("no")
+            raise error("no")
 
     return act
 

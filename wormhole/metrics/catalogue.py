@@ -53,6 +53,10 @@ def _archive(name: str, kind: Kind, meaning: str) -> Metric:
     return Metric(f"wormhole_archive_{name}", kind, Exporter.ARCHIVER, ("dataset", "shard"), meaning)
 
 
+def _sink(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+    return Metric(f"wormhole_sink_{name}", kind, Exporter.SINK, ("sink", "subscriber", *labels), meaning)
+
+
 # -- the publisher's process
 
 PUBLISHER_BUILD = _publisher(
@@ -404,6 +408,12 @@ SUBSCRIBER_QUEUED = _subscriber("queued_bytes", _G, "Bytes received and not begu
 SUBSCRIBER_HELD = _subscriber(
     "rollback_bytes", _G, "Bytes processed and kept for a rollback until they are acknowledged.", "shard"
 )
+SUBSCRIBER_TARGET = _subscriber(
+    "target_failures",
+    _G,
+    "Attempts since the last acknowledged datamarker that failed because the application's own store cannot be used.",
+    "shard",
+)
 SUBSCRIBER_LATE = _subscriber(
     "late_frames_total", _C, "Frames dropped because their epoch was over; a few are usual when shards move."
 )
@@ -421,6 +431,17 @@ ARCHIVE_PENDING_AGE = _archive(
 )
 ARCHIVE_COMMITTED = _archive(
     "last_commit_time_seconds", _G, "When the shard's manifest was committed last, in seconds since 1970."
+)
+
+# -- a sink, which is a subscriber too
+
+SINK_INFO = _sink("info", _I, "The kind of its store, and what that store holds after crashes.", "kind", "guarantee")
+SINK_WRITTEN = _sink("written_total", _C, "Records or rows that the store confirmed, repeats included.")
+SINK_BYTES = _sink("written_bytes_total", _C, "Size of these.")
+SINK_REFUSED = _sink("refused_total", _C, "Records or rows that the store refused for their content, repeats included.")
+SINK_WAIT = _sink("store_wait_seconds_total", _C, "Seconds in which shards waited for the store, all shards together.")
+SINK_HELD = _sink(
+    "held_bytes", _G, "Size of transactions that are not complete, in `memory` and in a temporary `file`.", "place"
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(found for found in tuple(globals().values()) if isinstance(found, Metric))

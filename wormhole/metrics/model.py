@@ -31,6 +31,7 @@ class Exporter(Enum):
     MONITOR = "monitor"
     SUBSCRIBER = "subscriber"
     ARCHIVER = "archiver"
+    SINK = "sink"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from subscriber_sdk.testing import Kit, body_of, frames, marker_at, update
 from tests.support.flows import NewWorld, Recorder, failing
 from wormhole.metrics import METRICS, Exporter
 from wormhole.metrics import catalogue as c
+from wormhole.model.errors import TargetUnavailable
 
 # --- subscriber: the base class does nothing by itself; what it is told with reads well ---
 
@@ -145,6 +146,18 @@ async def test_figures_of_a_flow_and_every_metric_of_the_list(new_world: NewWorl
     wanted = {metric.name for metric in METRICS if metric.exporter is Exporter.SUBSCRIBER}
     of_tls = {c.SUBSCRIBER_CERTIFICATE_ENDS.name, c.SUBSCRIBER_CERTIFICATE_RELOADS.name}
     assert {name for name, *_ in found} == wanted - of_tls
+
+
+async def test_a_store_that_is_away_is_a_figure_until_the_next_acknowledgement(new_world: NewWorld) -> None:
+    retry = RetryPolicy(attempts=1, first_wait=0.001)
+    world, publisher = new_world(Recorder(failing(2, error=TargetUnavailable)), retry=retry)
+    running = Running(world.options, world.shards, PushServer(world.shards, world.options))
+    for epoch, failures in ((1, 1), (2, 2), (3, 0)):
+        await world.open(publisher, epoch=epoch)
+        world.push(publisher, 1, 1, epoch=epoch)
+        await world.shards.settled()
+        found = [sample.value for sample in samples(running) if sample.metric is c.SUBSCRIBER_TARGET]
+        assert found == [failures]
 
 
 def test_no_metrics_library_is_needed() -> None:

@@ -84,6 +84,27 @@ def test_a_store_that_is_away_counts_no_attempt(wormhole_kit: Kit) -> None:
     assert flow.halted is None
 
 
+def test_what_was_done_with_the_store_is_counted(wormhole_kit: Kit) -> None:
+    held: list[int] = []
+
+    class Watching(Store):
+        async def write(self, shard: str, records: Sequence[Record]) -> None:
+            held.append(subscriber.figures.held()["file"])
+            await super().write(shard, records)
+
+    store = Watching(away=1, refuses={"test:2:0"})
+    subscriber = RecordSubscriber(WormholeEnvelope(), store, Budget(1, MIB))
+    flow = wormhole_kit.attach(subscriber, retry=2, on_failure="park")
+    flow.commit(row(1), row(2))
+    flow.commit(row(3))
+    figures = subscriber.figures
+    assert (figures.written, figures.refused) == (2, 1)
+    assert figures.size > 400
+    assert figures.waited > 0
+    assert min(held) > 0
+    assert figures.held() == {"memory": 0, "file": 0}
+
+
 def test_records_come_again_with_the_same_ids(wormhole_kit: Kit) -> None:
     store = Store()
     flow = attached(wormhole_kit, store)

@@ -1,0 +1,52 @@
+"""What one sink did with its store since its process began."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from wormhole.metrics import Sample
+from wormhole.metrics import catalogue as c
+
+__all__ = ["Figures"]
+
+
+@dataclass(slots=True)
+class Figures:
+    """``written``: records or rows that the store confirmed, and ``size`` their bytes, repeats included. ``refused``:
+    those that the store will never take. ``waited``: seconds, of all shards together. ``held``: bytes of transactions
+    that are not complete, by place.
+    """
+
+    held: Callable[[], Mapping[str, int]] = dict
+    written: int = 0
+    size: int = 0
+    refused: int = 0
+    waited: float = 0.0
+
+    def wrote(self, number: int, size: int) -> None:
+        """The store confirmed ``number`` records or rows of ``size`` bytes."""
+        self.written += number
+        self.size += size
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around each use of the store."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited += time.monotonic() - began
+
+    def samples(self, sink: str, subscriber: str) -> list[Sample]:
+        """The metrics of the sink with this name in this process."""
+        labels = (sink, subscriber)
+        return [
+            Sample(c.SINK_WRITTEN, self.written, labels),
+            Sample(c.SINK_BYTES, self.size, labels),
+            Sample(c.SINK_REFUSED, self.refused, labels),
+            Sample(c.SINK_WAIT, self.waited, labels),
+            *(Sample(c.SINK_HELD, size, (*labels, place)) for place, size in self.held().items()),
+        ]
