@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, Unpack
@@ -35,6 +36,7 @@ _T = TypeVar("_T")
 _ALONE = 500  # keys that are read alone at one time
 _AWAY = 100  # tries with an unavailable target after which the kit gives up
 _LOOK = 60.0  # seconds by the fake clock
+_AHEAD = 1000  # epochs of the process in another's place, so that none of the replaced one's is as high
 _LOSS = {
     LossKind.PURGED: push_pb2.DataLoss.PURGED,
     LossKind.NOT_LOGGED: push_pb2.DataLoss.NOT_LOGGED,
@@ -161,6 +163,10 @@ class KitFlow:
         """The last acknowledged place, as the publisher stored it."""
         self.halted: FlowHalted | None = None
         """Set when retries were exhausted."""
+        self._given_up = 0  # tries of the worker with an unavailable target, when the kit last gave up
+        self._replaced = False
+        self.fenced = False
+        """Whether the subscriber refused an epoch because another process has a later one."""
 
     @property
     def end(self) -> Datamarker:
@@ -314,6 +320,22 @@ class KitFlow:
         lost = min(self.datamarker, marker_at(max(0, len(self._log) - transactions)), key=_number)
         self.datamarker = max(self._moved_to, lost, key=_number)
         self.assign()
+
+    def hand_over(self, subscriber: Subscriber) -> KitFlow:
+        """Another process, with the object ``subscriber``, receives the shard, while this one still runs and hears
+        nothing of it. Returns the flow of the process that was replaced, with a publisher and a log of its own.
+        """
+        replaced = copy.copy(self)
+        replaced._log = list(self._log)
+        replaced._replaced = True
+        self._kit._flows.append(replaced)
+        self._subscriber = subscriber
+        self._shards = self._process()
+        self._publisher = None
+        self._given_up = 0
+        self.epoch += _AHEAD
+        self.assign()
+        return replaced
 
     def cut(self) -> None:
         """The connection breaks. The subscriber continues to run; :meth:`assign` is the publisher's next dial."""
@@ -576,6 +598,9 @@ class KitFlow:
                 self.assign()
                 return
             if frame.failed.reason == push_pb2.Failed.STALE_EPOCH:
+                if self._replaced:
+                    self.fenced, self._held = True, True
+                    return
                 self.epoch = frame.failed.held_epoch
                 self.assign()
                 return
@@ -589,10 +614,11 @@ class KitFlow:
             while not settled.done():
                 await asyncio.wait([settled], timeout=_LOOK)
                 worker = self._worker
-                if worker is not None and worker.postponed >= _AWAY:
+                if worker is not None and (tries := worker.postponed - self._given_up) >= _AWAY:
                     away = worker.epoch.away
+                    self._given_up = worker.postponed
                     raise HandlerFailed(
-                        f"the target is still unavailable after {worker.postponed} tries: {away}", shard=self._shard
+                        f"the target is still unavailable after {tries} tries: {away}", shard=self._shard
                     ) from away
         finally:
             settled.cancel()
@@ -607,6 +633,7 @@ class KitFlow:
             self._call(worker.kill)
         self._kit.run(self._shards.close())
         self._publisher = None
+        self._given_up = 0
 
 
 def _number(marker: Datamarker) -> int:

@@ -19,7 +19,7 @@ from subscriber_sdk.testing import Change, Kit, body_of, update
 from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
 from subscriber_sdk.testing.letters import KitLetters
 from tests.support.letters import letter
-from wormhole.model.errors import HandlerFailed, TargetUnavailable, UsageError
+from wormhole.model.errors import EpochRefused, HandlerFailed, TargetUnavailable, UsageError
 from wormhole.model.values import Value
 from wormhole.ports.dead_letters import place_to_message
 from wormhole.wire.body import parse_body
@@ -88,6 +88,38 @@ def test_a_target_that_stays_away_ends_the_test(wormhole_kit: Kit, at: str) -> N
     with pytest.raises(HandlerFailed, match=r"still unavailable after 1\d\d tries: .*the database is away") as failed:
         wormhole_kit.attach(Away(1000, at)).commit(update("t", key=1))
     assert isinstance(failed.value.__cause__, TargetUnavailable)
+
+
+def test_the_kit_continues_after_it_gave_up(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(subscriber := Away(0, "update"))
+    subscriber.left = 10_000
+    with pytest.raises(HandlerFailed):
+        flow.commit(update("t", key=1))
+    subscriber.left = 0
+    flow.assign()
+    assert flow.datamarker == flow.end
+
+
+def test_a_process_that_was_replaced_learns_it_from_the_epoch_alone(wormhole_kit: Kit) -> None:
+    class Fenced(Noting):
+        latest = 0
+
+        async def on_shard_notice(self, notice: ShardNotice) -> None:
+            await super().on_shard_notice(notice)
+            if notice.kind is NoticeKind.ASSIGNED and notice.epoch < Fenced.latest:
+                raise EpochRefused("a later epoch has begun", held_epoch=Fenced.latest)
+            Fenced.latest = max(Fenced.latest, notice.epoch)
+
+    first = wormhole_kit.attach(old := Fenced())
+    first.commit(update("t", key=1))
+    replaced = first.hand_over(new := Fenced())
+    first.commit(update("t", key=2))
+    replaced.commit(update("t", key=2))
+    assert (len(old.seen), len(new.seen)) == (2, 1)
+    assert not replaced.fenced
+    replaced.assign()
+    replaced.commit(update("t", key=3))
+    assert (replaced.fenced, len(old.seen)) == (True, 2)
 
 
 def test_a_cut_connection_is_dialled_again_where_it_stood(wormhole_kit: Kit) -> None:
