@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sinks.port import SinkSettings
 from sinks.settings import configured_sink, configured_sinks, only_sink
 from wormhole.config import parse
 from wormhole.config.model import Config
-from wormhole.model.errors import ConfigError, UsageError
+from wormhole.model.errors import ConfigError, TargetRefused, UsageError
 
 FILE = Path("/etc/wormhole/shop.toml")
 LINES = '[sinks.lines]\nurl = "jsonlines:///var/lib/lines"\n'
@@ -57,3 +58,20 @@ def test_the_only_sink_needs_no_name() -> None:
             only_sink(read(text), FILE)
     with pytest.raises(UsageError, match='did you mean "lines"'):
         configured_sink(read(LINES), FILE, "line")
+
+
+@pytest.mark.allow_blocking
+def test_a_password_is_the_first_line_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    settings = SinkSettings(url="fax://desk", password_file=file)
+    file.write_bytes("open ü \r\nmore".encode())
+    assert settings.read_password() == "open ü "
+    assert SinkSettings(url="fax://desk").read_password() is None
+    for content in (b"\nsecret", b"\xff"):
+        file.write_bytes(content)
+        with pytest.raises(TargetRefused, match="no password in") as refused:
+            settings.read_password()
+        assert (refused.value.code, "secret" in str(refused.value)) == ("login-refused", False)
+    file.unlink()
+    with pytest.raises(TargetRefused, match="No such file"):
+        settings.read_password()
