@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from datastores.common.password_file import others_may_read, read_password_file
+from datastores.common.password_file import others_may_read
 from datastores.common.url_parts import UrlParts, options_of
 from datastores.mysql.history import incarnations
 from datastores.mysql.log import dump_errors, scan
 from datastores.postgres.history import proof
 from datastores.rocksdb.log.places import diverged
+from wormhole.host.password_file import read_password_file
 from wormhole.model.errors import UsageError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.problems.catalogue import entries
