@@ -43,10 +43,15 @@ class ConfiguredSink:
 
 def configured_sinks(config: Config, path: Path) -> dict[str, ConfiguredSink]:
     """Every sink of the file ``path``, by name. Raises :class:`~wormhole.model.errors.ConfigError`, which lists every
-    problem, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used.
+    problem, also of kinds that cannot be used.
     """
     report = ConfigReport(str(path))
-    found = {name: _checked(name, table, path.absolute().parent, report) for name, table in config.sinks.items()}
+    found = {}
+    for name, table in config.sinks.items():
+        try:
+            found[name] = _checked(name, table, path.absolute().parent, report)
+        except UsageError as error:  # the other sinks are checked too
+            report.add(("sinks", name, "url"), f"{error.message}{f'. {error.hint}' if error.hint else ''}", table.url)
     report.raise_if_any()
     return {name: sink for name, sink in found.items() if sink is not None}
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormholectl.exit_codes import BROKEN
+from wormholectl.exit_codes import UNREACHABLE
 from wormholectl.shared.errors import needs
 from wormholectl.shared.options import AsJson, LogLevel, LogLevelOption
 
 if TYPE_CHECKING:
     from sinks.settings import ConfiguredSink
     from wormhole.config import Config
-    from wormhole.model.findings import Report
 
 __all__ = ["app"]
 
@@ -74,26 +73,43 @@ def run(
         runner.run(run_sink(sink, options, loaded, http))
 
 
-@app.command(epilog="Examples:\n\n  wormholectl sink check warehouse -c shop.toml")
-def check(config: ConfigAt, name: SinkName = "", as_json: AsJson = False) -> None:
-    """Connect to a sink's store, and report what matters there. Changes nothing.
+@app.command(
+    epilog=(
+        "Examples:\n\n  wormholectl sink check warehouse -c shop.toml\n\n  wormholectl sink check -c shop.toml --json"
+    )
+)
+def check(
+    config: ConfigAt,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The sink; without it every one of the file.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Connect to the stores of sinks, and report what matters there. Changes nothing.
 
-    Exit code 1 when something should be changed, 3 when the store cannot be reached.
+    Exit code 1 when something should be changed, 3 when a store cannot be reached.
     """
-    from wormholectl.doctor.show import show_report
+    from sinks.commands.examining import examined
+    from sinks.commands.show import show_checks
 
-    report = asyncio.run(_examined(_chosen(config, name)[1]))
-    show_report(report, as_json)
-    if report.severity.value == "problem":
-        raise typer.Exit(BROKEN)
+    found = examined([_chosen(config, name)[1]] if name else _all(config))
+    show_checks(found, as_json)
+    raise typer.Exit(max((one.code for one in found), default=0))
 
 
-async def _examined(sink: "ConfiguredSink") -> "Report":
-    opened = await asyncio.to_thread(sink.open)
-    try:
-        return await opened.examine()
-    finally:
-        await opened.close()
+@app.command(epilog="Examples:\n\n  wormholectl sink show -c shop.toml\n\n  wormholectl sink show -c shop.toml --json")
+def show(config: ConfigAt, as_json: AsJson = False) -> None:
+    """List the sinks of a file: kind, guarantee, flows and their largest lag, and whether the store can be used.
+
+    Exit code 3 when a store or a publisher cannot be reached.
+    """
+    from sinks.commands.examining import asked, examined, flows_of
+    from sinks.commands.show import show_sinks
+
+    sinks = _all(config)
+    answers, silent = asked(config) if sinks else ([], "")
+    found = examined(sinks)
+    show_sinks(found, [flows_of(sink, answers) for sink in sinks], silent, as_json)
+    if silent or any(one.code == UNREACHABLE for one in found):
+        raise typer.Exit(UNREACHABLE)
 
 
 def _chosen(file: Path, name: str) -> "tuple[Config, ConfiguredSink]":
@@ -105,3 +121,11 @@ def _chosen(file: Path, name: str) -> "tuple[Config, ConfiguredSink]":
 
     config = load(file)
     return config, configured_sink(config, file, name or only_sink(config, file))
+
+
+def _all(file: Path) -> "list[ConfiguredSink]":
+    """The sinks of a file by name. Raises as :func:`~sinks.settings.configured_sinks`."""
+    from sinks.settings import configured_sinks
+    from wormhole.config import load
+
+    return [sink for _, sink in sorted(configured_sinks(load(file), file).items())]

@@ -92,6 +92,8 @@ OF_SPARK = {
     "audit",
 }  # tests/integration/test_spark_tables.py, tests/unit/spark_replay/commands/test_audit.py, test_exports.py
 
+SINKS = {"sink-check", "sink-show"}  # tests/unit/sinks/test_commands.py
+
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
@@ -208,4 +210,5 @@ def test_nothing_is_defined_that_no_test_prints() -> None:
         | REPAIR
         | RELAY
         | OF_SPARK
+        | SINKS
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import FunctionType
+from typing import Final
 
 from wormhole.config import Config, load, named_logs
 from wormhole.config.application_filter import application_filter, mask_key_exposure, read_mask_key
@@ -10,8 +12,14 @@ from wormhole.config.datastores import capabilities_of
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
 from wormhole.model.units import parse_time
+from wormhole.ports.entry_points import claims, load_only
 
 __all__ = ["check_config", "logs_of", "mask_key_warnings", "only_log"]
+
+
+_CHECKS: Final = "wormhole.config_checks"
+"""Entry points: functions that check the part of a configuration which belongs to them. They take it and its path, and
+raise :class:`~wormhole.model.errors.ConfigError`."""
 
 
 def logs_of(config: Config) -> list[str]:
@@ -52,7 +60,9 @@ def mask_key_warnings(config: Config) -> list[str]:
 
 
 def check_config(path: Path, now_s: float) -> Config:
-    """Read a file and every filter in it. Raises :class:`~wormhole.model.errors.ConfigError` with all problems."""
+    """Read a file, every filter and every sink in it. Raises :class:`~wormhole.model.errors.ConfigError` with all
+    problems.
+    """
     config = load(path)
     problems = []
     formats: dict[str, ValueFormats] = {}
@@ -78,6 +88,12 @@ def check_config(path: Path, now_s: float) -> Config:
                 problems.append(f"{at}.{error}")
             else:
                 problems.append(f"{at}.{'where' if application.where else 'tables'}: {error}")
+    if config.sinks:
+        for name, claimed in claims(_CHECKS).items():
+            try:
+                load_only(claimed, f"the check of {name}", FunctionType)(config, path)
+            except ConfigError as error:
+                problems.append(error.message)
     if problems:
         raise ConfigError(
             "\n".join(problems), hint="docs/configuration.md lists every key, docs/filters.md explains filters"

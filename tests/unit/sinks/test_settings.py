@@ -9,6 +9,7 @@ import pytest
 from sinks.port import SinkSettings
 from sinks.settings import configured_sink, configured_sinks, only_sink
 from wormhole.config import parse
+from wormhole.config.check import check_config
 from wormhole.config.model import Config
 from wormhole.model.errors import ConfigError, TargetRefused, UsageError
 
@@ -46,9 +47,19 @@ def test_what_is_wrong_is_named_with_its_key(text: str, found: str) -> None:
 
 
 def test_a_kind_that_no_package_has() -> None:
+    text = '[sinks.a]\nurl = "fax://desk"\n'
     with pytest.raises(UsageError, match="no installed package") as error:
-        configured_sinks(read('[sinks.a]\nurl = "fax://desk"'), FILE)
+        configured_sink(read(text), FILE, "a")
     assert (error.value.code, "jsonlines://" in (error.value.hint or "")) == ("extra-missing", True)
+    with pytest.raises(ConfigError, match=r"2 problems(.|\n)*sinks.a.url(.|\n)*sinks.b.size"):
+        configured_sinks(read(f'{text}[sinks.b]\nurl = "jsonlines:///a"\nsize = 1\n'), FILE)
+
+
+def test_a_check_of_the_file_checks_its_sinks(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('version = 1\n[sinks.a]\nurl = "jsonlines:///a"\nsize = 1\n')
+    with pytest.raises(ConfigError, match=r"sinks\.a\.size: unknown key"):
+        check_config(file, 0.0)
 
 
 def test_the_only_sink_needs_no_name() -> None:

@@ -1,0 +1,73 @@
+"""What the stores of sinks report, and the flows that fill them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sinks.settings import ConfiguredSink
+from wormhole.admin import admin_service
+from wormhole.admin.admin_service import Answer
+from wormhole.host.where import Where
+from wormhole.model.errors import WormholeError
+from wormhole.model.findings import Report, Severity
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.exit_codes import BROKEN
+from wormholectl.shared.errors import exit_code
+
+__all__ = ["ExaminedSink", "SinkFlow", "asked", "examined", "flows_of"]
+
+SinkFlow = tuple[admin_pb2.PublisherStatus, admin_pb2.FlowStatus]
+"""A flow, and the status of its publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedSink:
+    """A sink, what its store reports, and the exit code that this means for a check."""
+
+    sink: ConfiguredSink
+    report: Report
+    code: int = 0
+
+
+def examined(sinks: Sequence[ConfiguredSink]) -> list[ExaminedSink]:
+    """Connect to the stores of all sinks at a time. A store that cannot be examined is a finding. Changes nothing."""
+
+    async def together() -> list[ExaminedSink]:
+        return list(await asyncio.gather(*map(_examined, sinks)))
+
+    return asyncio.run(together())
+
+
+async def _examined(sink: ConfiguredSink) -> ExaminedSink:
+    try:
+        opened = await asyncio.to_thread(sink.open)
+        try:
+            report = await opened.examine()
+        finally:
+            await opened.close()
+    except WormholeError as error:
+        report = Report(sink.settings.url)
+        report.add("target", Severity.PROBLEM, error.message, next_step=error.hint or "", code=error.code)
+        return ExaminedSink(sink, report, exit_code(error))
+    return ExaminedSink(sink, report, BROKEN if report.severity is Severity.PROBLEM else 0)
+
+
+def asked(config: Path) -> tuple[list[Answer], str]:
+    """What the publishers that ``config`` names answer, and why they cannot be asked; empty if they can."""
+    try:
+        answers = admin_service.ask(Where(coordinator=str(config)))
+    except WormholeError as error:
+        return [], error.message
+    return answers, "; ".join(answer.problem for answer in answers if answer.silent)
+
+
+def flows_of(sink: ConfiguredSink, answers: Sequence[Answer]) -> list[SinkFlow]:
+    """The flows of the sink's application."""
+    return [
+        (answer.status, flow)
+        for answer in answers
+        if answer.status is not None
+        for flow in answer.status.flows
+        if flow.flow.partition("/")[0] == sink.application
+    ]
