@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from sinks.envelopes.wormhole import WormholeEnvelope
+from sinks.kinds import kind_of, schemes
 from sinks.settings import configured_sinks
 from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.testing import Kit, update
@@ -22,6 +23,14 @@ def test_the_configuration_is_one() -> None:
     assert (sink.name, sink.application) == ("lines", "lines")
     keys = set(type(sink.settings).model_fields) - {"application", "password_file"}
     assert {key for key in keys if f"`{key}`" not in PAGE.text} == set()
+
+
+def test_the_table_has_every_kind_with_its_guarantee() -> None:
+    cells = [line.strip("| ").split(" | ") for line in PAGE.text.splitlines() if line.startswith("| ")]
+    head, *rows = [row for row in cells if len(row) == 6]
+    assert head == ["store", "guarantee", "after a crash", "deletes", "schema changes", "verify"]
+    kinds = {kind_of(scheme) for scheme in schemes()}
+    assert sorted(row[:2] for row in rows) == sorted([kind.title, kind.guarantee.value] for kind in kinds)
 
 
 def test_a_document_has_the_fields_of_the_page(wormhole_kit: Kit) -> None:
