@@ -12,6 +12,7 @@ from sinks.records.held import Budget, Held
 from sinks.records.record import Envelope, Record
 from sinks.records.writer import RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, ShardNotice, Subscriber, Update
+from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
 
 __all__ = ["RecordSubscriber"]
 
@@ -133,4 +134,13 @@ class RecordSubscriber(Subscriber):
             if len(shard.refused) < _MOST_REFUSED:
                 shard.refused[refused.update_id] = refused
             raise
+        except (TargetUnavailable, TargetRefused, EpochRefused):
+            raise
+        except OSError as error:
+            raise TargetUnavailable(f"the store failed: {type(error).__name__}", hint="see the store's log") from error
+        except Exception as error:
+            # The SDK would park the update that it delivers now, which need not be the one whose record failed.
+            raise TargetRefused(
+                f"the writer of records failed: {type(error).__name__}", hint="report it with the traceback in the log"
+            ) from error
         self.figures.wrote(len(records), sum(len(record.key) + len(record.value or b"") for record in records))

@@ -159,6 +159,23 @@ def test_a_refused_record_halts_a_flow_that_does_not_park(wormhole_kit: Kit) -> 
     assert isinstance(flow.halted.cause, RecordRefused)
 
 
+@pytest.mark.parametrize(
+    ("error", "means"), [(ConnectionResetError(), TargetUnavailable), (KeyError(7), TargetRefused)]
+)
+def test_an_error_that_the_writer_does_not_explain_parks_nothing(
+    wormhole_kit: Kit, error: Exception, means: type[Exception]
+) -> None:
+    class Broken(Store):
+        async def write(self, shard: str, records: Sequence[Record]) -> None:
+            raise error
+
+    flow = attached(wormhole_kit, Broken(), on_failure="park")
+    with pytest.raises(HandlerFailed) as failed:
+        flow.commit(row(1), row(2), pieces=2)
+    assert isinstance(failed.value.__cause__, means)
+    assert flow.parked == []
+
+
 def test_what_is_held_is_bounded(wormhole_kit: Kit) -> None:
     store = Store()
     flow = attached(wormhole_kit, store, memory=1, disk=2000)
