@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from typing import Literal
 
+from sinks.envelopes.debezium import DebeziumEnvelope
+from sinks.envelopes.maxwell import MaxwellEnvelope
 from sinks.envelopes.wormhole import WormholeEnvelope
 from sinks.records.record import Envelope
 
-__all__ = ["ENVELOPES", "EnvelopeName", "envelope_named"]
+__all__ = ["EnvelopeName", "envelope_named"]
 
-EnvelopeName = Literal["wormhole"]
+EnvelopeName = Literal["wormhole", "debezium", "maxwell"]
 """What ``envelope`` of a sink may be."""
 
-ENVELOPES: Final[Mapping[EnvelopeName, Callable[[], Envelope]]] = {"wormhole": WormholeEnvelope}
 
-
-def envelope_named(name: EnvelopeName) -> Envelope:
-    """The envelope with this name."""
-    return ENVELOPES[name]()
+def envelope_named(name: EnvelopeName, database: str | None = None) -> Envelope:
+    """The envelope with this name. ``database``: see :class:`~sinks.envelopes.debezium.DebeziumEnvelope`."""
+    if name == "debezium":
+        return DebeziumEnvelope(database)
+    return MaxwellEnvelope() if name == "maxwell" else WormholeEnvelope()

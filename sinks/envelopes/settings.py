@@ -13,9 +13,12 @@ __all__ = ["HeldRecordSettings", "RecordSettings", "record_subscriber"]
 
 
 class RecordSettings(SinkSettings):
-    """``envelope``: the form of the documents."""
+    """``envelope``: the form of the documents. ``source_database``: the database that they come from, where an update
+    names its table by the schema (PostgreSQL); only the envelope ``debezium`` contains it.
+    """
 
     envelope: EnvelopeName = "wormhole"
+    source_database: str | None = None
 
 
 class HeldRecordSettings(RecordSettings):
@@ -33,4 +36,4 @@ class HeldRecordSettings(RecordSettings):
 def record_subscriber(settings: HeldRecordSettings, writer: RecordWriter) -> RecordSubscriber:
     """The subscriber that writes with ``writer``."""
     budget = Budget(settings.hold_memory, settings.hold_disk, settings.hold_folder)
-    return RecordSubscriber(envelope_named(settings.envelope), writer, budget)
+    return RecordSubscriber(envelope_named(settings.envelope, settings.source_database), writer, budget)

@@ -8,8 +8,8 @@
     held          the records of one shard that are held back, in memory and then in a file
 """
 
-from sinks.records.record import Envelope, Record
+from sinks.records.record import Envelope, NoForm, Record
 from sinks.records.subscriber import RecordSubscriber
 from sinks.records.writer import RecordRefused, RecordWriter
 
-__all__ = ["Envelope", "Record", "RecordRefused", "RecordSubscriber", "RecordWriter"]
+__all__ = ["Envelope", "NoForm", "Record", "RecordRefused", "RecordSubscriber", "RecordWriter"]

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from wormhole.model.errors import Fatal
 from wormhole.wire.update import Update
 
-__all__ = ["Envelope", "Record"]
+__all__ = ["Envelope", "NoForm", "Record"]
+
+
+class NoForm(Fatal):
+    """The envelope has no form for one update. It is parked, or its flow halts."""
+
+    code: str = "record-refused"
+
+    def __init__(self, update: Update, why: str) -> None:
+        super().__init__(
+            f"no record for update {update.id} of {update.table}: {why}",
+            hint='write envelope = "wormhole", or leave such updates out with the application\'s `where`',
+        )
 
 
 class Record(NamedTuple):
@@ -36,5 +49,5 @@ class Envelope(Protocol):
     """Makes records of updates. Pure: the same update makes the same records."""
 
     def records(self, update: Update) -> Sequence[Record]:
-        """The records of one update, in order; none for an update that the envelope has no form for."""
+        """The records of one update, in order. Raises :class:`NoForm`."""
         ...

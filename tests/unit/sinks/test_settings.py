@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from sinks.envelopes import envelope_named
+from sinks.envelopes.settings import RecordSettings
 from sinks.port import SinkSettings
 from sinks.settings import configured_sink, configured_sinks, only_sink
+from subscriber_sdk.testing import update
+from tests.support.envelopes import updates_of
 from wormhole.config import parse
 from wormhole.config.check import check_config
 from wormhole.config.model import Config
 from wormhole.model.errors import ConfigError, TargetRefused, UsageError
 
 FILE = Path("/etc/wormhole/shop.toml")
+CHANGE = update("public.orders", key=7, after={"id": 7})
 LINES = '[sinks.lines]\nurl = "jsonlines:///var/lib/lines"\n'
 
 
@@ -60,6 +66,19 @@ def test_a_check_of_the_file_checks_its_sinks(tmp_path: Path) -> None:
     file.write_text('version = 1\n[sinks.a]\nurl = "jsonlines:///a"\nsize = 1\n')
     with pytest.raises(ConfigError, match=r"sinks\.a\.size: unknown key"):
         check_config(file, 0.0)
+
+
+@pytest.mark.parametrize("envelope", ["wormhole", "debezium", "maxwell"])
+def test_every_envelope_can_be_chosen(envelope: str) -> None:
+    settings = configured_sink(
+        read(f'{LINES}envelope = "{envelope}"\nsource_database = "shop"'), FILE, "lines"
+    ).settings
+    assert isinstance(settings, RecordSettings)
+    (record,) = envelope_named(settings.envelope, settings.source_database).records(*updates_of([CHANGE]))
+    fields = {"wormhole": "version", "debezium": "source", "maxwell": "database"}
+    document = json.loads(record.value or b"")
+    assert [name for name, field in fields.items() if field in document] == [envelope]
+    assert envelope != "debezium" or document["source"]["schema"] == "public"
 
 
 def test_the_only_sink_needs_no_name() -> None:

@@ -1,0 +1,108 @@
+"""The envelope of Debezium, as its JSON converter writes it without schemas. docs/envelopes.md lists what differs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sinks.envelopes.plain import after_of, check, dump, microseconds, named_key, place, row_of
+from sinks.records.record import Record
+from wormhole.model.values import Op, Value
+from wormhole.wire.update import Update
+
+__all__ = ["DebeziumEnvelope"]
+
+_NAME: Final = "debezium"
+_VERSION: Final = "1"
+_STAND_IN: Final = "__debezium_unavailable_value"
+_STAND_INS: Final = {"text": _STAND_IN, "bytes": base64.b64encode(_STAND_IN.encode()).decode()}
+_READ: Final = "r"
+_CREATE, _UPDATE, _DELETE, _TRUNCATE = "c", "u", "d", "t"
+_OPS: Final = {Op.INSERT: _CREATE, Op.UPSERT: _CREATE, Op.UPDATE: _UPDATE, Op.READ: _READ}
+
+
+class DebeziumEnvelope:
+    """Makes an event of each update. A delete is followed by a tombstone; a change of the key is a delete, a tombstone
+    and an insert. An update that enters or leaves a filter's selection is an insert or a delete.
+
+    ``database``: the name of the database where tables are named by their schema (PostgreSQL); ``None``: they are named
+    by their database.
+    """
+
+    def __init__(self, database: str | None = None) -> None:
+        self._database = database
+
+    def records(self, update: Update) -> Sequence[Record]:
+        """One record, or up to three. Raises :class:`~sinks.records.record.NoForm`."""
+        check(update, _NAME)
+        if update.op is Op.TRUNCATE:
+            return self._numbered(update, [(b"", self._document(update, _TRUNCATE, None, None))])
+        key, old_key = update.key, update.old_key
+        if update.op is Op.DELETE or update.left:
+            return self._numbered(update, self._deleted(update, old_key or key))
+        after = _with_stand_ins(update, after_of(update, _NAME))
+        made: list[tuple[bytes, bytes | None]] = []
+        op = _OPS[update.op]
+        before = None
+        if update.entered:
+            op = _CREATE
+        elif old_key is not None:
+            made, op = self._deleted(update, old_key), _CREATE
+        elif op == _UPDATE and update.before is not None:
+            before = row_of(update, key, update.before)
+        made.append((_key(update, key), self._document(update, op, before, after)))
+        return self._numbered(update, made)
+
+    def _deleted(self, update: Update, key: tuple[Value, ...]) -> list[tuple[bytes, bytes | None]]:
+        document = self._document(update, _DELETE, row_of(update, key, update.before), None)
+        named = _key(update, key)
+        return [(named, document), (named, None)] if named else [(named, document)]
+
+    def _document(self, update: Update, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> bytes:
+        us = microseconds(update.committed_at)
+        times = (
+            {"ts_ms": None, "ts_us": None, "ts_ns": None}
+            if us is None
+            else {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000}
+        )
+        first, table = place(update.table)
+        source = {
+            "version": _VERSION,
+            "connector": "wormhole",
+            "name": update.shard,
+            "ts_ms": times["ts_ms"],
+            "snapshot": "incremental" if op == _READ else "false",
+            "db": first if self._database is None else self._database,
+            "ts_us": times["ts_us"],
+            "ts_ns": times["ts_ns"],
+        }
+        if self._database is not None:
+            source["schema"] = first
+        source |= {"table": table, "id": update.id, "position": str(update.position)}
+        document = {"before": before, "after": after, "source": source, "transaction": None, "op": op, **times}
+        return dump(document).encode()
+
+    @staticmethod
+    def _numbered(update: Update, made: Sequence[tuple[bytes, bytes | None]]) -> list[Record]:
+        id_, table = update.id, update.table
+        return [
+            Record(f"{id_}/{number}" if number else id_, id_, table, key, value)
+            for number, (key, value) in enumerate(made)
+        ]
+
+
+def _key(update: Update, key: tuple[Value, ...]) -> bytes:
+    return dump(named_key(update.schema.key, key)).encode() if key else b""
+
+
+def _with_stand_ins(update: Update, after: dict[str, Any]) -> dict[str, Any]:
+    """What Debezium writes in place of a large value that did not change. For numbers it has nothing."""
+    columns = update.schema.columns
+    if len(after) < len(columns):
+        after |= {
+            column.name: _STAND_INS[column.type]
+            for column in columns
+            if column.name not in after and column.type in _STAND_INS
+        }
+    return after
