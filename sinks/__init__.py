@@ -9,6 +9,7 @@
     envelopes   the JSON documents of updates
     records     for kinds that cannot roll back: whole transactions as records, written in order
     jsonlines   the kind that writes files of JSON lines
+    redis       the kind for Redis and Valkey
     commands    `wormholectl sink`
 
 A sink is an ordinary subscriber. Of this project's packages it imports ``wormhole`` and ``subscriber_sdk``; its

@@ -9,7 +9,7 @@ from sinks.records.subscriber import RecordSubscriber
 from sinks.records.writer import RecordWriter
 from wormhole.config.fields import PathFromHere, Size
 
-__all__ = ["HeldRecordSettings", "RecordSettings", "record_subscriber"]
+__all__ = ["HeldRecordSettings", "HeldSettings", "RecordSettings", "record_subscriber"]
 
 
 class RecordSettings(SinkSettings):
@@ -21,7 +21,7 @@ class RecordSettings(SinkSettings):
     source_database: str | None = None
 
 
-class HeldRecordSettings(RecordSettings):
+class HeldSettings(SinkSettings):
     """For a store that cannot roll back: what the transactions that are not complete may take, in bytes.
 
     ``hold_memory``: in memory, of all shards together; ``hold_disk``: in temporary files beyond that; ``hold_folder``:
@@ -32,8 +32,16 @@ class HeldRecordSettings(RecordSettings):
     hold_disk: Size = 1 << 30
     hold_folder: PathFromHere | None = None
 
+    @property
+    def budget(self) -> Budget:
+        """A new budget of this size."""
+        return Budget(self.hold_memory, self.hold_disk, self.hold_folder)
+
+
+class HeldRecordSettings(HeldSettings, RecordSettings):
+    """For such a store with documents."""
+
 
 def record_subscriber(settings: HeldRecordSettings, writer: RecordWriter) -> RecordSubscriber:
     """The subscriber that writes with ``writer``."""
-    budget = Budget(settings.hold_memory, settings.hold_disk, settings.hold_folder)
-    return RecordSubscriber(envelope_named(settings.envelope, settings.source_database), writer, budget)
+    return RecordSubscriber(envelope_named(settings.envelope, settings.source_database), writer, settings.budget)

@@ -1,0 +1,89 @@
+"""Removes the keys of changed rows, so that an application reads them from its database again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from sinks.records import Record, RecordSubscriber, RecordWriter
+from sinks.records.held import Budget
+from sinks.redis.flows import FlowRecords
+from sinks.redis.keys import Keys
+from sinks.redis.store import Command, Store
+from subscriber_sdk import Datamarker, KeptMarker, ScanEnd, ShardNotice
+from wormhole.model.values import Op
+from wormhole.wire.update import Update
+
+__all__ = ["InvalidatingSubscriber"]
+
+_WHOLE_TABLE: Final = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
+_KEYS: Final = 1000  # in one command
+
+
+class ChangedKeys:
+    """Makes a record of each key that is to be removed: ``key`` is that of Redis. A record of a whole table has none,
+    and the prefix of the table's keys as ``value``.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def records(self, update: Update) -> Sequence[Record]:
+        """One record, or two of a row whose key changed."""
+        id_, table = update.id, update.table
+        if update.op in _WHOLE_TABLE:
+            return [Record(id_, id_, table, b"", self._keys.prefix(update.shard, table))]
+        changed = [update.key] if update.old_key is None else [update.key, update.old_key]
+        return [
+            Record(f"{id_}/{number}" if number else id_, id_, table, self._keys.key(update, values), None)
+            for number, values in enumerate(changed)
+        ]
+
+
+class KeyRemover(RecordWriter):
+    """Removes the keys of records. The order is of no account: a key that is removed twice is read twice."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._flows = FlowRecords(store)
+
+    async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+        return await self._flows.assigned(notice)
+
+    async def write(self, shard: str, records: Sequence[Record]) -> None:
+        for prefix in {record.value for record in records if record.value is not None}:
+            await self.remove_table(prefix)
+        # A server that lost the end of its writes lost the new version too, because that comes last.
+        await self._flows.write(shard, *_unlinks(record.key for record in records if record.value is None))
+
+    async def marked(self, marker: Datamarker) -> None:
+        await self._flows.marked(marker)
+
+    async def revoked(self, shard: str) -> None:
+        self._flows.revoked(shard)
+
+    async def remove_table(self, prefix: bytes) -> None:
+        """Remove every key of a table."""
+        async for found in self._store.keys(prefix):
+            await self._store.run(*_unlinks(iter(found)))
+
+
+class InvalidatingSubscriber(RecordSubscriber):
+    """The keys of a transaction are removed when it is complete: before that an application would read the old rows
+    again.
+    """
+
+    def __init__(self, keys: Keys, store: Store, budget: Budget) -> None:
+        self._keys = keys
+        self._remover = KeyRemover(store)
+        super().__init__(ChangedKeys(keys), self._remover, budget)
+
+    async def on_scan_end(self, end: ScanEnd) -> None:
+        """Rows that the table does not have any more may still have keys."""
+        await self._remover.remove_table(self._keys.prefix(end.shard, end.table))
+
+
+def _unlinks(keys: Iterator[bytes]) -> Iterator[Command]:
+    while portion := list(islice(keys, _KEYS)):
+        yield "UNLINK", *portion

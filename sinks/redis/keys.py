@@ -1,0 +1,109 @@
+"""The key of a row in Redis, by a template. Pure.
+
+Parts of a key are joined with ``:``. In each part ``%`` and ``:`` are escaped as ``%25`` and ``%3A``, so that two rows
+of one table never share a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from string import Formatter
+from typing import Final
+
+from subscriber_sdk import Key, Value
+from wormhole.model.errors import Fatal
+from wormhole.wire.update import Update
+
+__all__ = ["Keys", "NoKey", "check_template", "pattern_of"]
+
+_FIELDS: Final = {"log", "table"}
+_GLOB: Final = re.compile(rb"([*?\[\]\\])")
+
+
+class NoKey(Fatal):
+    """An update of a row that no key can be made for. It is parked, or its flow halts."""
+
+    code: str = "record-refused"
+
+
+def check_template(template: str) -> str:
+    """Return a template that can be used. Raises ``ValueError``."""
+    try:
+        fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(template)]
+    except ValueError:
+        fields = [("", "", "")]
+    names = [name for name, _, _ in fields if name is not None]
+    if (
+        not template.endswith("{key}")
+        or names.count("key") != 1
+        or not _FIELDS.issuperset({*names} - {"key"})
+        or any(spec or conversion for _, spec, conversion in fields)
+        or "\0" in template
+    ):
+        raise ValueError('must end with "{key}", and may hold {table} and {log} before it')
+    if template.startswith("wormhole:") or template == "{key}":
+        raise ValueError('must begin with other text than "wormhole:", and have text or {table} before {key}')
+    return template
+
+
+class Keys:
+    """``template``: of all tables but those of ``tables``."""
+
+    def __init__(self, template: str, tables: Mapping[str, str]) -> None:
+        self._template = template
+        self._tables = tables
+        self._prefixes: dict[tuple[str, str], bytes] = {}
+
+    def prefix(self, shard: str, table: str) -> bytes:
+        """What every key of a table begins with."""
+        found = self._prefixes.get((shard, table))
+        if found is None:
+            template = self._tables.get(table, self._template)
+            log = shard.partition(".")[0]
+            found = self._prefixes[shard, table] = template.format(table=_escaped_text(table), log=log, key="").encode()
+        return found
+
+    def key(self, update: Update, values: Key) -> bytes:
+        """The key of the row of ``update`` with these values of its key columns. Raises :class:`NoKey`."""
+        if not values:
+            raise NoKey(
+                f"{update.table} has no key, so that its rows have none in the store",
+                hint="leave the table out of the application, or give it a primary key",
+            )
+        return self.prefix(update.shard, update.table) + b":".join([_part(update, value) for value in values])
+
+
+def pattern_of(prefix: bytes) -> bytes:
+    """The pattern of Redis for every key that begins with ``prefix``."""
+    return _GLOB.sub(rb"\\\1", prefix) + b"*"
+
+
+def _part(update: Update, value: Value) -> bytes:
+    match value:
+        case bool():
+            return b"true" if value else b"false"
+        case int():
+            return b"%d" % value
+        case str():
+            return _escaped(value.encode())
+        case bytes():
+            return _escaped(value)
+        case Decimal():
+            # Equal numbers may be written with different digits behind the point.
+            return _escaped_text(f"{value.normalize() + 0:f}" if value.is_finite() else str(value)).encode()
+        case float():
+            return repr(value + 0.0).encode()
+    raise NoKey(
+        f"{update.table} has a row whose key is a {type(value).__name__}, which no key can be made of",
+        hint="leave the table out of the application",
+    )
+
+
+def _escaped(part: bytes) -> bytes:
+    return part.replace(b"%", b"%25").replace(b":", b"%3A") if b"%" in part or b":" in part else part
+
+
+def _escaped_text(part: str) -> str:
+    return part.replace("%", "%25").replace(":", "%3A")

@@ -1,0 +1,112 @@
+"""A sink that is open: one server, or one database of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sinks.port import Sink
+from sinks.redis.invalidate import InvalidatingSubscriber
+from sinks.redis.keys import Keys
+from sinks.redis.settings import RedisSettings
+from sinks.redis.store import Store
+from subscriber_sdk import Subscriber
+from wormhole.host.tls import is_loopback
+from wormhole.model.errors import TargetRefused
+from wormhole.model.findings import Report, Severity
+from wormhole.model.units import format_size
+
+__all__ = ["RedisSink"]
+
+_RIGHTS: Final = """
+if not redis.acl_check_cmd then return {} end
+local refused = {}
+for _, command in ipairs({{'HMGET', ARGV[1], 'a'}, {'HSET', ARGV[1], 'a', 'b'}, {'UNLINK', ARGV[2]}, {'SCAN', '0'}}) do
+  if not redis.acl_check_cmd(unpack(command)) then table.insert(refused, command[1]) end
+end
+return refused
+"""
+
+
+class RedisSink(Sink):
+    """See the port."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._settings = settings
+        self._store = Store(settings)
+        self._keys = Keys(settings.key, settings.keys)
+        self._subscriber = InvalidatingSubscriber(self._keys, self._store, settings.budget)
+        self.figures = self._subscriber.figures
+
+    @property
+    def subscriber(self) -> Subscriber:
+        return self._subscriber
+
+    async def examine(self) -> Report:
+        report = Report(self._settings.url)
+        try:
+            await self._examine(report)
+        except TargetRefused as refused:
+            report.add("target_server", Severity.PROBLEM, refused.message, "", refused.hint or "", refused.code)
+        return report
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _examine(self, report: Report) -> None:
+        (info,) = await self._store.run(("INFO",))
+        name, version = ("Valkey", info["valkey_version"]) if "valkey_version" in info else ("Redis", _version(info))
+        report.facts |= {
+            "server": f"{name} {version}",
+            "memory": format_size(int(info.get("used_memory", 0))),
+            "keys": str(info.get(f"db{self._settings.database}", {}).get("keys", 0)),
+        }
+        where = self._store.where
+        if info.get("cluster_enabled"):
+            report.add(
+                "target_server",
+                Severity.PROBLEM,
+                f"{where} is a cluster",
+                because="a sink's script changes keys that are in several slots",
+                next_step="use a server that is not a cluster",
+                code="target-refused",
+            )
+        elif info.get("role") != "master":
+            report.add(
+                "target_server",
+                Severity.PROBLEM,
+                f"{where} is a replica, which takes no writes",
+                next_step="name the primary server in the URL",
+                code="target-refused",
+            )
+        else:
+            report.add("target_server", Severity.OK, f"{where} is {name} {version}, and takes writes")
+        if not self._settings.tls and not is_loopback(self._settings.host):
+            report.add(
+                "target_tls",
+                Severity.WARN,
+                f"the connections to {where} are not encrypted",
+                because="everyone on the network can read the password and the keys, and change them",
+                next_step="write rediss:// where the server has TLS",
+                code="target-refused",
+            )
+        await self._examine_rights(report)
+
+    async def _examine_rights(self, report: Report) -> None:
+        key = self._keys.prefix("log", "table") + b"1"
+        (refused,) = await self._store.run(("EVAL", _RIGHTS, 0, "wormhole:flow:", key))
+        if refused:
+            commands = ", ".join(command.decode() for command in refused)
+            report.add(
+                "target_rights",
+                Severity.PROBLEM,
+                f"the account may not run {commands} for the keys of the sink",
+                because="every flow of the sink would halt",
+                next_step="give the account these commands, for the keys wormhole:* and those of the templates",
+                code="account-lacks-rights",
+            )
+        else:
+            report.add("target_rights", Severity.OK, "the account may remove keys and store datamarkers")
+
+
+def _version(info: dict[str, Any]) -> str:
+    return str(info.get("redis_version", "of an unknown version"))

@@ -1,0 +1,102 @@
+"""The connections to one server, which all shards of a sink share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
+from redis.exceptions import RedisError
+
+from sinks.redis.failures import target_error
+from sinks.redis.keys import pattern_of
+from sinks.redis.settings import RedisSettings
+
+__all__ = ["Command", "Store"]
+
+Command = Sequence[str | bytes | int]
+
+_ANSWER_S: Final = 20.0  # within the usual handler_timeout
+_CONNECT_S: Final = 10.0
+_SCANNED: Final = 5000  # keys that one SCAN looks at: about a millisecond of the server
+
+
+class _Login(CredentialProvider):
+    """The account. The file of its password may change while the sink runs."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._settings = settings
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = self._settings.read_password() or ""
+        return (password,) if self._settings.user is None else (self._settings.user, password)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return await asyncio.to_thread(self.get_credentials)
+
+
+class Store:
+    """Nothing is connected before the first command. ``where``: the server, for messages.
+
+    Methods raise :class:`~wormhole.model.errors.TargetUnavailable` and
+    :class:`~wormhole.model.errors.TargetRefused`.
+    """
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self.where = f"{settings.host}:{settings.port}"
+        tls: dict[str, Any] = {}
+        if settings.tls:
+            names = {
+                "ssl_ca_certs": settings.tls_ca,
+                "ssl_certfile": settings.tls_cert,
+                "ssl_keyfile": settings.tls_key,
+            }
+            tls = {"ssl": True, **{name: str(path) for name, path in names.items() if path is not None}}
+        self._client = Redis(
+            host=settings.host,
+            port=settings.port,
+            db=settings.database,
+            credential_provider=None if settings.password_file is None else _Login(settings),
+            protocol=2,
+            socket_timeout=_ANSWER_S,
+            socket_connect_timeout=_CONNECT_S,
+            # A command that was sent twice could overtake what another process wrote in between.
+            retry=Retry(NoBackoff(), 0),
+            **tls,
+        )
+
+    async def run(self, *commands: Command) -> list[Any]:
+        """Send the commands together, and return their answers. Those behind a failed one may have been executed."""
+        pipeline = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        try:
+            answers = await pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, RedisError):
+                    raise answer
+        except BaseException as error:
+            # The address may lead to another server now, and a connection may be left whose login has not ended.
+            await self._client.connection_pool.disconnect(inuse_connections=False)
+            if isinstance(error, RedisError | OSError):
+                raise target_error(self.where, error) from error
+            raise
+        return answers
+
+    async def keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:
+        """Every key that begins with ``prefix`` all the time that this takes, in portions; some may come twice."""
+        cursor, pattern = 0, pattern_of(prefix)
+        while True:
+            ((cursor, found),) = await self.run(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED))
+            if found:
+                yield found
+            if not cursor:
+                return
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
