@@ -1,0 +1,12 @@
+"""The sink for webhooks: signed HTTP requests, as Standard Webhooks describes them.
+
+::
+
+    kind        the kind
+    settings    its settings, and what its URL may be
+    sink        the open sink: its subscriber, what it finds at the receiver
+    writer      sends the records of each shard, one request at a time
+    receiver    sends one request, and decides what its answer means
+    message     pure: records -> the body and the id of a request
+    secrets     the file with the secrets, and signatures
+"""

@@ -1,0 +1,67 @@
+"""The body and the id of a request. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import quote
+
+from sinks.records import Record
+
+__all__ = ["Message", "Origin", "message", "portions"]
+
+
+class Message(NamedTuple):
+    """One request. ``id``: ASCII without a full stop, as Standard Webhooks demands."""
+
+    id: str
+    body: bytes
+
+
+class Origin(NamedTuple):
+    """Where records come from. ``epoch``: rises whenever the shard is assigned. ``move``: the number of the last move
+    of the shard's datamarker that was no acknowledgement.
+    """
+
+    application: str
+    shard: str
+    epoch: int
+    move: int
+
+    def id_of(self, record: Record) -> str:
+        """The id of a record: equal at every repetition. After an operator moved the datamarker it is another one, or
+        a receiver would drop what the operator wants to have sent again.
+        """
+        named = f"{self.application}/{quote(self.shard, safe='')}/{quote(record.id, safe=':/')}/{self.move}"
+        return named.replace(".", "%2E")
+
+
+def message(origin: Origin, records: Sequence[Record]) -> Message:
+    """The request with these records. Its id is that of its only record, or a hash of all ids."""
+    ids = [origin.id_of(record) for record in records]
+    items = b",".join(
+        b'{"id":%s,"table":%s,"key":%s,"value":%s}'
+        % (_text(id_), _text(record.table), record.key or b"null", b"null" if record.value is None else record.value)
+        for id_, record in zip(ids, records, strict=True)
+    )
+    head = b'{"type":"updates","application":%s,"shard":%s,"epoch":%d,"data":['
+    body = head % (_text(origin.application), _text(origin.shard), origin.epoch) + items + b"]}"
+    return Message(ids[0] if len(ids) == 1 else f"batch/{hashlib.sha256(' '.join(ids).encode()).hexdigest()}", body)
+
+
+def portions(records: Sequence[Record], most: int, most_bytes: int) -> Iterator[Sequence[Record]]:
+    """The records in order, at most ``most`` and about ``most_bytes`` at a time. A larger record is alone."""
+    begin = size = 0
+    for at, record in enumerate(records):
+        if at > begin and (at - begin == most or size + record.size > most_bytes):
+            yield records[begin:at]
+            begin, size = at, 0
+        size += record.size
+    if begin < len(records):
+        yield records[begin:]
+
+
+def _text(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=False).encode()
