@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from sinks.figures import Figures
 from subscriber_sdk import Subscriber
 from wormhole.config.fields import Name, PathFromHere, Settings
-from wormhole.model.errors import TargetRefused
+from wormhole.host.password_file import read_password_file
+from wormhole.model.errors import TargetRefused, UsageError
 from wormhole.model.findings import Report
 
 __all__ = ["Guarantee", "Sink", "SinkKind", "SinkSettings"]
-
-_LONGEST_PASSWORD: Final = 64 << 10
 
 
 class Guarantee(Enum):
@@ -40,27 +39,15 @@ class SinkSettings(Settings):
     password_file: PathFromHere | None = None
 
     def read_password(self) -> str | None:
-        """The first line of ``password_file``; ``None`` without one. Blocks. Call it for every new connection: the file
-        may have changed.
+        """What ``password_file`` holds; ``None`` without one. Blocks. Call it for every new connection: the content may
+        have changed.
 
         Raises :class:`~wormhole.model.errors.TargetRefused`, which shows nothing of the file's content.
         """
-        if self.password_file is None:
-            return None
-        why = "it is empty"
         try:
-            with self.password_file.open(encoding="utf-8") as file:
-                if password := file.readline(_LONGEST_PASSWORD).rstrip("\r\n"):
-                    return password
-        except OSError as error:
-            why = error.strerror or "no file of this name can be read"
-        except UnicodeDecodeError:
-            why = "it is not UTF-8"
-        raise TargetRefused(
-            f"there is no password in {self.password_file}: {why}",
-            hint="write the password into the file, on one line, readable for the sink's account",
-            code="login-refused",
-        )
+            return None if self.password_file is None else read_password_file(self.password_file)
+        except UsageError as error:
+            raise TargetRefused(error.message, hint=error.hint, code="login-refused") from error
 
 
 S = TypeVar("S", bound=SinkSettings)

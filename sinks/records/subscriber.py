@@ -77,6 +77,7 @@ class RecordSubscriber(Subscriber):
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
         """Updates after ``to`` come again."""
         self._forget(to.shard)
+        await self._writer.rolled_back(to.shard)
 
     async def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch begins or ends."""

@@ -48,6 +48,10 @@ class RecordWriter(ABC):
         """Everything of ``marker.shard`` before ``marker`` was written. It is acknowledged when this returns."""
         return
 
+    async def rolled_back(self, shard: str) -> None:
+        """The records after the last datamarker come again, but for those of updates that are parked or skipped."""
+        return
+
     async def revoked(self, shard: str) -> None:
         """The epoch of a shard is over. Does not raise."""
         return

@@ -116,6 +116,8 @@ EXTENDED: Final = (
     "tests/contract/test_private_server.py",
     "tests/integration/test_database_servers.py",
     "tests/integration/test_kafka_server.py",
+    "tests/contract/sinks/test_nats.py",
+    "tests/integration/test_nats_sink.py",
     "tests/integration/test_sink_servers.py",
     "tests/unit/examples/demo/test_demo.py::test_it_holds_what_was_committed_after_every_chore",
     "tests/unit/test_setup.py",

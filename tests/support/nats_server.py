@@ -6,6 +6,7 @@ starts its own.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
@@ -19,8 +20,9 @@ from wormhole.host.private_server import PrivateServer
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+    from nats.js.api import RawStreamMsg
 
-__all__ = ["NatsServer", "nats_server"]
+__all__ = ["NatsServer", "nats_server", "stored"]
 
 _PROGRAM: Final = Path(sys.prefix, "bin", "nats-server")
 # A message is handed to the operating system before it is acknowledged, and not awaited on the disk: that survives
@@ -53,6 +55,17 @@ class NatsServer(PrivateServer):
 
         return await nats.connect(self.url, **settings)
 
+    def make_stream(self, **settings: Any) -> None:
+        """Make a stream. Blocks, and must not be called on a loop."""
+        asyncio.run(self._make_stream(settings))
+
+    async def _make_stream(self, settings: dict[str, Any]) -> None:
+        client = await self.connect()
+        try:
+            await client.jetstream().add_stream(**settings)
+        finally:
+            await client.close()
+
     # -- what a private server needs
 
     def find_programs(self) -> None:
@@ -76,6 +89,17 @@ class NatsServer(PrivateServer):
         except OSError:
             return False
         return word == b"INFO" and json.loads(described)["server_name"] == str(self.folder)
+
+
+async def stored(server: NatsServer, stream: str) -> list[RawStreamMsg]:
+    """The messages that a stream holds, in order."""
+    client = await server.connect()
+    try:
+        context = client.jetstream()
+        state = (await context.stream_info(stream)).state
+        return [await context.get_msg(stream, number) for number in range(state.first_seq, state.last_seq + 1)]
+    finally:
+        await client.close()
 
 
 @pytest.fixture(scope="session")

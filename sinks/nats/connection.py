@@ -1,0 +1,245 @@
+"""One connection to the servers, and the stream behind it.
+
+The client never connects again by itself: it would send what it had not sent yet after a gap, and so out of order. A
+connection that is lost is replaced by a new one, at the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+import nats.errors
+from nats.aio.client import Client
+from nats.js.api import PubAck, StreamInfo
+from nats.js.errors import APIError, NoStreamResponseError
+
+from sinks.nats.failures import TOO_LARGE, target_error
+from sinks.nats.settings import NatsSettings
+from sinks.nats.subjects import covers, pattern_of
+from wormhole.model.errors import TargetRefused
+
+__all__ = ["Connected", "Message", "Servers", "TooLarge"]
+
+_TIMEOUT_S: Final = 10.0
+_CONNECT_S: Final = 5
+_CLOSE_S: Final = 1.0
+_BATCH_HEADERS: Final = 128
+"""Bytes of the headers of a message in a batch, beside its own; at most."""
+_HEADERS: Final = 64
+_T = TypeVar("_T")
+
+
+class TooLarge(Exception):  # noqa: N818 - a state of the stream
+    """The stream takes no message of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is published. ``id``: by which the stream knows a repetition."""
+
+    subject: str
+    id: str
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        """Its bytes as the server counts them, at most."""
+        return len(self.id) + len(self.payload) + _HEADERS + _BATCH_HEADERS
+
+    def again(self, number: int) -> Message:
+        """The same, as another message."""
+        return replace(self, id=f"{self.id}/again{number}")
+
+
+class _Client(Client):
+    def _connect_command(self) -> bytes:
+        # The client itself encrypts if the server asks for it: whoever is in between could leave that out.
+        if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
+            raise nats.errors.SecureConnWantedError
+        return super()._connect_command()
+
+
+class Servers:
+    """The servers of one sink. At most one connection at a time."""
+
+    def __init__(self, stream: str, settings: NatsSettings) -> None:
+        self._stream = stream
+        self._settings = settings
+        self._lock = asyncio.Lock()
+        self._connected: Connected | None = None
+
+    async def connected(self) -> Connected:
+        """The connection; a new one if it was lost. Raises the errors of the port."""
+        async with self._lock:
+            if self._connected is None or self._connected.lost.done():
+                await self._close()
+                self._connected = await Connected.open(self._stream, self._settings)
+            return self._connected
+
+    async def close(self) -> None:
+        """End the connection."""
+        async with self._lock:
+            await self._close()
+
+    async def _close(self) -> None:
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            await connected.close()
+
+
+class Connected:
+    """A connection, until it is lost. Its methods raise the errors of the port.
+
+    ``info``: of the stream, when the connection began. ``largest``: bytes of a message that the server takes.
+    """
+
+    def __init__(self, stream: str, settings: NatsSettings) -> None:
+        self._stream = stream
+        self._settings = settings
+        self._client = _Client()
+        self._denied: list[str] = []
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.info: StreamInfo
+        self.largest = 0
+
+    @classmethod
+    async def open(cls, stream: str, settings: NatsSettings) -> Connected:
+        """Connect to one of the servers, and look at the stream."""
+        connected = cls(stream, settings)
+        try:
+            await connected._open()
+        except BaseException:
+            await connected.close()
+            raise
+        return connected
+
+    async def _open(self) -> None:
+        settings = self._settings
+        given: dict[str, Any] = {}
+        if (secret := await asyncio.to_thread(settings.read_password)) is not None:
+            given = {"token": secret} if settings.user is None else {"user": settings.user, "password": secret}
+        if settings.encrypted:
+            given["tls"] = await asyncio.to_thread(settings.tls)
+        last: list[Exception] = []
+
+        async def failed(error: Exception) -> None:
+            last[:] = [error]
+            if "permissions violation" in (said := str(error).lower()):
+                self._denied.append(said)
+
+        async def closed() -> None:
+            self._lose()
+
+        try:
+            await self._client.connect(
+                settings.servers,
+                name="wormhole-sink",
+                error_cb=failed,
+                closed_cb=closed,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # each server is tried twice
+                reconnect_time_wait=0,
+                connect_timeout=_CONNECT_S,
+                **given,
+            )
+            if not self._client.is_connected:
+                raise nats.errors.ConnectionClosedError
+        except (nats.errors.Error, OSError, ValueError, TypeError) as error:
+            known = last[0] if isinstance(error, nats.errors.NoServersError) and last else error
+            raise target_error(self._stream, settings, known) from error
+        self.largest = self._client.max_payload
+        self.info = await self.look()
+        if self.info.config.no_ack:
+            raise TargetRefused(
+                f"stream {self._stream} of {settings.url} acknowledges nothing",
+                hint="switch no_ack off: the sink could not know what is stored",
+            )
+
+    async def look(self) -> StreamInfo:
+        """The stream as it is now."""
+        about = f"$JS.API.STREAM.INFO.{self._stream}"
+        try:
+            return await self._ask(about, self._client.jetstream(timeout=_TIMEOUT_S).stream_info(self._stream))
+        except (APIError, nats.errors.NoRespondersError, NoStreamResponseError) as error:
+            raise target_error(self._stream, self._settings, error) from error
+
+    async def publish(self, message: Message) -> PubAck:
+        """Publish one message, and return when it is stored. Raises :class:`TooLarge` besides."""
+        try:
+            return await self._ask(message.subject, self._publish(message, self._headers(message)))
+        except NoStreamResponseError as error:
+            await self._explain(message.subject)
+            raise target_error(self._stream, self._settings, error) from error
+        except APIError as error:
+            if error.err_code == TOO_LARGE:
+                raise TooLarge from error
+            raise target_error(self._stream, self._settings, error) from error
+
+    async def publish_together(self, messages: Sequence[Message]) -> int | None:
+        """Publish all messages or none of them. Returns the number of the last one in the stream, or ``None`` if the
+        stream refuses them, for example because it has one of them. All numbers are in sequence.
+        """
+        try:
+            return (await self._ask(messages[-1].subject, self._publish_together(messages))).seq
+        except (NoStreamResponseError, APIError):
+            return None
+
+    async def close(self) -> None:
+        """End the connection. Calls that wait fail."""
+        self._lose()
+        # After a handshake that failed the client waits for ever, and it may write to a connection that is lost.
+        with contextlib.suppress(OSError, nats.errors.Error):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._client.close()
+
+    def _lose(self) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _headers(self, message: Message) -> dict[str, str]:
+        return {"Nats-Msg-Id": message.id, "Nats-Expected-Stream": self._stream}
+
+    async def _publish(self, message: Message, headers: dict[str, str]) -> PubAck:
+        stream = self._client.jetstream(timeout=_TIMEOUT_S)
+        return await stream.publish(message.subject, message.payload, headers=headers)
+
+    async def _publish_together(self, messages: Sequence[Message]) -> PubAck:
+        batch = secrets.token_hex(8)
+        for number, message in enumerate(messages, 1):
+            headers = {**self._headers(message), "Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            if number == len(messages):
+                break
+            await self._client.publish(message.subject, message.payload, headers=headers)
+        return await self._publish(message, {**headers, "Nats-Batch-Commit": "1"})
+
+    async def _ask(self, subject: str, call: Coroutine[Any, Any, _T]) -> _T:
+        """The result of ``call``. The client does not end calls that wait when it loses its connection."""
+        task = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait((task, self.lost), timeout=_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise nats.errors.ConnectionClosedError if self.lost.done() else nats.errors.TimeoutError
+            return task.result()
+        except (APIError, nats.errors.NoRespondersError, NoStreamResponseError):
+            raise
+        except (nats.errors.Error, OSError, ValueError, KeyError, TypeError) as error:
+            self._lose()  # what was sent may still arrive, and the next connection is another one
+            denied = [said for said in self._denied if f'"{subject.lower()}"' in said or "subscription" in said]
+            raise target_error(self._stream, self._settings, error, denied) from error
+        finally:
+            task.cancel()
+
+    async def _explain(self, subject: str) -> None:
+        """Nothing answers on ``subject``. Raises the error for a stream that is missing or does not have it."""
+        subjects = (await self.look()).config.subjects or []
+        if not any(covers(pattern, subject) for pattern in subjects):
+            wanted = pattern_of(self._settings.subject, self._stream)
+            raise TargetRefused(
+                f"stream {self._stream} of {self._settings.url} does not have the subjects {wanted}",
+                hint=f"add {wanted} to its subjects, or correct subject of the sink",
+            )

@@ -1,0 +1,364 @@
+"""The sink of NATS JetStream with real servers: what is stored, in which order, and what is said when nothing can be.
+
+What every kind has to do is in `tests/contract/sinks/test_nats.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.js.api import PubAck
+from nats.js.client import JetStreamContext
+
+from sinks.nats import connection
+from sinks.nats.kind import KIND
+from sinks.nats.settings import NatsSettings
+from sinks.port import Sink
+from subscriber_sdk import HandlerFailed, RetryPolicy
+from subscriber_sdk.testing import Change, Kit, KitFlow, kit, update
+from tests.support.certificates import Authority
+from tests.support.nats_server import NatsServer, stored
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.model.findings import Severity
+
+# The kit calls what would run in a thread in place, on its loop.
+pytestmark = pytest.mark.allow_blocking
+
+Opened = Callable[..., Sink]
+
+
+@pytest.fixture
+def opened(wormhole_kit: Kit) -> Iterator[Opened]:
+    """Opens sinks, which are closed at the end."""
+    sinks: list[Sink] = []
+
+    def opened(url: str, stream: str, **more: Any) -> Sink:
+        sinks.append(sink := KIND.open(stream, NatsSettings.model_validate({"url": url, **more})))
+        return sink
+
+    yield opened
+    for sink in sinks:
+        wormhole_kit.run(sink.close())
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit waits in real time while a connection is open."""
+    monkeypatch.setattr(kit, "_LOOK", 0.2)
+
+
+@pytest.fixture
+def stream() -> str:
+    """The name of a stream that is not there."""
+    return f"s{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def killed() -> Iterator[NatsServer]:
+    """A server that the test kills."""
+    with NatsServer() as server:
+        yield server
+
+
+def row(key: int, text: str = "") -> Change:
+    return update("shop.orders", key=key, after={"text": text})
+
+
+def attached(wormhole_kit: Kit, sink: Sink, *, parks: bool = False) -> KitFlow:
+    retry = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.01)
+    return wormhole_kit.attach(sink.subscriber, retry=retry, on_failure="park" if parks else "halt")
+
+
+def found(server: NatsServer, stream: str) -> list[str]:
+    """The ids of the updates that the stream holds, in order."""
+    return [json.loads(message.data or b"")["id"] for message in asyncio.run(stored(server, stream))]
+
+
+def refused(wormhole_kit: Kit, sink: Sink) -> TargetRefused:
+    """The error that halts a flow at its first update."""
+    with pytest.raises(HandlerFailed) as failed:
+        attached(wormhole_kit, sink).commit(row(1))
+    assert isinstance(failed.value.__cause__, TargetRefused), f"{failed.value.__cause__!r}"
+    return failed.value.__cause__
+
+
+async def asked(server: NatsServer, subject: str, body: str = "") -> Any:
+    client = await server.connect()
+    try:
+        return json.loads((await client.request(subject, body.encode(), timeout=5)).data)
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_repetition_within_the_window_is_dropped(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, atomic: bool
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+    flow = attached(wormhole_kit, opened(nats_server.url, stream))
+    for number in range(5):
+        flow.commit(*(row(key) for key in range(number + 1)))
+    flow.crash_and_redeliver(4, subscriber=opened(nats_server.url, stream).subscriber)
+    flow.commit(row(1))
+    ids = [f"test:{number}:{index}" for number in range(1, 6) for index in range(number)]
+    assert found(nats_server, stream) == [*ids, "test:6:0"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_record_that_is_known_longer_than_one_before_it_is_stored_behind_it(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, atomic: bool
+) -> None:
+    """The window has passed for the first of two records that come again, and not for the second."""
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+
+    async def publish() -> None:
+        client = await nats_server.connect()
+        headers = {"Nats-Msg-Id": "test/test/shop/0/test:1:1"}
+        await client.jetstream().publish(f"{stream}.shop.orders", b'{"id":"test:1:1"}', headers=headers)
+        await client.close()
+
+    asyncio.run(publish())
+    flow = attached(wormhole_kit, opened(nats_server.url, stream))
+    flow.commit(row(1), row(1), row(1))
+    assert found(nats_server, stream) == ["test:1:1", "test:1:0", "test:1:1", "test:1:2"]
+    flow.crash_and_redeliver(1, subscriber=opened(nats_server.url, stream).subscriber)
+    assert found(nats_server, stream)[-3:] == ["test:1:0", "test:1:1", "test:1:2"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("at", ["sent", "half", "stored"])
+def test_the_server_is_killed_while_records_are_published(
+    killed: NatsServer,
+    wormhole_kit: Kit,
+    opened: Opened,
+    stream: str,
+    atomic: bool,
+    at: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before it reads any of them, after some of them, and after it stored them and before the sink knows that."""
+    killed.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+    flow = attached(wormhole_kit, opened(killed.url, stream))
+    flow.commit(row(1))
+    publish, publish_stored = Client.publish, JetStreamContext.publish
+    left = {"sent": 0, "half": 2, "stored": 10**9}[at]
+
+    async def sends(self: Client, *arguments: Any, **more: Any) -> None:
+        nonlocal left
+        if left == 0:
+            killed.kill()
+        left -= 1
+        await publish(self, *arguments, **more)
+
+    async def stores(self: JetStreamContext, *arguments: Any, **more: Any) -> PubAck:
+        answer = await publish_stored(self, *arguments, **more)
+        if at == "stored":
+            killed.kill()
+            raise ConnectionResetError
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "publish", sends)
+        patch.setattr(JetStreamContext, "publish", stores)
+        with pytest.raises(HandlerFailed) as failed:
+            flow.commit(*(row(key) for key in range(5)))
+        assert isinstance(failed.value.__cause__, TargetUnavailable)
+    killed.start()
+    flow.assign()
+    flow.commit(row(2))
+    assert found(killed, stream) == ["test:1:0", *(f"test:2:{index}" for index in range(5)), "test:3:0"]
+
+
+def test_a_stream_that_is_missing_is_made_as_the_message_says(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str
+) -> None:
+    sink = opened(nats_server.url, stream)
+    report = wormhole_kit.run(sink.examine())
+    assert report.severity is Severity.PROBLEM
+    error = refused(wormhole_kit, sink)
+    assert error.message == f"{nats_server.url} has no stream {stream}"
+    (command,) = re.findall(r"nats req '(\S+)' '(.*)'", error.hint or "")
+    assert report.findings[0].next_step == error.hint
+    assert "error" not in asyncio.run(asked(nats_server, *command))
+    flow = attached(wormhole_kit, sink)
+    flow.commit(row(1), row(2))
+    assert found(nats_server, stream) == ["test:1:0", "test:1:1"]
+    assert wormhole_kit.run(sink.examine()).severity is not Severity.PROBLEM
+
+
+def test_a_stream_that_is_deleted_halts_its_flow_until_it_is_back(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=True)
+    flow = attached(wormhole_kit, opened(nats_server.url, stream))
+    flow.commit(row(1))
+    asyncio.run(asked(nats_server, f"$JS.API.STREAM.DELETE.{stream}"))
+    with pytest.raises(HandlerFailed) as failed:
+        flow.commit(row(2), row(3))
+    assert "backfill start" in (getattr(failed.value.__cause__, "hint", None) or "")
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"])
+    flow.assign()
+    flow.commit(row(4))
+    assert found(nats_server, stream) == ["test:2:0", "test:2:1", "test:3:0"]
+
+
+def test_a_subject_that_no_stream_has_is_refused(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.users.>"])
+    error = refused(wormhole_kit, opened(nats_server.url, stream))
+    assert f"does not have the subjects {stream}.>" in error.message
+
+
+def test_a_subject_of_another_stream_is_refused(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.users.>"])
+    nats_server.make_stream(name=f"{stream}-2", subjects=[f"{stream}.shop.>"])
+    error = refused(wormhole_kit, opened(nats_server.url, stream))
+    assert f"another stream than {stream}" in error.message
+
+
+def test_a_stream_that_acknowledges_nothing_is_refused(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], no_ack=True)
+    assert "acknowledges nothing" in refused(wormhole_kit, opened(nats_server.url, stream)).message
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_full_stream_is_waited_for(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, atomic: bool
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic, max_msgs=2, discard="new")
+    flow = attached(wormhole_kit, opened(nats_server.url, stream))
+    with pytest.raises(HandlerFailed, match="is full: maximum messages exceeded") as failed:
+        flow.commit(row(1), row(2), row(3))
+    assert isinstance(failed.value.__cause__, TargetUnavailable)
+    assert found(nats_server, stream) == ["test:1:0", "test:1:1"]
+    asyncio.run(asked(nats_server, f"$JS.API.STREAM.PURGE.{stream}"))
+    flow.assign()
+    assert found(nats_server, stream) == ["test:1:2"]
+    assert flow.datamarker == flow.end
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_record_that_the_server_does_not_take_is_parked(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, atomic: bool
+) -> None:
+    """A server ends the connection of a client that sends more than it takes."""
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+    flow = attached(wormhole_kit, opened(nats_server.url, stream, subject="{stream}.{table}.{key}"), parks=True)
+    flow.commit(row(1), row(2, "x" * (1 << 20)), row(3))
+    flow.commit(update("shop.orders", key="é" * 400, after={"text": ""}), row(4))
+    assert flow.parked == ["test:1:1", "test:2:0"]
+    assert found(nats_server, stream) == ["test:1:0", "test:1:2", "test:2:1"]
+    assert [message.subject for message in asyncio.run(stored(nats_server, stream))] == [
+        f"{stream}.shop.orders.{key}" for key in (1, 3, 4)
+    ]
+
+
+def test_a_batch_of_many_records_keeps_their_order(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str
+) -> None:
+    """More than one batch may have, and more bytes."""
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=True)
+    flow = attached(wormhole_kit, opened(nats_server.url, stream))
+    flow.commit(*(row(key) for key in range(1005)), *(row(key, "x" * 600_000) for key in range(4)))
+    assert found(nats_server, stream) == [f"test:1:{index}" for index in range(1009)]
+
+
+USERS = """
+authorization {
+  users: [
+    { user: admin, password: open }
+    { user: "a b", password: "open ü" }
+    { user: few, password: open, permissions: { publish: ["$JS.API.>"], subscribe: ["_INBOX.>"] } }
+    { user: none, password: open, permissions: { publish: ["x"], subscribe: ["_INBOX.>"] } }
+  ]
+}
+"""
+
+
+def test_a_login_is_a_user_with_a_password_and_rights(
+    wormhole_kit: Kit, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_TIMEOUT_S", 0.5)
+    password = tmp_path / "password"
+    with NatsServer(lines=USERS) as server:
+
+        def login(user: str, text: str) -> Sink:
+            password.write_text(text)
+            return opened(server.url.replace("//", f"//{user}@"), "changes", password_file=password)
+
+        wrong = refused(wormhole_kit, login("admin", "wrong secret"))
+        assert (wrong.code, "secret" in f"{wrong} {wrong.hint}") == ("login-refused", False)
+        assert refused(wormhole_kit, opened(server.url, "changes")).code == "login-refused"
+        assert refused(wormhole_kit, login("none", "open")).code == "account-lacks-rights"
+
+        async def make() -> None:
+            client = await server.connect(user="admin", password="open")
+            await client.jetstream().add_stream(name="changes", subjects=["changes.>"])
+            await client.close()
+
+        asyncio.run(make())
+        assert refused(wormhole_kit, login("few", "open")).code == "account-lacks-rights"
+        flow = attached(wormhole_kit, login("a%20b", "open ü\n"))
+        flow.commit(row(1))
+        assert flow.datamarker == flow.end
+
+
+def test_a_token_is_a_password_without_a_user(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    with NatsServer(lines='authorization { token: "open" }') as server:
+        for text, code in (("wrong", "login-refused"), ("open", "target-refused")):
+            token.write_text(text)
+            error = refused(wormhole_kit, opened(server.url, "changes", password_file=token))
+            assert error.code == code
+        assert "has no stream" in error.message
+
+
+def test_tls_checks_both_certificates(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs", "other-ca")
+    host, client = ours.issue("nats"), ours.issue("sink")
+    lines = f'tls {{ cert_file: "{host.cert}", key_file: "{host.key}", ca_file: "{ours.ca}", verify: true }}'
+    with NatsServer(lines=lines) as server:
+        url = server.url.replace("nats://", "tls://")
+        own = {"cert_file": client.cert, "key_file": client.key}
+        missing = refused(wormhole_kit, opened(url, "changes", ca_file=ours.ca, **own))
+        assert "has no stream" in missing.message
+        assert refused(wormhole_kit, opened(url, "changes", ca_file=theirs.ca, **own)).code == "certificate-refused"
+
+
+def test_nothing_is_sent_to_a_server_without_tls(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:
+    """Whoever is between the sink and the server may change the server's greeting."""
+    password = tmp_path / "password"
+    password.write_text("secret")
+    received: list[bytes] = []
+
+    async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"auth_required":true}\r\n')
+        with contextlib.suppress(ConnectionError):
+            received.append(await reader.read(1000))
+        writer.close()
+
+    async def examined() -> Any:
+        server = await asyncio.start_server(greets, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        report = await opened(f"tls://me@127.0.0.1:{port}", "changes", password_file=password).examine()
+        server.close()
+        await server.wait_closed()
+        return report
+
+    report = wormhole_kit.run(examined())
+    assert "offers no encryption" in report.findings[0].what
+    assert received == [b""]
