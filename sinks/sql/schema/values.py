@@ -1,0 +1,318 @@
+"""Values of updates as a driver takes them for a column, and back. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from sinks.sql.schema.dialect import Dialect, quoted
+from sinks.sql.schema.table import Kind, TargetColumn
+from wormhole.formats.json_values import value_as_json
+from wormhole.model.values import Value
+
+__all__ = ["reader", "selected", "writer"]
+
+Writer = Callable[[Any], Any]
+Reader = Callable[[Any], Value]
+
+_AS_TEXT: Final = frozenset({Kind.TEMPORAL, Kind.JSON, Kind.UUID, Kind.MEMBERS, Kind.OTHER})
+"""What is read as the server shows it, because drivers have other types for it."""
+_NATURAL: Final = {
+    Kind.BYTES: "bytes",
+    Kind.FIXED_BYTES: "bytes",
+    Kind.INT: "int",
+    Kind.DECIMAL: "decimal",
+    Kind.DOUBLE: "double",
+    Kind.FLOAT: "double",
+    Kind.BOOL: "bool",
+}
+"""The generic type of values of a column that no schema describes; text for the others."""
+_RANGES: Final = {"int": (-(1 << 63), (1 << 63) - 1), "uint": (0, (1 << 64) - 1)}
+_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def selected(column: TargetColumn, dialect: Dialect) -> str:
+    """What a SELECT lists, so that :func:`reader` understands the value."""
+    name = quoted(column.name, dialect)
+    if column.kind is Kind.INT and column.type.startswith("bit"):
+        return f"CAST({name} AS UNSIGNED)"
+    if column.kind not in _AS_TEXT or dialect is Dialect.SQLITE:
+        return name
+    if dialect is Dialect.POSTGRES:
+        return f"{name}::text"
+    return f"CAST({name} AS {'CHAR' if dialect.is_mysql else 'VARCHAR'})"
+
+
+def writer(generic: str, column: TargetColumn, dialect: Dialect) -> Writer | None:
+    """What makes the driver's value for ``column`` of a value of the ``generic`` type; ``None``: the value itself.
+    ``generic``: empty where it is not known.
+
+    The function raises ``ValueError``, without the value in its message, for a value that the column cannot hold.
+    """
+    generic = generic or _NATURAL.get(column.kind, "text")
+    match generic:
+        case "int" | "uint":
+            make = _write_whole(generic, column)
+        case "double":
+            make = _write_double(column, dialect)
+        case "bool":
+            make = {Kind.BOOL: None, Kind.TEXT: _bool_text, Kind.DOUBLE: float, Kind.FLOAT: float}.get(column.kind, int)
+        case "decimal":
+            make = _write_decimal(column)
+        case "bytes":
+            make = None
+        case "entries":
+            make = _entries_text
+        case _:
+            make = _write_text(column, dialect)
+    return None if make is None else _or_null(make)
+
+
+def reader(generic: str, column: TargetColumn, dialect: Dialect) -> Reader | None:
+    """The inverse of :func:`writer`, for what :func:`selected` gives. ``generic``: empty where it is not known. Text
+    in the server's own form is equal to every text of the same value.
+    """
+    make = _read_known(generic, column) or _READ_KINDS.get(column.kind)
+    return None if make is None else _or_null(make)
+
+
+def _or_null(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def converted(value: Any) -> Any:
+        return None if value is None else make(value)
+
+    return converted
+
+
+def _write_whole(generic: str, column: TargetColumn) -> Writer | None:
+    match column.kind:
+        case Kind.BOOL:
+            return _zero_or_one
+        case Kind.TEXT:
+            return str
+        case Kind.INT:
+            lowest, highest = column.lowest, column.highest
+            if lowest <= _RANGES[generic][0] and _RANGES[generic][1] <= highest:
+                return None
+
+            def checked(value: int) -> int:
+                if not lowest <= value <= highest:
+                    raise ValueError(f"a number outside of {lowest} to {highest}")
+                return value
+
+            return checked
+    return None
+
+
+def _zero_or_one(value: int) -> bool:
+    if value not in (0, 1):
+        raise ValueError("a number other than 0 and 1 for a truth value")
+    return value == 1
+
+
+def _bool_text(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _write_double(column: TargetColumn, dialect: Dialect) -> Writer | None:
+    match column.kind:
+        case Kind.TEXT:
+            return repr
+        case Kind.DECIMAL:
+            fitting = _write_decimal(column)
+            return None if fitting is None else lambda value: fitting(Decimal(repr(value)))
+    if dialect.is_mysql:
+        return _finite
+    return _number if dialect is Dialect.SQLITE else None
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("NaN or an infinity")
+    return value
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("NaN, which SQLite stores as NULL")
+    return value
+
+
+def _write_decimal(column: TargetColumn) -> Writer | None:
+    """NaN and infinities arrive as text."""
+    match column.kind:
+        case Kind.TEXT:
+            return _decimal_text
+        case Kind.DOUBLE | Kind.FLOAT:
+            return float
+        case Kind.DECIMAL if column.size is None:
+            return Decimal
+        case Kind.DECIMAL:
+            scale = column.scale or 0
+            before = column.size - scale if column.size is not None else 0
+
+            def fitting(value: Decimal | str) -> Decimal:
+                number = Decimal(value)
+                if not number.is_finite():
+                    raise ValueError("NaN or an infinity")
+                if number.adjusted() >= before and number:
+                    raise ValueError(f"a number of more than {before} digits before the point")
+                fraction = format(number, "f").partition(".")[2]
+                if len(fraction) > scale and fraction[scale:].strip("0"):
+                    raise ValueError(f"a number of more than {scale} digits behind the point")
+                return number
+
+            return fitting
+    return None
+
+
+def _decimal_text(value: Decimal | str) -> str:
+    return value if isinstance(value, str) else format(value, "f")
+
+
+def _write_text(column: TargetColumn, dialect: Dialect) -> Writer | None:
+    if dialect is Dialect.SQLITE:
+        return None
+    if column.kind is Kind.BYTES:
+        return _encoded
+    return _text_without_nul if dialect is Dialect.POSTGRES else _text
+
+
+def _encoded(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _text(value: str | bytes) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text that is not valid in the source's encoding")
+    return value
+
+
+def _text_without_nul(value: str | bytes) -> str:
+    text = _text(value)
+    if "\0" in text:
+        raise ValueError("text with the character U+0000")
+    return text
+
+
+def _entries_text(value: Mapping[bytes, bytes]) -> str:
+    return _dump(value_as_json(value)["entries"])
+
+
+class _Shown(str):
+    """Text in a server's own form."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def form(text: str) -> Any:
+        """What is equal for every text of the same value."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, str):
+            return False
+        return str.__eq__(self, other) or self.form(str(self)) == self.form(str(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+class _Time(_Shown):
+    __slots__ = ()
+
+    @staticmethod
+    def form(text: str) -> str:
+        text = _UTC.sub("", text.replace("T", " "))
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return text.removesuffix(" 00:00:00")
+
+
+class _Json(_Shown):
+    __slots__ = ()
+
+    @staticmethod
+    def form(text: str) -> Any:
+        try:
+            return json.loads(text, parse_float=Decimal)
+        except ValueError:
+            return text
+
+
+class _Uuid(_Shown):
+    __slots__ = ()
+
+    @staticmethod
+    def form(text: str) -> str:
+        return text.strip("{}").replace("-", "").lower()
+
+
+class _Padded(_Shown):
+    __slots__ = ()
+
+    @staticmethod
+    def form(text: str) -> str:
+        return text.rstrip(" ")
+
+
+class _Entries(str):
+    """The text of a row of a key-value store, equal to its entries."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, _entries_text(other) if isinstance(other, Mapping) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+_UTC: Final = re.compile(r"(?:[+-]00(?::00)?|Z)$")
+
+
+def _read_known(generic: str, column: TargetColumn) -> Reader | None:
+    match generic, column.kind:
+        case (("int" | "uint"), Kind.TEXT):
+            return int
+        case "double", (Kind.TEXT | Kind.DECIMAL):
+            return float
+        case "bool", Kind.TEXT:
+            return lambda value: bool(value == "true")
+        case "decimal", (Kind.TEXT | Kind.DOUBLE | Kind.FLOAT):
+            return _decimal
+        case (("text" | "hash"), Kind.BYTES):
+            return _decoded
+        case "entries", _:
+            return _Entries
+    return None
+
+
+def _decimal(value: Any) -> Decimal | str:
+    """NaN and infinities are text, as they arrive."""
+    number = value if isinstance(value, Decimal) else Decimal(str(value))
+    return number if number.is_finite() else str(number)
+
+
+def _decoded(value: bytes | str) -> bytes | str:
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+_READ_KINDS: Final[Mapping[Kind, Reader]] = {
+    Kind.DECIMAL: _decimal,
+    Kind.TEMPORAL: _Time,
+    Kind.JSON: _Json,
+    Kind.UUID: _Uuid,
+    Kind.PADDED: _Padded,
+}
