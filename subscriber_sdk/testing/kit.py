@@ -35,7 +35,7 @@ __all__ = ["Kit", "KitFlow"]
 _T = TypeVar("_T")
 _ALONE = 500  # keys that are read alone at one time
 _AWAY = 100  # tries with an unavailable target after which the kit gives up
-_LOOK = 60.0  # seconds by the fake clock
+_LOOK = 1.0  # seconds by the fake clock; a flow that is tried fifty times a second is given up soon
 _AHEAD = 1000  # epochs of the process in another's place, so that none of the replaced one's is as high
 _LOSS = {
     LossKind.PURGED: push_pb2.DataLoss.PURGED,
