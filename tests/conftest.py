@@ -37,10 +37,12 @@ pytest_plugins = [
     "tests.support.one_jvm",
     "tests.support.postgres_server",
     "tests.support.redis_server",
+    "tests.support.sql_targets",
     "tests.support.transactional",
     "tests.support.postgres_tail",
     "tests.support.s3",
     "tests.support.spark",
+    "tests.support.sql_dialects",
     "tests.support.zookeeper",
     "wormhole.ports.testing.plugin",  # also where what is installed is of an earlier commit
     "tests.support.server_tail",  # behind the plugin, which has asserts rewritten in what this imports

@@ -1,0 +1,112 @@
+"""What the mirror needs of a database, and the statements that all of them have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from sinks.sql.schema import Dialect, TableName, TargetColumn, TargetTable, quoted, selected
+from subscriber_sdk.transactional import Store
+
+__all__ = ["DELETED", "GENERATION", "SHARD", "Database", "Own", "Scope"]
+
+SHARD: Final = "_wormhole_shard"
+GENERATION: Final = "_wormhole_generation"
+DELETED: Final = "_wormhole_deleted"
+
+Own = Mapping[str, Any]
+"""Values of the sink's own columns, by name."""
+Columns = Sequence[TargetColumn]
+Data = Sequence[Sequence[Any]]
+"""The values of each column, all of the same length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A condition of a statement. ``text``: SQL with ``%s`` for each of the ``values``; a name has no ``%`` in it."""
+
+    text: str
+    values: tuple[Any, ...] = ()
+
+    @classmethod
+    def all(cls, scopes: Iterable[Scope]) -> Scope:
+        """Every one of them."""
+        found = list(scopes)
+        text = " AND ".join(f"({scope.text})" for scope in found)
+        return cls(text or "1 = 1", tuple(value for scope in found for value in scope.values))
+
+
+class Database(ABC):
+    """One kind of database. Statements have ``%s`` for values, and each ``%`` in a name is doubled. Methods raise what
+    the driver raises.
+    """
+
+    dialect: Dialect
+    """Known after the first connection."""
+    store: Store[Any]
+    """Connections with the shards' transactions."""
+    largest: int | None = None
+    """Bytes of an update that the database takes for certain; known after the first connection."""
+
+    sink_table: ClassVar[str]
+    """Makes the table ``wormhole_sink`` where it is missing."""
+    lock_bounds: ClassVar[tuple[str, ...]] = ()
+    """Bound how long the DDL of a transaction waits for the locks of others."""
+
+    @abstractmethod
+    def run(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement; none for one that returns none."""
+
+    @abstractmethod
+    def change(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement. Returns how many rows its condition selected."""
+
+    @abstractmethod
+    def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own) -> None:
+        """Insert rows, or replace these columns where their keys are there. Without a key all are inserted."""
+
+    @abstractmethod
+    def patch(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, scope: Scope) -> int:
+        """Replace columns of rows with these keys that are in ``scope``. The columns begin with those of the key.
+        Returns how many rows were there.
+        """
+
+    @abstractmethod
+    def delete(self, connection: Any, table: TargetTable, columns: Columns, data: Data, scope: Scope) -> None:
+        """Delete the rows with these keys that are in ``scope``."""
+
+    @abstractmethod
+    def rows(
+        self, connection: Any, table: TargetTable, columns: Columns, data: Data, wanted: Columns, scope: Scope
+    ) -> list[tuple[Any, ...]]:
+        """The ``wanted`` columns of the rows with these keys that are in ``scope``."""
+
+    def quoted(self, name: str) -> str:
+        """A column's name in a statement."""
+        return quoted(name, self.dialect).replace("%", "%%")
+
+    def listed(self, columns: Columns) -> str:
+        """Columns that are read, in the form that a reader of values understands."""
+        return ", ".join(selected(column, self.dialect).replace("%", "%%") for column in columns)
+
+    def named(self, name: TableName) -> str:
+        """A table's name in a statement."""
+        return name.quoted(self.dialect).replace("%", "%%")
+
+    def assigned(self, names: Iterable[str]) -> str:
+        """Assignments with a value for each name."""
+        return ", ".join(f"{self.quoted(name)} = %s" for name in names)
+
+    def equal(self, values: Mapping[str, Any]) -> Scope:
+        """Rows with these values, by the columns' names."""
+        return Scope.all(Scope(f"{self.quoted(name)} = %s", (value,)) for name, value in values.items())
+
+    def above(self, key: Sequence[str], last: Sequence[Any]) -> Scope:
+        """Rows with a larger key than ``last``, in a form that every database answers from its index."""
+        first = self.quoted(key[0])
+        if len(key) == 1:
+            return Scope(f"{first} > %s", tuple(last))
+        rest = self.above(key[1:], last[1:])
+        return Scope(f"{first} >= %s AND ({first} > %s OR ({rest.text}))", (last[0], last[0], *rest.values))

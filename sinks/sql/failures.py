@@ -1,0 +1,89 @@
+"""What an error of a database means for a sink. No message has a value of a row."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any, Final
+
+from subscriber_sdk import Update
+from wormhole.model.errors import Fatal, TargetRefused, TargetUnavailable, WormholeError
+
+__all__ = ["RowRefused", "database_error"]
+
+
+class RowRefused(Fatal):
+    """No row of the target follows from an update. It is parked, or its flow halts."""
+
+    code: str = "record-refused"
+
+    @classmethod
+    def of(cls, update: Update, why: str) -> RowRefused:
+        """The error for one update."""
+        return cls(f"{update.op.value} of {update.table} cannot be applied: {why}")
+
+
+class _Meaning(Enum):
+    AWAY = "away"
+    CHANGED = "changed"
+    RIGHTS = "rights"
+    ROW = "row"
+
+
+# By the first two characters of a SQLSTATE: connection, rolled back, resources, lock, cancelled, system, internal.
+_AWAY_CLASSES: Final = {"08", "40", "53", "55", "57", "58", "XX"}
+_SQLSTATES: Final = {
+    "25006": _Meaning.AWAY,  # the server is read-only
+    "3F000": _Meaning.CHANGED,
+    "42501": _Meaning.RIGHTS,
+    "42703": _Meaning.CHANGED,
+    "42804": _Meaning.CHANGED,
+    "42P01": _Meaning.CHANGED,
+    "42P10": _Meaning.CHANGED,
+}
+_MYSQL: Final = {
+    **dict.fromkeys((1021, 1040, 1053, 1114, 1205, 1213, 1290, 1317, 1836, 1969, 2006, 2013, 3024), _Meaning.AWAY),
+    **dict.fromkeys((1044, 1045, 1142, 1143, 1227, 1370), _Meaning.RIGHTS),
+    **dict.fromkeys((1054, 1146), _Meaning.CHANGED),
+}
+_SQLITE: Final = {
+    "SQLITE_CONSTRAINT": _Meaning.ROW,
+    "SQLITE_MISMATCH": _Meaning.ROW,
+    "SQLITE_TOOBIG": _Meaning.ROW,
+    "SQLITE_ERROR": _Meaning.CHANGED,
+}
+_COLUMN: Final = re.compile(r"column [`'](?:[^`']*`\.`)*([^`']+)[`']")
+
+
+def database_error(error: Exception, table: str) -> WormholeError:
+    """The error of the port for what a driver raised while rows of the target ``table`` were written or read."""
+    error = getattr(error, "orig", None) or error  # SQLAlchemy's have the driver's in them
+    meaning, name = _meaning(error)
+    if meaning is _Meaning.AWAY:
+        return TargetUnavailable(f"{table} cannot be used: {name}")
+    if meaning is _Meaning.CHANGED:
+        return TargetUnavailable(f"{table} is not as it was: {name}; it is compared again")
+    if meaning is _Meaning.RIGHTS:
+        return TargetRefused(
+            f"the account may not use {table}: {name}",
+            code="account-lacks-rights",
+            hint="GRANT SELECT, INSERT, UPDATE and DELETE on it, then `wormholectl flows resume APP/SHARD`",
+        )
+    return RowRefused(f"the database refuses a row of {table}: {name}")
+
+
+def _meaning(error: Any) -> tuple[_Meaning, str]:
+    if (diag := getattr(error, "diag", None)) is not None:
+        state = error.sqlstate or ""
+        found = _SQLSTATES.get(state, _Meaning.AWAY if state[:2] in _AWAY_CLASSES else _Meaning.ROW)
+        places = (("column", diag.column_name), ("constraint", diag.constraint_name))
+        where = "".join(f", {what} {name}" for what, name in places if name)
+        return found, f"{type(error).__name__} ({state}){where}"
+    name = getattr(error, "sqlite_errorname", None)
+    if name:
+        known = (meaning for prefix, meaning in _SQLITE.items() if name.startswith(prefix))
+        return next(known, _Meaning.AWAY), name
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    columns = _COLUMN.findall(str(error.args[-1])) if number else []
+    where = f", column {columns[-1]}" if columns else ""  # the last one: a value may come before it
+    return _MYSQL.get(number, _Meaning.ROW), f"{type(error).__name__} {number or ''}{where}".strip()

@@ -1,0 +1,245 @@
+"""Writes the updates of shards to the tables of a database, each shard in transactions of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sinks.figures import Figures
+from sinks.sql.changes import steps
+from sinks.sql.database import Database
+from sinks.sql.failures import RowRefused, database_error
+from sinks.sql.mirrored import Mirrored, Place
+from sinks.sql.owners import Owner, claimed, is_claimed
+from sinks.sql.schema import Options, TableName, actual, plan, wanted
+from sinks.sql.settings import SqlSettings, target_name
+from subscriber_sdk import Datamarker, Key, KeyRange, NoticeKind, ScanEnd, SchemaChange, ShardNotice, Update, Value
+from subscriber_sdk.transactional import TransactionalHandler
+from subscriber_sdk.transactional.store import finish
+from wormhole.model.errors import TargetRefused, TargetUnavailable, WormholeError
+from wormhole.model.schema import Schema
+
+__all__ = ["MirrorHandler"]
+
+_log = logging.getLogger("sinks")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """What has to be done to a target before its next row: ``statements``, and the owner's entry. ``stale``: rows that
+    are there may lack values after it.
+    """
+
+    name: TableName
+    owner: Owner
+    statements: tuple[str, ...]
+    stale: bool
+
+
+@dataclass(slots=True)
+class _Shard:
+    """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``defined``: what the next
+    rollback does; ``failed``: why the last attempt of that failed.
+    """
+
+    log: str = ""
+    owner: str = ""
+    tables: dict[str, Mirrored | None] = field(default_factory=dict)
+    defined: _Definition | None = None
+    failed: WormholeError | None = None
+
+
+class MirrorHandler(TransactionalHandler[Any]):
+    """See the base class.
+
+    A target is created and altered outside of the shard's transaction, which would wait for itself and in MySQL would
+    be committed: :meth:`on_schema` fails, the transaction is rolled back, then the statements run on a connection of
+    their own, and the delivery that follows finds them done.
+    """
+
+    def __init__(self, database: Database, settings: SqlSettings) -> None:
+        self._database = database
+        self._settings = settings
+        self._shards: dict[str, _Shard] = {}
+        self._losses: set[tuple[TableName, str]] = set()
+        self.figures = Figures()
+
+    def on_shard_notice(self, notice: ShardNotice) -> None:
+        """An epoch begins or ends: targets are compared again."""
+        if notice.kind is NoticeKind.ASSIGNED:
+            shard = self._shards.setdefault(notice.shard, _Shard())
+            shard.log, shard.owner = notice.log, f"{notice.application}/{notice.dataset}"
+            shard.tables.clear()
+        elif notice.kind is NoticeKind.REVOKED:
+            self._shards.pop(notice.shard, None)
+
+    def on_schema(self, change: SchemaChange, connection: Any) -> None:
+        """Compare the target with the rows that follow."""
+        shard, dialect = self._shards[change.shard], self._database.dialect
+        name = target_name(self._settings, shard.log, change.table)
+        with self._translated(str(name)):
+            options = Options(self._settings.soft_delete, self._settings.merge)
+            found = actual(self._runs(connection), name, dialect)
+            planned = plan(wanted(change.new, name, dialect, options), found, dialect)
+            owner = self._owner(shard, name, change.table)
+            owned = is_claimed(self._database, connection, owner)
+        if planned.refused:
+            raise TargetRefused(
+                f"{name} cannot hold {change.table}: {planned.refused}", hint="; ".join(planned.helping)
+            )
+        if planned.statements or not owned:
+            failed, shard.failed = shard.failed, None
+            if isinstance(failed, TargetRefused):
+                raise failed
+            shard.defined = _Definition(name, owner, planned.statements, planned.stale)
+            raise TargetUnavailable(f"{name} is defined for {change.table} first" + (f": {failed}" if failed else ""))
+        assert found is not None
+        for loss in planned.losses:
+            if (name, loss) not in self._losses:
+                self._losses.add((name, loss))
+                _log.warning("%s: %s", name, loss)
+        self._set(shard, change.shard, change.table, found, change.new)
+
+    def on_updates(self, batch: Sequence[Update], connection: Any) -> None:
+        """Write a batch."""
+        shard = self._shards[batch[0].shard]
+        with self.figures.waiting():
+            try:
+                for table, updates in _by_table(batch).items():
+                    self._apply(shard, table, updates, connection)
+            except RowRefused:
+                self.figures.refused += len(batch) == 1
+                raise
+        self.figures.wrote(len(batch), sum(update.size for update in batch))
+
+    def _apply(self, shard: _Shard, table: str, updates: Sequence[Update], connection: Any) -> None:
+        first, absent = updates[0], 0
+        mirrored = self._of(shard, first.shard, table, connection, first.schema)
+        with self._translated(table):
+            for step in steps(self._checked(updates)):
+                if mirrored is not None:
+                    absent += mirrored.apply(connection, step, first.generation)
+        if absent:
+            text = "%s lacks the rows of %d updates that have some columns only. Next: `wormholectl verify --repair`"
+            _log.warning(text, table, absent)
+
+    def on_range(self, keys: KeyRange, connection: Any) -> None:
+        """Remove single rows that do not exist any more. Ranges are left to :meth:`on_scan_end`."""
+        gone = list(keys.keys - keys.except_keys)
+        shard = self._shards[keys.shard]
+        mirrored = self._of(shard, keys.shard, keys.table, connection)
+        if gone and mirrored is not None:
+            with self._translated(keys.table):
+                mirrored.remove_single(connection, gone, keys.generation)
+
+    def on_scan_end(self, end: ScanEnd, connection: Any) -> None:
+        """Remove the shard's rows that were not delivered."""
+        shard = self._shards[end.shard]
+        mirrored = self._of(shard, end.shard, end.table, connection)
+        if mirrored is not None:
+            with self._translated(end.table):
+                mirrored.remove_older(connection, list(end.except_keys), end.generation)
+
+    def on_verify(
+        self, table: str, shard: str, keys: Sequence[Key], connection: Any
+    ) -> Mapping[Key, Mapping[str, Value]]:
+        """The rows with these keys."""
+        flow = self._shards[shard]
+        mirrored = self._of(flow, shard, table, connection)
+        with self._translated(table):
+            return {} if mirrored is None else mirrored.rows(connection, keys)
+
+    def on_verify_keys(self, table: str, shard: str, connection: Any) -> Iterator[Key]:
+        """Every key of the shard's rows."""
+        flow = self._shards[shard]
+        mirrored = self._of(flow, shard, table, connection)
+        with self._translated(table):
+            if mirrored is not None:
+                yield from mirrored.keys(connection)
+
+    def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+        """Define a target, if that is what the rollback is for."""
+        shard = self._shards.get(to.shard)
+        if shard is None or shard.defined is None:
+            return
+        defined, shard.defined = shard.defined, None
+        try:
+            with self._translated(str(defined.name)):
+                self._define(defined)
+        except WormholeError as error:
+            # Raised at the next delivery: an exception of this callback would count as an attempt.
+            _log.warning("%s could not be defined: %s", defined.name, error)
+            shard.failed = error
+
+    def _define(self, defined: _Definition) -> None:
+        database = self._database
+        session = finish(database.store.connect())
+        try:
+            finish(session.begin())
+            for statement in (*database.lock_bounds, database.sink_table):
+                database.run(session.connection, statement)
+            claimed(database, session.connection, defined.owner)
+            for statement in defined.statements:
+                _log.info("%s", statement)
+                database.run(session.connection, statement.replace("%", "%%"))
+            finish(session.commit())
+        finally:
+            finish(session.close())
+        if defined.stale:
+            text = "rows of %s may lack values of what changed. Next: `wormholectl backfill start %s`"
+            _log.warning(text, defined.name, defined.owner.owner.partition("/")[0])
+
+    def _of(
+        self, shard: _Shard, name: str, table: str, connection: Any, schema: Schema | None = None
+    ) -> Mirrored | None:
+        """The table, also if no update of this epoch has described it; ``None`` if it has no target."""
+        if table not in shard.tables:
+            target = target_name(self._settings, shard.log, table)
+            with self._translated(str(target)):
+                found = actual(self._runs(connection), target, self._database.dialect)
+                if found is None or not is_claimed(self._database, connection, self._owner(shard, target, table)):
+                    shard.tables[table] = None
+                else:
+                    self._set(shard, name, table, found, schema if schema is not None and schema.key else None)
+        return shard.tables[table]
+
+    def _set(self, shard: _Shard, name: str, table: str, found: Any, schema: Schema | None) -> None:
+        place = Place(shard.log, name, table)
+        merge, soft = self._settings.merge, self._settings.soft_delete
+        shard.tables[table] = Mirrored(self._database, found, place, schema, merge, soft=soft)
+
+    def _owner(self, shard: _Shard, target: TableName, table: str) -> Owner:
+        source = f"{shard.log} {table}" if self._settings.merge == "no" else f"merge = {self._settings.merge}"
+        return Owner(target, shard.owner, source)
+
+    def _checked(self, updates: Sequence[Update]) -> Sequence[Update]:
+        largest = self._database.largest
+        if largest is not None:
+            for update in updates:
+                if update.size > largest:
+                    raise RowRefused.of(update, f"its {update.size} bytes are too many for max_allowed_packet")
+        return updates
+
+    def _runs(self, connection: Any) -> Callable[..., list[tuple[Any, ...]]]:
+        return lambda sql, values=(): self._database.run(connection, sql, values)
+
+    @contextmanager
+    def _translated(self, table: str) -> Iterator[None]:
+        """Errors of the driver as errors of the port, without what it says of values."""
+        try:
+            yield
+        except WormholeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises
+            raise database_error(error, table) from None
+
+
+def _by_table(batch: Sequence[Update]) -> dict[str, list[Update]]:
+    found: dict[str, list[Update]] = {}
+    for update in batch:
+        found.setdefault(update.table, []).append(update)
+    return found

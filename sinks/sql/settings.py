@@ -1,0 +1,57 @@
+"""The settings of a SQL mirror."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import field_validator
+
+from sinks.port import SinkSettings
+from sinks.sql.schema import TableName
+
+__all__ = ["Merge", "SqlSettings", "target_name"]
+
+Merge = Literal["no", "by_source", "global"]
+
+_TEMPLATE: Final = re.compile(r"(?:[^{}]|\{(?:log|database|table)\})+")
+
+
+class SqlSettings(SinkSettings):
+    """``table``: the target of a table, with ``{log}``, ``{database}`` (the part of the source's name before its first
+    point, PostgreSQL's schema) and ``{table}``; a point separates a schema of the target from the table.
+
+    ``soft_delete``: a row that is deleted stays, and ``_wormhole_deleted`` is true. ``merge``: whether several tables
+    of the source may share one target: ``no``; ``by_source``, then its key begins with the log and the source's table;
+    ``global``, then their keys have to be different ones.
+    """
+
+    table: str = "{table}"
+    soft_delete: bool = False
+    merge: Merge = "no"
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme == "sqlite" and not (parts.path.startswith("//") and not parts.netloc):
+            raise ValueError("must be sqlite:////absolute/file.db")
+        if not parts.path.strip("/"):
+            raise ValueError("must name a database: SCHEME://USER@HOST:PORT/DATABASE")
+        return value
+
+    @field_validator("table")
+    @classmethod
+    def _table(cls, value: str) -> str:
+        if not _TEMPLATE.fullmatch(value) or value.count(".") > 1 or not all(value.split(".")):
+            raise ValueError("must be a name, or SCHEMA.NAME, with {log}, {database} and {table}")
+        return value
+
+
+def target_name(settings: SqlSettings, log: str, table: str) -> TableName:
+    """The target of the source's ``table``."""
+    database, _, name = table.partition(".")
+    fields = {"log": log, "database": database, "table": name or database}
+    parts = [part.format(**fields) for part in settings.table.split(".")]
+    return TableName(parts[0] if len(parts) == 2 else None, parts[-1])

@@ -1,0 +1,286 @@
+"""The contract of sinks over PostgreSQL and SQLite, and what only a SQL mirror does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from sinks.port import Sink
+from sinks.testing.contract import RowSinkContract
+from sinks.testing.harness import Row, RowHarness
+from subscriber_sdk import HandlerFailed, Op, RetryPolicy
+from subscriber_sdk.testing import Kit, KitFlow, read, update
+from tests.support.sql_targets import SqlTarget
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+
+# The kit calls plain `def` callbacks on its loop. In production they run in threads.
+pytestmark = pytest.mark.allow_blocking
+
+T: Final = "shop.orders"
+RETRY: Final = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.02)
+REFUSED: Final[Mapping[str, Any]] = {
+    "postgres": "a\0b",
+    "mysql": Decimal("1e60"),
+    "mariadb": Decimal("1e60"),
+    "sqlite": 1 << 63,
+}
+"""A value that a column of its own kind does not hold."""
+
+
+class SqlHarness(RowHarness):
+    """A database."""
+
+    def __init__(self, target: SqlTarget) -> None:
+        self._target = target
+        self.kind = target.kind  # type: ignore[misc]
+        self.refused = update(T, key=7, after={"text": "a", "value": REFUSED[target.name]})
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"url": self._target.url}
+
+    def away(self) -> AbstractContextManager[object]:
+        found: AbstractContextManager[object] = self._target.away()
+        return found
+
+    def open(self) -> Sink:
+        return self._target.noted(super().open())
+
+    def rows(self, table: str) -> Mapping[int, Row]:
+        name = table.partition(".")[2]
+        columns = [column for column in self._target.columns(name) if not column.startswith("_wormhole")]
+        found: dict[int, Any] = {}
+        for row in self._target.rows(name, *columns) if columns else ():
+            named = dict(zip(columns, row, strict=True))
+            found[named.pop("id")] = named
+        return found
+
+    def remove(self, table: str, key: int) -> None:
+        self._target.sql(f"DELETE FROM {table.partition('.')[2]} WHERE id = {key}")
+
+
+def attached(kit: Kit, target: SqlTarget, shard: str = "shop", parks: bool = False, **settings: object) -> KitFlow:
+    """A flow into the target."""
+    subscriber = target.open(**settings).subscriber
+    return kit.attach(subscriber, shard=shard, retry=RETRY, on_failure="park" if parks else "halt")
+
+
+def halted(flow: KitFlow, *changes: Any) -> TargetRefused:
+    """The error with which the changes halt the flow."""
+    with pytest.raises(HandlerFailed) as failed:
+        flow.commit(*changes)
+    assert isinstance(failed.value.__cause__, TargetRefused)
+    return failed.value.__cause__
+
+
+class TestContract(RowSinkContract):
+    """The suite of every sink."""
+
+    @pytest.fixture
+    def harness(self, sql_target: SqlTarget) -> SqlHarness:
+        return SqlHarness(sql_target)
+
+
+class TestMirror:
+    """What only a SQL mirror does."""
+
+    def test_a_second_sink_on_one_table_is_refused(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        attached(wormhole_kit, sql_target).commit(update(T, key=1, after={"a": 1}))
+        other = attached(wormhole_kit, sql_target, shard="other")
+        refused = halted(other, update("bar.orders", key=2, after={"a": 1}))
+        assert refused.code == "target-refused"
+        assert "orders is filled from" in refused.message
+        assert sql_target.rows("orders", "id") == [(1,)]
+
+    def test_tables_of_several_databases_have_targets_of_their_own(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target, table="{database}_{table}")
+        flow.commit(update(T, key=1, after={"a": 1}), update("bar.orders", key=1, after={"a": 2}))
+        assert (sql_target.rows("shop_orders", "a"), sql_target.rows("bar_orders", "a")) == ([(1,)], [(2,)])
+
+    def test_tables_merge_by_their_source(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        """Every step concerns the rows of its own source only."""
+        flow = attached(wormhole_kit, sql_target, merge="by_source")
+        bar = "bar.orders"
+        flow.commit(*(update(table, key=key, after={"a": key, "b": 0}) for table in (T, bar) for key in (1, 2, 3)))
+        flow.commit(
+            update(T, key=1, before={"a": 1, "b": 0}), update(T, key=2, before={"a": 2, "b": 0}, after={"a": 7})
+        )
+        flow.commit(update(T, key=4, old_key=3, before={"a": 3, "b": 0}, after={"a": 8}))
+        kept = [(bar, 1, 1), (bar, 2, 2), (bar, 3, 3)]
+        assert sql_target.rows("orders", "_wormhole_table", "id", "a") == [*kept, (T, 2, 7), (T, 4, 8)]
+        rows = [read(T, key=key, after={"a": value, "b": 0}) for key, value in ((2, 7), (4, 8))]
+        assert flow.verify(T, rows).equal
+        flow.backfill(T, rows[:1])
+        assert sql_target.rows("orders", "_wormhole_table", "id", "a") == [*kept, (T, 2, 7)]
+        flow.commit(update(T, key=(), op=Op.TRUNCATE))
+        assert sql_target.rows("orders", "_wormhole_table", "id", "a") == kept
+
+    def test_tables_merge_with_keys_of_their_own(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target, merge="global")
+        flow.commit(update(T, key=1, after={"a": 1}), update("bar.orders", key=2, after={"a": 2}))
+        flow.commit(update(T, key=(), op=Op.TRUNCATE))
+        assert sql_target.rows("orders", "id", "_wormhole_table") == [(2, "bar.orders")]
+
+    def test_deleted_rows_stay(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target, soft_delete=True)
+        columns = ("id", "a", "_wormhole_deleted")
+        flow.commit(*(update(T, key=key, after={"a": key, "b": 0}) for key in (1, 2, 3)))
+        flow.commit(
+            update(T, key=1, before={"a": 1, "b": 0}),
+            update(T, key=4, old_key=2, before={"a": 2, "b": 0}, after={"a": 5, "b": 0}),
+        )
+        assert sql_target.rows("orders", *columns) == [(1, 1, True), (2, 2, True), (3, 3, False), (4, 5, False)]
+        assert flow.verify(T, [read(T, key=key, after={"a": key + (key == 4)}) for key in (3, 4)]).equal
+        flow.commit(update(T, key=1, after={"a": 7, "b": 0}))
+        flow.backfill(T, [read(T, key=1, after={"a": 7, "b": 0})])
+        assert sql_target.rows("orders", *columns) == [(1, 7, False), (2, 2, True), (3, 3, True), (4, 5, True)]
+        flow.commit(update(T, key=(), op=Op.TRUNCATE))
+        assert {row[2] for row in sql_target.rows("orders", *columns)} == {True}
+
+    def test_columns_that_are_not_in_the_log_move_with_their_row(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1, "b": "long"}), update(T, key=5, after={"a": 1, "b": "x"}))
+        flow.commit(update(T, key=2, old_key=1, before={"a": 1, "b": "long"}, after={"a": 2}))
+        assert sql_target.rows("orders", "id", "a", "b") == [(2, 2, "long"), (5, 1, "x")]
+
+    def test_a_row_that_is_missing_gets_no_part_of_its_columns(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1, "b": "x"}))
+        with caplog.at_level(logging.WARNING, "sinks"):
+            flow.commit(*(update(T, key=key, before={"a": 1, "b": "x"}, after={"a": 2}) for key in (1, 2, 3)))
+        assert sql_target.rows("orders", "id", "a", "b") == [(1, 2, "x")]
+        assert "lacks the rows of 2 updates" in caplog.text
+
+    def test_rows_without_a_key_are_appended(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=(), after={"a": value}) for value in (1, 1, 2)))
+        assert sql_target.rows("orders", "a") == [(1,), (1,), (2,)]
+        flow.commit(update(T, key=(), op=Op.TRUNCATE))
+        assert sql_target.rows("orders", "a") == []
+
+    def test_keys_of_every_type_are_found_again(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        """Text keys differ in case, in accents, and in spaces at their end."""
+        keys = [
+            ("a", b"\0\xff", 1),
+            ("A", b"", -5),
+            ("á", b"a", 0),
+            ("a ", b"\0\xff", 1),
+            ("a", b"\0\xff", 2),
+            ("%s", b"%", 3),
+        ]
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"a": at}) for at, key in enumerate(keys)))
+        rows = [read(T, key=key, after={"a": at}) for at, key in enumerate(keys)]
+        assert flow.verify(T, rows).equal
+        flow.commit(update(T, key=keys[3], before={"a": 3}), update(T, key=keys[0], before={"a": 0}, after={"a": 9}))
+        assert sorted(row[0] for row in sql_target.rows("orders", "a")) == [1, 2, 4, 5, 9]
+
+    def test_a_range_of_keys_is_deleted(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update("default", key=key, after={"value": b"v"}) for key in (b"a", b"b", b"b\xff", b"c")))
+        flow.commit(update("default", key=b"b", key_end=b"c", after=None, op=Op.DELETE_RANGE))
+        assert [bytes(row[0]) for row in sql_target.rows("default", "id")] == [
+            b"a",
+            b"c",
+        ]
+
+    def test_other_shards_keep_their_rows(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        first, second = (attached(wormhole_kit, sql_target, shard=f"shop.{number}of2") for number in (0, 1))
+        first.commit(update(T, key=1, after={"a": 1}), update(T, key=3, after={"a": 3}))
+        second.commit(update(T, key=2, after={"a": 2}))
+        assert first.verify(T, [read(T, key=key, after={"a": key}) for key in (1, 3)]).equal
+        first.backfill(T, [read(T, key=1, after={"a": 1})])
+        assert sql_target.rows("orders", "id") == [(1,), (2,)]
+        first.commit(update(T, key=(), op=Op.TRUNCATE))
+        assert sql_target.rows("orders", "id") == [(2,)]
+
+    def test_rows_whose_updates_are_parked_outlive_a_scan(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target, parks=True)
+        bad = REFUSED[sql_target.name]
+        fine = type(bad)(7)
+        flow.commit(*(update(T, key=key, after={"a": key, "v": fine}) for key in (1, 2)))
+        flow.commit(update(T, key=1, before={"a": 1, "v": fine}, after={"a": 5, "v": bad}))
+        assert len(flow.parked) == 1
+        flow.backfill(T, [])
+        assert sql_target.rows("orders", "id", "a") == [(1, 1)]
+
+    def test_a_row_that_the_database_refuses_is_parked_without_its_values(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A table that an operator made has a rule of its own."""
+        kind = "TEXT" if sql_target.name in {"postgres", "sqlite"} else "LONGTEXT"
+        sql_target.sql(f"CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, a {kind}, CHECK (a <> 'a secret'))")
+        flow = attached(wormhole_kit, sql_target, parks=True)
+        flow.commit(*(update(T, key=key, after={"a": "a secret" if key == 2 else "b"}) for key in (1, 2, 3)))
+        assert sql_target.rows("orders", "id", "a") == [(1, "b"), (3, "b")]
+        assert flow.parked == ["test:1:1"]
+        assert "the database refuses a row of" in caplog.text
+        assert "secret" not in caplog.text
+
+    def test_a_table_that_was_altered_behind_the_sink_is_compared_again(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1, "b": 1}))
+        sql_target.sql("ALTER TABLE orders DROP COLUMN b")
+        flow.commit(update(T, key=2, after={"a": 2, "b": 2}))
+        assert sql_target.rows("orders", "id", "a", "b") == [(1, 1, None), (2, 2, 2)]
+
+    def test_a_table_that_cannot_hold_the_rows_halts_with_what_helps(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        sql_target.sql("CREATE TABLE orders (other BIGINT NOT NULL PRIMARY KEY)")
+        refused = halted(attached(wormhole_kit, sql_target), update(T, key=1, after={"a": 1}))
+        assert "orders cannot hold shop.orders" in refused.message
+        assert refused.hint
+        assert sql_target.columns("orders").keys() == {"other"}
+
+    @pytest.mark.parametrize("sql_target", ["postgres"], indirect=True)
+    def test_rights_that_are_missing_are_named(self, sql_target: SqlTarget, wormhole_kit: Kit, tmp_path: Path) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        sql_target.sql("CREATE ROLE reader LOGIN PASSWORD 'of the reader'")
+        (password := tmp_path / "password").write_text("of the reader\n")
+        sql_target.sql("GRANT ALL ON wormhole_marker, wormhole_sink TO reader")
+        sql_target.sql("GRANT SELECT ON orders TO reader")
+        flow.revoke()
+        sql_target.url = sql_target.url.replace("postgres@", "reader@")
+        flow = attached(wormhole_kit, sql_target, password_file=password)
+        refused = halted(flow, update(T, key=1, before={"a": 1}, after={"a": 2}))
+        assert refused.code == "account-lacks-rights"
+        sql_target.sql("DROP OWNED BY reader")
+        sql_target.sql("DROP ROLE reader")
+
+    def test_an_examination_lists_the_targets(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        sink = sql_target.open()
+        (empty,) = wormhole_kit.run(sink.examine()).findings
+        assert "no table is filled yet" in empty.what
+        attached(wormhole_kit, sql_target).commit(update(T, key=1, after={"a": 1}))
+        (found,) = wormhole_kit.run(sink.examine()).findings
+        assert found.what.startswith("orders is filled from ")
+
+    def test_a_definition_that_fails_is_reported_and_tried_again(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        """Nothing can be created where a view of the owner's table is."""
+        sql_target.sql("CREATE VIEW wormhole_sink AS SELECT 1 AS a")
+        flow = attached(wormhole_kit, sql_target)
+        with pytest.raises(HandlerFailed) as failed:
+            flow.commit(update(T, key=1, after={"a": 1}))
+        assert isinstance(failed.value.__cause__, (TargetRefused, TargetUnavailable))
+        flow.revoke()
+        sql_target.sql("DROP VIEW wormhole_sink")
+        flow.assign()
+        assert sql_target.rows("orders", "id") == [(1,)]

@@ -1,0 +1,143 @@
+"""Databases that a SQL mirror fills: each is reached through a proxy, so that it can be away."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinks.port import SinkKind
+from sinks.sql.kind import MYSQL, POSTGRES, SQLITE
+from sinks.sql.sink import SqlSink
+from subscriber_sdk.transactional.store import Session, finish
+from tests.support.fault_proxy import FaultProxy
+from tests.support.ports import free_port
+from tests.support.postgres_server import new_database
+
+__all__ = ["SqlTarget", "empty_target", "sql_target"]
+
+
+@dataclass
+class SqlTarget:
+    """An empty database. ``sql``: a statement on a connection of its own; returns its rows. ``away``: within it the
+    database cannot be reached.
+    """
+
+    name: str
+    kind: SinkKind[Any]
+    url: str
+    sql: Callable[[str], list[tuple[Any, ...]]]
+    away: Callable[[], Any]
+    sessions: list[Session[Any]] = field(default_factory=list)
+
+    def open(self, **settings: object) -> SqlSink:
+        """A sink, as one more process opens it. Its connections are closed with the test."""
+        return self.noted(self.kind.open("mirror", self.kind.settings.model_validate({"url": self.url, **settings})))
+
+    def noted(self, sink: Any) -> SqlSink:
+        """The sink, whose connections are closed with the test."""
+        store = sink._database.store
+        connect = store.connect
+
+        async def connected() -> Session[Any]:
+            self.sessions.append(await connect())
+            return self.sessions[-1]
+
+        store.connect = connected
+        return sink  # type: ignore[no-any-return]
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """These columns of every row, sorted."""
+        quote = "`" if self.kind is MYSQL else '"'  # names of the tests are words of SQL, too
+        return sorted(self.sql(f"SELECT {', '.join(columns)} FROM {quote}{table}{quote}"), key=repr)
+
+    def columns(self, table: str) -> dict[str, str]:
+        """The types of the columns by name."""
+        if self.name == "sqlite":
+            return {row[1]: row[2] for row in self.sql(f"PRAGMA table_info({table})")}
+        here = "current_schema()" if self.name == "postgres" else "DATABASE()"
+        return dict(
+            self.sql(
+                "SELECT column_name, data_type FROM information_schema.columns "
+                f"WHERE table_schema = {here} AND table_name = '{table}'"
+            )
+        )
+
+
+@contextmanager
+def _through(host: str, port: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    with FaultProxy(host, port) as proxy:
+
+        @contextmanager
+        def away() -> Iterator[None]:
+            proxy.lead_to("127.0.0.1", free_port())
+            proxy.cut()
+            yield
+            proxy.lead_to(host, port)
+
+        yield f"{proxy.host}:{proxy.port}", away
+
+
+@contextmanager
+def _postgres(request: pytest.FixtureRequest) -> Iterator[SqlTarget]:
+    server = request.getfixturevalue("postgres_server")
+    with new_database(server) as database, _through(server.host, server.port) as (at, away):
+        url = f"postgresql://postgres@{at}/{database}?sslmode=disable"
+        yield SqlTarget("postgres", POSTGRES, url, lambda statement: server.sql(statement, database=database), away)
+
+
+@contextmanager
+def _mysql(request: pytest.FixtureRequest, name: str) -> Iterator[SqlTarget]:
+    server = request.getfixturevalue(f"{name}_server")
+    database = f"test_{uuid.uuid4().hex[:12]}"
+    server.sql(f"CREATE DATABASE {database}")
+    with _through(server.host, server.port) as (at, away):
+        url = f"{name}://root@{at}/{database}"
+        yield SqlTarget(name, MYSQL, url, lambda statement: list(server.sql(statement, database=database)), away)
+    server.sql(f"DROP DATABASE {database}")
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[SqlTarget]:
+    folder.mkdir()
+    path = folder / "target.db"
+
+    def sql(statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            return connection.execute(statement).fetchall()
+
+    sessions: list[Session[Any]] = []
+
+    @contextmanager
+    def away() -> Iterator[None]:
+        for session in sessions:
+            finish(session.close())
+        elsewhere = folder.with_name("elsewhere")
+        folder.rename(elsewhere)
+        yield
+        elsewhere.rename(folder)
+
+    yield SqlTarget("sqlite", SQLITE, f"sqlite:///{path}", sql, away, sessions)
+
+
+@contextmanager
+def empty_target(request: pytest.FixtureRequest, name: str, folder: Path) -> Iterator[SqlTarget]:
+    """A database of the server ``name``. What is left connected is closed."""
+    made: Mapping[str, Any] = {"postgres": lambda: _postgres(request), "sqlite": lambda: _sqlite(folder / "sqlite")}
+    with made.get(name, lambda: _mysql(request, name))() as target:
+        yield target
+        for session in target.sessions:
+            finish(session.close())
+
+
+@pytest.fixture(params=("postgres", "sqlite"))
+def sql_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlTarget]:
+    """Those that ``make test`` tries. tests/contract/sinks/test_sql_mysql.py has the others."""
+    with empty_target(request, request.param, tmp_path) as target:
+        yield target
