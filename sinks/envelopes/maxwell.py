@@ -45,9 +45,10 @@ class MaxwellEnvelope:
             "table": table,
             "type": type_,
             "ts": None if us is None else us // 1_000_000,
-            "xid": int(update.transaction.id.rpartition(":")[2]),
         }
-        document |= {"commit": True} if update.ends_transaction else {"xoffset": update.index}
+        if update.op is not Op.READ:
+            document["xid"] = int(update.transaction.id.rpartition(":")[2])
+            document |= {"commit": True} if update.ends_transaction else {"xoffset": update.index}
         if data is not None:
             document["data"] = data
         if old is not None:

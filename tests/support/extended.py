@@ -24,6 +24,7 @@ EXTENDED: Final = (
     "tests/integration/test_binlog_folder.py",
     "tests/integration/test_mysql_histories.py",
     "tests/integration/test_mysql_servers.py",
+    "tests/integration/test_peers_envelopes.py",
     "tests/integration/test_peers_failover.py",
     "tests/integration/test_peers_failures.py",
     "tests/integration/test_postgres_histories.py",

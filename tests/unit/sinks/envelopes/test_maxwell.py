@@ -61,9 +61,15 @@ def test_of_a_log_without_values_from_before() -> None:
     ) == [("update", ROW, {}), ("update", {"id": 8}, {"id": 7}), ("delete", {"id": 8}, "left out")]
 
 
-def test_an_existing_row_has_no_time() -> None:
+def test_an_existing_row_has_no_time_and_no_transaction() -> None:
     (row,) = documents(read("shop.orders", key=7, after=ROW), committed_us=0)
-    assert (row.value["type"], row.value["ts"], row.value["data"]) == ("bootstrap-insert", None, ROW)
+    assert row.value == {
+        "database": "shop",
+        "table": "orders",
+        "type": "bootstrap-insert",
+        "ts": None,
+        "data": ROW,
+    }
 
 
 def test_names_and_keys() -> None:
