@@ -7,8 +7,8 @@ hot modules in place (from the user's cache, else compiled; a demo does not wait
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
 command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
 puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a PostgreSQL
-server; the tests get a second one, of a later version, and a Redis. For the tests it makes what their servers and JVMs
-start from.
+server; the tests get a second one, of a later version, a Redis and a PgBouncer. For the tests it makes what their
+servers and JVMs start from.
 Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a second run
 does nothing, needs no network and takes a fraction of a second.
 
@@ -65,6 +65,7 @@ MYSQL = VENV / "mysql-server"
 POSTGRES = VENV / "postgres-server"
 NEWER_POSTGRES = VENV / "postgres-18"
 REDIS = VENV / "redis-server"
+POOLER = VENV / "pgbouncer"
 ZOOKEEPER = VENV / "share" / "wormhole" / "zookeeper"
 LOCK = ROOT / "requirements.lock"
 PACKAGES = (
@@ -103,6 +104,7 @@ PIP_FOR_OTHERS = (22, 3)
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 POSTGRES_PACKAGE = "postgresql-15"
 REDIS_PACKAGE = "redis-server"
+POOLER_PACKAGE = "pgbouncer"
 
 
 # --- hot modules: a .py with a .pxd beside it -------------------------------------------------------------------
@@ -165,7 +167,7 @@ def prepare_mysql() -> None:
     _stamp("mysql", mysql_digest())
 
 
-# --- PostgreSQL and Redis, whose Debian packages would start a service --------------------------------------------
+# --- PostgreSQL, PgBouncer and Redis, whose Debian packages would start a service ---------------------------------
 
 
 def prepare_postgres() -> None:
@@ -194,6 +196,15 @@ def prepare_redis() -> None:
 def make_redis() -> bool:
     """Put a Redis server and its tools into a folder. Returns whether it worked."""
     return _unpacked("Redis", REDIS, REDIS_PACKAGE, "about 1.5 MB, 5 MB unpacked")
+
+
+def prepare_pooler() -> None:
+    """Unpack Debian's PgBouncer into the environment, where the machine has none."""
+    if not shutil.which("apt-get"):
+        say("going on without a private PgBouncer, the tests on it are skipped: this machine has no apt-get")
+    elif not shutil.which("pgbouncer") and not _unpacked("PgBouncer", POOLER, POOLER_PACKAGE, "about 1 MB"):
+        return
+    _stamp("pgbouncer", pooler_digest())
 
 
 def _unpacked(title: str, folder: Path, package: str, size: str) -> bool:
@@ -318,6 +329,11 @@ def postgres_digest() -> str:
 def redis_digest() -> str:
     """What the private Redis was made from."""
     return _digest([str(ROOT), "redis", REDIS_PACKAGE], [])
+
+
+def pooler_digest() -> str:
+    """What the private PgBouncer was made from."""
+    return _digest([str(ROOT), "pgbouncer", POOLER_PACKAGE], [])
 
 
 def newer_postgres_digest() -> str:
@@ -532,6 +548,7 @@ def missing_servers(group: str) -> list[Callable[[], None]]:
     if group == "dev":
         steps.append(("newer-postgres", newer_postgres_digest(), prepare_newer_postgres))
         steps.append(("redis", redis_digest(), prepare_redis))
+        steps.append(("pgbouncer", pooler_digest(), prepare_pooler))
     return [prepare_server for name, digest, prepare_server in steps if not _stamped(name, digest)]
 
 

@@ -19,7 +19,7 @@ from tests.support.seed import SEED
 from tests.system.harness.commit_proxy import PLACES
 from tests.system.harness.counted import APPLICATION, Counted
 from tests.system.harness.target_faults import OF_EVERY_TARGET, OF_SERVERS, Faults
-from tests.system.harness.targets import KINDS, ServerTarget, Target
+from tests.system.harness.targets import KINDS, PooledPostgres, ServerTarget, Target
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "10"))
 SHORT = ("cut_subscriber", "publisher_killed")
@@ -30,7 +30,7 @@ NewScene = Callable[..., Counted]
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    made = KINDS[request.param](tmp_path_factory.mktemp("target"))
+    made = {**KINDS, "pooled": PooledPostgres}[request.param](tmp_path_factory.mktemp("target"))
     yield made
     made.close()
 
@@ -101,7 +101,7 @@ def test_a_connection_is_cut_at_any_message_of_a_commit(scene: NewScene, place: 
 
 
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["between", "in"])
-@pytest.mark.parametrize("target", SERVERS, indirect=True)
+@pytest.mark.parametrize("target", [*SERVERS, "pooled"], indirect=True)
 def test_a_zombie_changes_nothing(scene: NewScene, in_transaction: bool) -> None:
     counted = scene(members=2)
     Faults(counted).zombie(in_transaction=in_transaction)
@@ -110,15 +110,12 @@ def test_a_zombie_changes_nothing(scene: NewScene, in_transaction: bool) -> None
     counted.finish()
 
 
-@pytest.mark.parametrize("target", ["postgres"], indirect=True)
+@pytest.mark.parametrize("target", ["pooled"], indirect=True)
 @pytest.mark.parametrize("kind", ["cut", "subscriber_killed", "server_killed"])
-def test_a_session_that_forgets_everything_between_transactions(scene: NewScene, target: Target, kind: str) -> None:
-    assert isinstance(target, ServerTarget)
-    target.proxy.discards = True
-    try:
-        _one(scene(), kind)
-    finally:
-        target.proxy.discards = False
+def test_a_pooler_that_gives_each_transaction_another_session(scene: NewScene, target: Target, kind: str) -> None:
+    _one(scene(), kind)
+    sessions = target.run("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    assert sessions[0][0] > 2  # the test's own, and several of the pooler
 
 
 @pytest.mark.parametrize("target", SERVERS, indirect=True)

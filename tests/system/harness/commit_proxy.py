@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -20,19 +19,13 @@ __all__ = ["PLACES", "CommitProxy"]
 PLACES: Final = {"postgres": 7, "mariadb": 5}
 """How many places there are: PostgreSQL answers with CommandComplete and ReadyForQuery, MySQL's protocol with OK."""
 _CHUNK: Final = 1 << 16
-_DISCARD: Final = b"Q" + struct.pack("!I", 16) + b"DISCARD ALL\0"
 
 
 class CommitProxy:
-    """Listens on ``port`` of loopback, and connects each connection to ``to``, a port of loopback.
-
-    ``discards`` (PostgreSQL only): after each transaction the session loses all that it was given, as behind a pooler
-    that gives each transaction another one.
-    """
+    """Listens on ``port`` of loopback, and connects each connection to ``to``, a port of loopback."""
 
     def __init__(self, dialect: str, to: int) -> None:
         self.dialect, self.to = dialect, to
-        self.discards = False
         self.armed: int | None = None
         self.passing = 0
         self.before_cut: Callable[[], None] = lambda: None
@@ -79,7 +72,6 @@ class _Link:
     def __init__(self, proxy: CommitProxy, client: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, socket.socket()
         self._left: int | None = None  # halves of messages that still pass; None: this is no exchange to be cut
-        self._discarding = False
         self._answered_last = threading.Event()
         self._once = threading.Lock()  # a server that is killed answers something meanwhile, in the other thread
         threading.Thread(target=self._run, daemon=True).start()
@@ -123,16 +115,7 @@ class _Link:
 
     def _answered(self, message: bytes) -> None:
         ends = self._proxy.dialect == "mariadb" or message[:1] == b"Z"
-        if self._proxy.discards and message[:1] == b"Z" and message[5:] == b"I" and not self._discarding:
-            self._discarding = True
-            self._server.sendall(_DISCARD)
-        elif self._discarding:
-            if message[:1] != b"Z":
-                return  # the answer to what the client did not ask
-            self._discarding = False
-            self._pass(self._client, message, ends)
-        else:
-            self._pass(self._client, message, ends)
+        self._pass(self._client, message, ends)
 
     def _pass(self, to: socket.socket, message: bytes, ends: bool) -> None:
         if self._left is None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tests.support.databases import DatabaseServer, new_database_server
+from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres_server import PostgresServer, template
 from tests.system.harness.commit_proxy import CommitProxy
 
-__all__ = ["ACCOUNTS", "KINDS", "Entry", "MariaDb", "Postgres", "ServerTarget", "Sqlite", "Target"]
+__all__ = ["ACCOUNTS", "KINDS", "Entry", "MariaDb", "PooledPostgres", "Postgres", "ServerTarget", "Sqlite", "Target"]
 
 ACCOUNTS: Final = ("a", "b", "c", "d")
 Entry = tuple[int, str, int]
@@ -135,6 +136,20 @@ class Postgres(ServerTarget):
     def connect(self) -> Any:
         assert isinstance(self.server, PostgresServer)
         return self.server.connect()
+
+
+class PooledPostgres(Postgres):
+    """A PostgreSQL behind a pooler, which gives each transaction another session."""
+
+    def start(self) -> None:
+        self.server.start()
+        self.pooler = PgBouncer(self.server.port)
+        self.pooler.start()
+        self.proxy = CommitProxy(self.kind, self.pooler.port)
+
+    def close(self) -> None:
+        super().close()
+        self.pooler.close()
 
 
 class MariaDb(ServerTarget):

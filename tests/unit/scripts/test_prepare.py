@@ -271,6 +271,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "prepare_postgres", stamp)
     redis = lambda: prepare._stamp("redis", prepare.redis_digest())  # noqa: E731
     monkeypatch.setattr(prepare, "prepare_redis", redis)
+    pooler = lambda: prepare._stamp("pgbouncer", prepare.pooler_digest())  # noqa: E731
+    monkeypatch.setattr(prepare, "prepare_pooler", pooler)
     newer = lambda: prepare._stamp("newer-postgres", prepare.newer_postgres_digest())  # noqa: E731
     monkeypatch.setattr(prepare, "prepare_newer_postgres", newer)
     monkeypatch.setattr(prepare, "prepare_kept", lambda: prepare._stamp("kept", prepare.kept_digest()))
