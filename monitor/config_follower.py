@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from monitor.desired_logs import desired_logs
+from monitor.desired_sinks import DesiredSink
 from monitor.last_good_config import LastGoodConfig
-from monitor.state import HostState, LogKey
+from monitor.state import HostState, LogKey, SinkKey
 from monitor.supervisor import Supervisor
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
 from wormhole.coordination.connect import connect, warn
@@ -36,7 +38,8 @@ class ConfigFollower:
     """Follows one configuration of this host (``config``, with its coordinator) until it is cancelled.
 
     ``folder``: of the last known good configuration. ``everything``: see
-    :func:`monitor.desired_logs.desired_logs`. ``address``: of the status page, as it is registered.
+    :func:`monitor.desired_logs.desired_logs`. ``address``: of the status page, as it is registered. ``sinks``: that
+    this host runs.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class ConfigFollower:
         address: str,
         everything: Container[str] | None = None,
         make: Callable[[Config], Coordinator] = connect,
+        *,
+        sinks: Mapping[SinkKey, DesiredSink] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._state = state
@@ -55,6 +60,7 @@ class ConfigFollower:
         self._file = folder / "last-good.json"
         self._address = address
         self._everything = everything
+        self._sinks = sinks
         self._coordinator = make(config)
         self._static = config.form is CoordinatorForm.STATIC
         self._datasets: Mapping[str, DatasetConfig] | None = None
@@ -210,10 +216,10 @@ class ConfigFollower:
 
     def _apply(self, datasets: Mapping[str, DatasetConfig], drained: bool, source: str) -> None:
         desired = desired_logs(self._config, datasets, everything=self._everything)
-        self._supervisor.set_desired(desired, drained=drained)
+        self._supervisor.set_desired(desired, self._sinks, drained=drained)
         self._state.configuration = source
         self._warn(datasets, desired)
-        names = ", ".join(map(str, sorted(desired))) or "no log"
+        names = ", ".join(sorted(map(str, [*desired, *self._sinks]))) or "no log"
         self._report_config(f"{source}: {names} here", logging.INFO)
 
     def _warn(self, datasets: Mapping[str, DatasetConfig], desired: Container[LogKey]) -> None:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from monitor.config_follower import ConfigFollower
+from monitor.desired_sinks import DesiredSink, desired_sinks
 from monitor.folder_lock import FolderLock
 from monitor.metrics import add_routes as add_metrics
 from monitor.plan import Policy
-from monitor.state import HostState
+from monitor.state import HostState, SinkKey
 from monitor.status_poller import StatusPoller
 from monitor.supervisor import Supervisor
 from monitor.web import add_routes as add_page
@@ -38,10 +39,11 @@ _log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """Runs this host's publishers. ``read``: reads the configuration again after :meth:`reload`.
+    """Runs this host's publishers and sinks. ``read``: reads the configuration again after :meth:`reload`.
 
     ``leave``: publishers keep running when the monitor ends. ``everything``: see
-    :func:`monitor.desired_logs.desired_logs`. ``environment``: of the publishers.
+    :func:`monitor.desired_logs.desired_logs`. ``environment``: of the publishers and sinks. ``sinks``: those that a
+    configuration wants to run.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Monitor:
         leave: bool = False,
         everything: Container[str] | None = None,
         environment: Mapping[str, str] | None = None,
+        sinks: Callable[[Config], Mapping[SinkKey, DesiredSink]] = lambda _: {},
     ) -> None:
         self.state = HostState(config.monitor.host_name)
         self.page = ""
@@ -61,6 +64,7 @@ class Monitor:
         self._read = read
         self._leave = leave
         self._everything = everything
+        self._sinks = sinks
         self._folder = config.monitor_state_dir.absolute()
         self._supervisor = Supervisor(self.state, self._folder, _policy(config), environment)
         self._end = asyncio.Event()
@@ -166,7 +170,15 @@ class Monitor:
         return follower
 
     def _follower(self, config: Config) -> ConfigFollower:
-        return ConfigFollower(config, self.state, self._supervisor, self._folder, self.page, self._everything)
+        return ConfigFollower(
+            config,
+            self.state,
+            self._supervisor,
+            self._folder,
+            self.page,
+            self._everything,
+            sinks=self._sinks(config),
+        )
 
     def _application(self) -> web.Application:
         app = web.Application()
@@ -200,7 +212,7 @@ def run(path: Path, *, leave: bool = False) -> None:
 
 
 async def _until_signalled(config: Config, path: Path, leave: bool) -> None:
-    monitor = Monitor(config, lambda: load(path), leave=leave)
+    monitor = Monitor(config, lambda: load(path), leave=leave, sinks=lambda found: desired_sinks(found, path))
     running = asyncio.ensure_future(
         monitor.run(lambda: _log.info("monitor of host %s, status page %s", monitor.state.host, monitor.page))
     )

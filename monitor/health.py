@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from monitor.state import HostState, Phase, PublisherState
+from monitor.state import HostState, Phase, ProcessState, PublisherState
 from wormhole.wire.conditions import log_condition
 
 __all__ = ["Health", "health"]
@@ -25,7 +25,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether every configured publisher runs and makes progress."""
+        """Whether every configured publisher runs and makes progress, and every sink runs."""
         return not self.reasons
 
 
@@ -38,23 +38,32 @@ def health(state: HostState, now: float) -> Health:
     reasons = [] if state.configuration else ["no configuration was read yet"]
     for _, publisher in sorted(state.publishers.items()):
         reasons += (f"publisher {publisher.key} {what}" for what in _wrong(publisher, now))
+    for _, sink in sorted(state.sinks.items()):
+        reasons += (f"sink {sink.key.name} {what}" for what in _dead(sink, "`wormholectl sink check`, and its log"))
     return Health(tuple(reasons))
 
 
 def _wrong(publisher: PublisherState, now: float) -> Iterator[str]:
-    cause = f": {publisher.problem}" if publisher.problem else ""
-    match publisher.phase:
+    yield from _dead(publisher, "`wormholectl publishers`, and its log")
+    if publisher.phase is Phase.RUNNING:
+        silent_s, status = publisher.silent_s(now), publisher.status
+        if silent_s > _SILENT_S:
+            yield f"did not answer for {silent_s:.0f} s{_cause(publisher)}"
+        elif status is not None and (found := log_condition(status)).fault:
+            yield f"delivers nothing of its log: {found}"
+
+
+def _dead(process: ProcessState, look: str) -> Iterator[str]:
+    match process.phase:
         case Phase.GIVEN_UP:
-            yield f"was given up, it ended too often{cause}. Next: `wormholectl publishers`, and its log"
+            yield f"was given up, it ended too often{_cause(process)}. Next: {look}"
         case Phase.BACKING_OFF:
-            yield f"ended and is restarted{cause}"
+            yield f"ended and is restarted{_cause(process)}"
         case Phase.STARTING:
-            yield f"is starting{cause}"
-        case Phase.RUNNING:
-            silent_s, status = publisher.silent_s(now), publisher.status
-            if silent_s > _SILENT_S:
-                yield f"did not answer for {silent_s:.0f} s{cause}"
-            elif status is not None and (found := log_condition(status)).fault:
-                yield f"delivers nothing of its log: {found}"
-        case Phase.STOPPING | Phase.DRAINED:
+            yield f"is starting{_cause(process)}"
+        case Phase.RUNNING | Phase.STOPPING | Phase.DRAINED:
             pass
+
+
+def _cause(process: ProcessState) -> str:
+    return f": {process.problem}" if process.problem else ""

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from monitor.health import health
 from monitor.publisher_client import NoAnswerError, PublisherClient
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.state import HostState, Phase, ProcessKey, ProcessState, SinkKey
 from wormhole import __version__
 from wormhole.metrics import Exporter, Sample
 from wormhole.metrics import catalogue as c
@@ -45,8 +45,8 @@ _SAMPLE = re.compile(
 )
 
 
-def samples(state: HostState, up: Iterable[LogKey], process: ProcessFigures, now: float) -> Iterator[Sample]:
-    """The monitor's own samples. ``up``: logs whose metrics are in the same answer; ``now``: seconds since 1970."""
+def samples(state: HostState, up: Iterable[ProcessKey], process: ProcessFigures, now: float) -> Iterator[Sample]:
+    """The monitor's own samples. ``up``: those whose metrics are in the same answer; ``now``: seconds since 1970."""
     host, answered = state.host, frozenset(up)
     yield Sample(c.MONITOR_BUILD, 1, (host, __version__))
     yield Sample(c.MONITOR_START, state.started, (host,))
@@ -68,6 +68,8 @@ def samples(state: HostState, up: Iterable[LogKey], process: ProcessFigures, now
         yield Sample(c.MONITOR_RESTARTS, publisher.restarts, labels)
         if publisher.phase is Phase.RUNNING:
             yield Sample(c.MONITOR_SILENCE, publisher.silent_s(now), labels)
+    for sink in sorted(state.sinks):
+        yield Sample(c.MONITOR_SINK_UP, sink in answered, (host, sink.name))
 
 
 @dataclass(slots=True)
@@ -116,7 +118,8 @@ def merge(answers: Iterable[dict[str, _Family]]) -> str:
 
 
 class HostMetrics:
-    """Collects the metrics of the publishers of ``state`` for each call of :meth:`text`.
+    """Collects the metrics of the publishers and sinks of ``state`` for each call of
+    :meth:`text`.
 
     ``trust``: see :class:`~monitor.publisher_client.PublisherClient`.
     """
@@ -130,7 +133,8 @@ class HostMetrics:
     async def text(self) -> bytes:
         """Everything of this host, in Prometheus' format."""
         state = self._state
-        listening = [one for one in state.publishers.values() if one.http and one.pid is not None]
+        processes: list[ProcessState] = [*state.publishers.values(), *state.sinks.values()]
+        listening = [one for one in processes if one.http and one.pid is not None]
         fetched = zip(listening, await asyncio.gather(*map(self._fetch, listening)), strict=True)
         answers = {one.key: answer for one, answer in fetched if answer is not None}
         own = render(await self._own(answers)).decode()
@@ -138,9 +142,10 @@ class HostMetrics:
 
     async def for_otel(self) -> list[Sample]:
         """The monitor's own samples. Each publisher exports its own, so whether it answered here is left out."""
-        return [sample for sample in await self._own(()) if sample.metric is not c.MONITOR_UP]
+        answers = (c.MONITOR_UP, c.MONITOR_SINK_UP)
+        return [sample for sample in await self._own(()) if sample.metric not in answers]
 
-    async def _own(self, answered: Iterable[LogKey]) -> list[Sample]:
+    async def _own(self, answered: Iterable[ProcessKey]) -> list[Sample]:
         state, process = self._state, await asyncio.to_thread(process_figures)
         found = [*samples(state, answered, process, state.clock.wall())]
         if self._trust is not None:
@@ -152,8 +157,10 @@ class HostMetrics:
         """Close the connections; idempotent."""
         await self._client.close()
 
-    async def _fetch(self, publisher: PublisherState) -> dict[str, _Family] | None:
-        """The publisher's metrics; ``None`` if it does not answer in time or another process answers at its address."""
+    async def _fetch(self, publisher: ProcessState) -> dict[str, _Family] | None:
+        """The metrics of a publisher or sink; ``None`` if it does not answer in time or another process answers at its
+        address.
+        """
         try:
             async with self._at_once:
                 await self._client.start()
@@ -164,12 +171,17 @@ class HostMetrics:
             return None
 
 
-def _families_of(key: LogKey, body: bytearray) -> dict[str, _Family]:
-    """The families in a publisher's answer.
+def _families_of(key: ProcessKey, body: bytearray) -> dict[str, _Family]:
+    """The families in the answer of a publisher or a sink.
 
-    Raises ``ValueError`` if it is not the publisher of ``key``: another process may have its port by now.
+    Raises ``ValueError`` if it is not that of ``key``: another process may have its port by now.
     """
     answer = parse(body.decode())
+    if isinstance(key, SinkKey):
+        infos = answer.get(c.SINK_INFO.name, _Family()).lines
+        if not any(line.startswith(f'{c.SINK_INFO.name}{{sink="{key.name}",') for line in infos):
+            raise ValueError("another sink answers there")
+        return answer
     own = render([Sample(c.PUBLISHER_READY, 1, (key.dataset, key.copy, key.log))]).decode()
     expected = own.splitlines()[-1].rpartition(" ")[0]
     ready = answer.get(c.PUBLISHER_READY.name, _Family()).lines

@@ -1,4 +1,4 @@
-"""The next steps for each log's publisher. Pure: desired logs, processes, past ends and the time.
+"""The next steps for each publisher and each sink. Pure: what is desired, processes, past ends and the time.
 
 The life of a slot::
 
@@ -20,9 +20,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from monitor.state import LogKey, Phase
+from monitor.state import Phase, ProcessKey
 
 __all__ = [
     "Act",
@@ -38,6 +38,8 @@ __all__ = [
     "phase_of",
     "plan",
 ]
+
+_K = TypeVar("_K", bound=ProcessKey)
 
 # Exit codes of `wormholectl`.
 _WRONG: Final = 2
@@ -74,7 +76,7 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True)
 class PublisherSlot:
-    """The state of one log's publisher. ``failed``: the digest that the other fields are about.
+    """The state of one publisher or sink. ``failed``: the digest that the other fields are about.
 
     ``failures``: consecutive ends by itself; ``crashes``: the times of those that count towards giving up.
     """
@@ -96,37 +98,37 @@ class Act(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedStep:
+class PlannedStep(Generic[_K]):
     """One action to take now, and why."""
 
     act: Act
-    key: LogKey
+    key: _K
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class StepsToTake:
+class StepsToTake(Generic[_K]):
     """Steps to take now, and when to plan again although nothing happens (infinity: never)."""
 
-    steps: tuple[PlannedStep, ...]
+    steps: tuple[PlannedStep[_K], ...]
     next_at: float
 
 
 def plan(
-    desired: Mapping[LogKey, str],
-    slots: Mapping[LogKey, PublisherSlot],
+    desired: Mapping[_K, str],
+    slots: Mapping[_K, PublisherSlot],
     now: float,
     policy: Policy,
     *,
     may_start: bool = True,
-) -> StepsToTake:
-    """The next steps. ``desired``: log to digest.
+) -> StepsToTake[_K]:
+    """The next steps. ``desired``: digests.
 
     ``may_start``: false while another monitor may act for this host.
     """
-    steps: list[PlannedStep] = []
+    steps: list[PlannedStep[_K]] = []
     next_at = math.inf
-    for key in sorted({*desired, *slots}):
+    for key in sorted({*desired, *slots}, key=str):
         slot, digest = slots.get(key, PublisherSlot()), desired.get(key)
         run = slot.run
         if run is None:

@@ -1,4 +1,5 @@
-"""Publishers' processes. They outlive the monitor, and the next one finds them again. Either waits for their end.
+"""The processes of publishers and sinks. They outlive the monitor, and the next one finds them again. Either waits for
+their end.
 
 A process is identified by its number and its start time, and held by a pidfd, so a signal never reaches another process
 that got the number later. Linux only.
@@ -12,20 +13,23 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from monitor.state import LogKey
+from monitor.state import LogKey, ProcessKey, SinkKey
 from wormhole.host.ready_file import process_started
 
-__all__ = ["FoundProcess", "Process", "adopt", "command", "find", "run_file", "start"]
+__all__ = ["FoundProcess", "Process", "adopt", "command", "find", "run_file", "sink_command", "start"]
 
 _PROC: Final = Path("/proc")
 
 
-def run_file(folder: Path, key: LogKey, digest: str) -> Path:
-    """The configuration file of a publisher. Its name is in the command line, which so identifies what runs."""
-    return folder / f"{key.dataset}.{key.copy}.{key.log}.{digest}.json"
+def run_file(folder: Path, key: ProcessKey, digest: str) -> Path:
+    """The configuration file of a publisher, or the ready file of a sink. Its name is in the command line, which so
+    identifies what runs.
+    """
+    return folder / f"{str(key).replace('/', '.')}.{digest}.json"
 
 
 def command(file: Path, key: LogKey) -> list[str]:
@@ -33,18 +37,26 @@ def command(file: Path, key: LogKey) -> list[str]:
     return [sys.executable, "-P", "-m", "wormholectl", "publisher", "run", "-c", str(file), "--log", str(key)]
 
 
+def sink_command(file: Path, key: SinkKey, config: Path, coordinator: str) -> list[str]:
+    """The command line of one sink of the file ``config``. ``coordinator``: see
+    :class:`~monitor.desired_sinks.DesiredSink`.
+    """
+    program = [sys.executable, "-P", "-m", "wormholectl", "sink", "run", key.name, "-c", str(config)]
+    return [*program, "--coordinator", coordinator, "--http", "127.0.0.1:0", "--ready-file", str(file)]
+
+
 @dataclass(frozen=True, slots=True)
 class FoundProcess:
-    """A live publisher of a monitor that has ended."""
+    """A live publisher or sink of a monitor that has ended."""
 
-    key: LogKey
+    key: ProcessKey
     digest: str
     pid: int
     started: int
 
 
 def find(folder: Path) -> list[FoundProcess]:
-    """Every live publisher of ours whose configuration file is in ``folder``, oldest first. Blocks.
+    """Every live publisher and sink of ours whose file (:func:`run_file`) is in ``folder``, oldest first. Blocks.
 
     Every user of this host can run a process with such a command line, so processes of other users are ignored.
     """
@@ -64,13 +76,18 @@ def find(folder: Path) -> list[FoundProcess]:
 
 
 def _read(arguments: Sequence[str], folder: Path, pid: int) -> FoundProcess | None:
-    if "-c" not in arguments[:-1] or "--log" not in arguments[:-1]:
+    options = dict(pairwise(arguments))
+    key: ProcessKey
+    if "--ready-file" in options:
+        key, file = SinkKey(options.get("run", "")), Path(options["--ready-file"])
+    else:
+        parts = options.get("--log", "").split("/")
+        if "-c" not in options or len(parts) != 3:
+            return None
+        key, file = LogKey(*parts), Path(options["-c"])
+    if file.parent != folder:
         return None
-    file, log = Path(arguments[arguments.index("-c") + 1]), arguments[arguments.index("--log") + 1]
-    parts = log.split("/")
-    if file.parent != folder or len(parts) != 3:
-        return None
-    key, digest = LogKey(*parts), file.stem.rpartition(".")[2]
+    digest = file.stem.rpartition(".")[2]
     started = process_started(pid)
     if file != run_file(folder, key, digest) or started is None:
         return None

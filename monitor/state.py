@@ -14,7 +14,17 @@ from typing import Final
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["HostEvent", "HostState", "LogKey", "Phase", "PublisherState"]
+__all__ = [
+    "HostEvent",
+    "HostState",
+    "LogKey",
+    "Phase",
+    "ProcessKey",
+    "ProcessState",
+    "PublisherState",
+    "SinkKey",
+    "SinkState",
+]
 
 _EVENTS: Final = 200
 _OF_CARAVANS: Final = {"split", "merge"}
@@ -32,8 +42,22 @@ class LogKey:
         return f"{self.dataset}/{self.copy}/{self.log}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SinkKey:
+    """One sink of this host's file; as text ``sinks/lines``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"sinks/{self.name}"
+
+
+ProcessKey = LogKey | SinkKey
+"""A process that a monitor runs: the publisher of a log, or a sink."""
+
+
 class Phase(Enum):
-    """The phase of a publisher's life."""
+    """The phase of the life of a publisher or a sink."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -52,24 +76,51 @@ class Phase(Enum):
 
 
 @dataclass(slots=True)
-class PublisherState:
-    """One publisher that is configured for this host, or still runs here.
+class ProcessState:
+    """A process that is configured for this host, or still runs here.
 
     ``since``: when ``phase`` began. ``restarts``: number of restarts since the monitor began. ``problem``: why it does
-    not run or does not answer; empty without a problem. ``status``: its last answer, received at ``answered`` (0:
-    none). ``admin`` and ``http``: its addresses, empty until it is ready. ``pid``: ``None`` while no process runs.
+    not run or does not answer; empty without a problem. ``admin`` and ``http``: its addresses, empty until it is ready.
+    ``pid``: ``None`` while no process runs.
     """
 
-    key: LogKey
+    key: ProcessKey
     phase: Phase
     pid: int | None = None
     since: float = 0.0
     restarts: int = 0
     problem: str = ""
-    status: admin_pb2.PublisherStatus | None = None
-    answered: float = 0.0
     admin: str = ""
     http: str = ""
+
+    def forget_process(self) -> None:
+        """Another process follows, or none."""
+        self.admin = self.http = ""
+
+
+@dataclass(slots=True)
+class SinkState(ProcessState):
+    """One sink. ``url``: of its store, and the ``application`` whose updates it receives; empty where its process was
+    found and the file no longer has it.
+    """
+
+    key: SinkKey
+    url: str = ""
+    application: str = ""
+
+
+@dataclass(slots=True)
+class PublisherState(ProcessState):
+    """One publisher. ``status``: its last answer, received at ``answered`` (0: none)."""
+
+    key: LogKey
+    status: admin_pb2.PublisherStatus | None = None
+    answered: float = 0.0
+
+    def forget_process(self) -> None:
+        """Another process follows, or none."""
+        super(PublisherState, self).forget_process()
+        self.status, self.answered = None, 0.0
 
     def silent_s(self, now: float) -> float:
         """Seconds since the last answer, or since the phase began if that is later."""
@@ -102,6 +153,7 @@ class HostState:
     host: str
     started: float = field(default_factory=SYSTEM_CLOCK.wall)
     publishers: dict[LogKey, PublisherState] = field(default_factory=dict)
+    sinks: dict[SinkKey, SinkState] = field(default_factory=dict)
     events: deque[HostEvent] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     coordination: str = "lost"
     configuration: str = ""

@@ -1,4 +1,4 @@
-"""Carries the plan out: starts, adopts, stops and reaps publishers, and reports them to the host's state."""
+"""Carries the plan out: starts, adopts, stops and reaps publishers and sinks, and reports them to the host's state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from monitor import log_files
 from monitor.desired_logs import DesiredLog
+from monitor.desired_sinks import DesiredSink
 from monitor.plan import (
     Act,
     LiveRun,
@@ -27,9 +29,18 @@ from monitor.plan import (
     phase_of,
     plan,
 )
-from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, start
-from monitor.state import HostState, LogKey, Phase, PublisherState
-from wormhole.config import load, to_json_file
+from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, sink_command, start
+from monitor.state import (
+    HostState,
+    LogKey,
+    Phase,
+    ProcessKey,
+    ProcessState,
+    PublisherState,
+    SinkKey,
+    SinkState,
+)
+from wormhole.config import Config, load, to_json_file
 from wormhole.coordination.change_signal import Signal
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.ready_file import read_ready, ready_path
@@ -44,6 +55,7 @@ _SOON_S: Final = 0.05
 _LATER_S: Final = 1.0
 _SOON_FOR_S: Final = 10.0
 _LOGS_EVERY_S: Final = 10.0
+_NO_SINKS: Final[Mapping[SinkKey, DesiredSink]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -57,7 +69,7 @@ class _Live:
 
 
 class Supervisor:
-    """The publishers of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
+    """The publishers and sinks of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
 
     ``environment``: of the processes it starts. Call :meth:`adopt`, then :meth:`run`, at
     the end :meth:`stop` or :meth:`leave`.
@@ -76,18 +88,24 @@ class Supervisor:
         self._policy = policy
         self._environment = dict(os.environ if environment is None else environment)
         self._clock = clock
-        self._desired: Mapping[LogKey, DesiredLog] | None = None
+        self._desired: Mapping[ProcessKey, DesiredLog | DesiredSink] | None = None
         self._drained = False
         self._may_start = self._ending = False
-        self._slots: dict[LogKey, PublisherSlot] = {}
-        self._live: dict[LogKey, _Live] = {}
-        self._restarts: dict[LogKey, int] = {}
-        self._problems: dict[LogKey, str] = {}
+        self._slots: dict[ProcessKey, PublisherSlot] = {}
+        self._live: dict[ProcessKey, _Live] = {}
+        self._restarts: dict[ProcessKey, int] = {}
+        self._problems: dict[ProcessKey, str] = {}
         self._wake = Signal()
 
-    def set_desired(self, desired: Mapping[LogKey, DesiredLog], *, drained: bool) -> None:
-        """Run these logs from now on; none while the host is ``drained``, nor after :meth:`stop`."""
-        self._desired, self._drained = {} if self._ending else desired, drained
+    def set_desired(
+        self, logs: Mapping[LogKey, DesiredLog], sinks: Mapping[SinkKey, DesiredSink] = _NO_SINKS, *, drained: bool
+    ) -> None:
+        """Run these from now on; none while the host is ``drained``, nor after :meth:`stop`."""
+        desired: dict[ProcessKey, DesiredLog | DesiredSink] = {}
+        if not self._ending:
+            desired.update(logs.items())
+            desired.update(sinks.items())
+        self._desired, self._drained = desired, drained
         self._publish()  # at once: a reader that sees the configuration must see its publishers
         self._wake.notify()
 
@@ -204,7 +222,7 @@ class Supervisor:
             return float("inf")
         return _SOON_S if self._clock.monotonic() - max(began) < _SOON_FOR_S else _LATER_S
 
-    async def _carry_out(self, step: PlannedStep) -> None:
+    async def _carry_out(self, step: PlannedStep[ProcessKey]) -> None:
         if step.act is Act.START:
             await self._start(step)
             return
@@ -223,7 +241,7 @@ class Supervisor:
             self._report("stop", step.key, f"process {slot.run.pid} is killed: {step.why}", logging.ERROR)
             live.process.signal(signal.SIGKILL)
 
-    async def _start(self, step: PlannedStep) -> None:
+    async def _start(self, step: PlannedStep[ProcessKey]) -> None:
         assert self._desired is not None
         key, desired = step.key, self._desired[step.key]
         slot = self._slots.get(key, PublisherSlot())
@@ -231,7 +249,7 @@ class Supervisor:
         try:
             await asyncio.to_thread(self._prepare, desired, file, output)
             # Not in a thread: nothing would supervise a process whose start was cancelled midway.
-            process = start(command(file, key), output, self._environment)
+            process = start(_command(desired, file, key), output, self._environment)
         except OSError as error:
             self._slots[key] = after_no_start(slot, desired.digest, self._clock.monotonic(), self._policy)
             self._problem(
@@ -239,17 +257,17 @@ class Supervisor:
             )
             return
         self._slots[key] = after_start(slot, process.pid, desired.digest, self._clock.monotonic())
-        self._keep(
-            key, _Live(process, file, ready_path(desired.config.publisher.state_dir, key.dataset, key.copy, key.log))
-        )
+        ready = _ready(desired.config, key) if isinstance(desired, DesiredLog) else file
+        self._keep(key, _Live(process, file, ready))
         again = slot.failures > 0
         self._restarts[key] = self._restarts.get(key, 0) + again
         self._report("restart" if again else "start", key, f"process {process.pid} started, {step.why}")
 
-    def _prepare(self, desired: DesiredLog, file: Path, output: Path) -> None:
+    def _prepare(self, desired: DesiredLog | DesiredSink, file: Path, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         log_files.rotate(output)
-        to_json_file(desired.config, file)
+        if isinstance(desired, DesiredLog):
+            to_json_file(desired.config, file)
 
     def _find(self) -> list[FoundProcess]:
         self._running.mkdir(parents=True, exist_ok=True)
@@ -259,11 +277,11 @@ class Supervisor:
             file.unlink()
         return found
 
-    def _keep(self, key: LogKey, live: _Live) -> None:
+    def _keep(self, key: ProcessKey, live: _Live) -> None:
         self._live[key] = live
         live.waiting = asyncio.create_task(self._await_end(key, live), name=f"end of {key}")
 
-    async def _await_end(self, key: LogKey, live: _Live) -> None:
+    async def _await_end(self, key: ProcessKey, live: _Live) -> None:
         status = await live.process.wait()
         last_error = await asyncio.to_thread(self._clean_up, key, live)
         del self._live[key]
@@ -278,14 +296,14 @@ class Supervisor:
             self._problem(key, how)
         self._wake.notify()
 
-    def _clean_up(self, key: LogKey, live: _Live) -> str:
+    def _clean_up(self, key: ProcessKey, live: _Live) -> str:
         try:
             live.file.unlink(missing_ok=True)
         except OSError as error:  # the next monitor tries again; this end is handled anyway
             _log.warning("%s cannot be removed: %s", live.file, error.strerror)
         return log_files.last_error(log_files.log_file(self._logs, str(key)))
 
-    def _problem(self, key: LogKey, text: str) -> None:
+    def _problem(self, key: ProcessKey, text: str) -> None:
         slot = self._slots[key]
         if slot.given_up:
             many = len(slot.crashes) >= self._policy.crashes
@@ -301,7 +319,7 @@ class Supervisor:
             self._report("restart", key, f"{text}; restarted in {wait:.1f} s", logging.WARNING)
         self._problems[key] = text
 
-    def _report(self, kind: str, key: LogKey, text: str, level: int = logging.INFO) -> None:
+    def _report(self, kind: str, key: ProcessKey, text: str, level: int = logging.INFO) -> None:
         _log.log(level, "%s: %s", key, text)
         self._state.report(kind, text, str(key))
 
@@ -317,44 +335,74 @@ class Supervisor:
             self._slots[key] = replace(slot, run=replace(slot.run, ready=True, again=False))
             self._problems.pop(key, None)
             self._publish()
-            entry = self._state.publishers[key]
+            entry = self._entry(key)
+            assert entry is not None
             entry.admin, entry.http = found.admin, found.http
 
     def _publish(self) -> None:
         """Bring the host's state up to date."""
-        publishers, changed = self._state.publishers, False
+        changed = False
         desired = self._desired or {}
-        for key in sorted({*desired, *self._slots}):
+        for key in sorted({*desired, *self._slots}, key=str):
             slot, one = self._slots.get(key, PublisherSlot()), desired.get(key)
             phase = phase_of(slot, None if one is None else one.digest, drained=self._drained)
             if phase is None:
-                changed |= publishers.pop(key, None) is not None
+                changed |= self._drop(key)
                 self._slots.pop(key, None)
                 self._problems.pop(key, None)
                 continue
             pid = None if slot.run is None else slot.run.pid
-            entry = publishers.get(key)
+            entry = self._entry(key)
             if entry is None or entry.phase is not phase or entry.pid != pid:
                 changed = True
-                entry = publishers.setdefault(key, PublisherState(key, phase))
+                entry = entry or self._added(key, phase)
                 entry.since, entry.problem = self._state.clock.wall(), ""
             if entry.pid != pid:
-                entry.admin, entry.http, entry.status, entry.answered = "", "", None, 0.0
+                entry.forget_process()
+            if isinstance(entry, SinkState) and isinstance(one, DesiredSink):
+                entry.url, entry.application = one.url, one.application
             entry.phase, entry.pid, entry.restarts = phase, pid, self._restarts.get(key, 0)
             if phase is not Phase.RUNNING:  # else its answers show its state
                 entry.problem = self._problems.get(key, "")
-        for key in set(publishers) - {*desired, *self._slots}:
-            del publishers[key]
-            changed = True
+        known: list[ProcessKey] = [*self._state.publishers, *self._state.sinks]
+        for key in set(known) - {*desired, *self._slots}:
+            changed |= self._drop(key)
         if self._state.drained != self._drained:
             self._state.drained, changed = self._drained, True
         if changed:
             self._state.changed()
 
+    def _entry(self, key: ProcessKey) -> ProcessState | None:
+        return self._state.sinks.get(key) if isinstance(key, SinkKey) else self._state.publishers.get(key)
 
-def _ready_of(file: Path, key: LogKey) -> Path | None:
+    def _added(self, key: ProcessKey, phase: Phase) -> ProcessState:
+        if isinstance(key, SinkKey):
+            return self._state.sinks.setdefault(key, SinkState(key, phase))
+        return self._state.publishers.setdefault(key, PublisherState(key, phase))
+
+    def _drop(self, key: ProcessKey) -> bool:
+        """Returns whether it was there."""
+        if isinstance(key, SinkKey):
+            return self._state.sinks.pop(key, None) is not None
+        return self._state.publishers.pop(key, None) is not None
+
+
+def _command(desired: DesiredLog | DesiredSink, file: Path, key: ProcessKey) -> list[str]:
+    if isinstance(key, SinkKey):
+        assert isinstance(desired, DesiredSink)
+        return sink_command(file, key, desired.config, desired.coordinator)
+    return command(file, key)
+
+
+def _ready(config: Config, key: ProcessKey) -> Path:
+    assert isinstance(key, LogKey)
+    return ready_path(config.publisher.state_dir, key.dataset, key.copy, key.log)
+
+
+def _ready_of(file: Path, key: ProcessKey) -> Path | None:
+    """The ready file of a process that another monitor started."""
     try:
-        return ready_path(load(file).publisher.state_dir, key.dataset, key.copy, key.log)
+        return file if isinstance(key, SinkKey) else _ready(load(file), key)
     except WormholeError:
         return None
 

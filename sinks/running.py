@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 from sinks.port import Sink
 from sinks.settings import ConfiguredSink
 from subscriber_sdk import Running, SubscriberOptions
 from subscriber_sdk.metrics import samples
 from subscriber_sdk.runner import serve_until_signal
+from wormhole import __version__
 from wormhole.config import Config
+from wormhole.host.ready_file import ReadyFile, process_started, write_ready
 from wormhole.metrics import Exporter, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.otel import exported
@@ -23,9 +27,16 @@ __all__ = ["run_sink"]
 _log = logging.getLogger("sinks")
 
 
-async def run_sink(sink: ConfiguredSink, options: SubscriberOptions, config: Config, http: str = "") -> None:
+async def run_sink(
+    sink: ConfiguredSink,
+    options: SubscriberOptions,
+    config: Config,
+    http: str = "",
+    ready_file: Path | None = None,
+) -> None:
     """Receive updates until SIGTERM or SIGINT. ``options``: as of :func:`subscriber_sdk.serve`. ``config``: the file
-    that has the sink. ``http``: where ``/metrics`` and ``/healthz`` are answered; empty: nowhere.
+    that has the sink. ``http``: where ``/metrics`` and ``/healthz`` are answered; empty: nowhere. ``ready_file``: what
+    a monitor reads that address from once the sink serves.
 
     Raises as that, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used here.
     """
@@ -43,7 +54,12 @@ async def run_sink(sink: ConfiguredSink, options: SubscriberOptions, config: Con
                 from wormhole.host.metrics_endpoint import metrics_endpoint
 
                 every = lambda: [*samples(running), *own()]  # noqa: E731
-                await stack.enter_async_context(metrics_endpoint(http, every, config.tls, insecure=config.insecure))
+                endpoint = metrics_endpoint(http, every, config.tls, insecure=config.insecure)
+                address = await stack.enter_async_context(endpoint)
+                if ready_file is not None:
+                    pid = os.getpid()
+                    ready = ReadyFile(pid, process_started(pid) or 0, "", address, __version__, "")
+                    await asyncio.to_thread(write_ready, ready_file, ready)
             yield
 
     try:

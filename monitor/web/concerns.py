@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from monitor.state import HostState, Phase, PublisherState
+from monitor.state import HostState, Phase, ProcessState, PublisherState
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.conditions import State, flow_condition, log_condition, other_warnings
 from wormhole.wire.problems import standby_of
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
+__all__ = ["Concern", "Level", "of_flow", "of_host", "of_process", "of_publisher"]
 
 _SILENT_S: Final = 10.0
 _LAGS_S: Final = 60.0
@@ -60,27 +60,32 @@ def of_host(state: HostState) -> Iterator[Concern]:
         )
 
 
-def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
-    """Concerns of one publisher, the worst first. ``now``: seconds since 1970."""
-    match publisher.phase:
+def of_process(process: ProcessState) -> Iterator[Concern]:
+    """Concerns of the life of a publisher or a sink."""
+    match process.phase:
         case Phase.GIVEN_UP:
             yield Concern(
                 Level.PROBLEM,
-                publisher.problem or "it ended too often and is not restarted",
+                process.problem or "it ended too often and is not restarted",
                 "operator",
                 "read its log and correct the cause; then change the configuration or send the monitor SIGHUP",
             )
         case Phase.BACKING_OFF:
             yield Concern(
                 Level.ATTENTION,
-                publisher.problem or "it ended by itself",
+                process.problem or "it ended by itself",
                 "no action yet",
                 "the monitor restarts it; its log contains why it ended",
             )
-        case Phase.STARTING if publisher.problem:
-            yield Concern(Level.ATTENTION, publisher.problem, "no action yet", "the monitor restarts it")
-        case _ if publisher.problem:
-            yield Concern(Level.ATTENTION, publisher.problem, "operator", "`wormholectl doctor` examines the cause")
+        case Phase.STARTING if process.problem:
+            yield Concern(Level.ATTENTION, process.problem, "no action yet", "the monitor restarts it")
+        case _ if process.problem:
+            yield Concern(Level.ATTENTION, process.problem, "operator", "`wormholectl doctor` examines the cause")
+
+
+def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
+    """Concerns of one publisher, the worst first. ``now``: seconds since 1970."""
+    yield from of_process(publisher)
     status = publisher.status
     if publisher.phase is Phase.RUNNING and not publisher.problem and publisher.silent_s(now) > _SILENT_S:
         yield Concern(

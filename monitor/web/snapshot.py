@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from monitor.state import HostEvent, HostState, Phase, PublisherState
-from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
+from monitor.state import HostEvent, HostState, Phase, PublisherState, SinkState
+from monitor.web.concerns import Concern, Level, of_flow, of_host, of_process, of_publisher
 from monitor.web.log_scale import Distances, Scale
 from wormhole import __version__
 from wormhole.config.datastores import native_place
@@ -25,6 +25,7 @@ __all__ = ["SCHEMA", "snapshot"]
 
 SCHEMA: Final = 1
 _PUBLISHERS: Final = 100
+_SINKS: Final = 100
 _FLOWS: Final = 1000
 _CARAVANS: Final = 32
 _CONCERNS: Final = 50
@@ -60,6 +61,8 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         flows += [_flow(publisher, flow, found, runs) for flow, found in of_flows]
         if len(shown) < _PUBLISHERS:
             shown.append(_publisher(publisher, mine, [_worst(found) for _, found in of_flows]))
+    sinks = [(sink, list(of_process(sink))) for _, sink in sorted(state.sinks.items())]
+    concerns += [(concern, "sink", sink.key.name) for sink, found in sinks for concern in found]
     concerns.sort(key=lambda entry: -entry[0].level)
     flows.sort(key=lambda flow: (_RANK[flow["level"]], flow["flow"], flow["publisher"]))
     grouped = _grouped(concerns)
@@ -81,6 +84,8 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         "concerns_left_out": max(0, len(grouped) - _CONCERNS),
         "publishers": shown,
         "publishers_left_out": len(publishers) - len(shown),
+        "sinks": [_sink(sink, found) for sink, found in sinks[:_SINKS]],
+        "sinks_left_out": max(0, len(sinks) - _SINKS),
         "flows": flows[:_FLOWS],
         "flows_left_out": max(0, len(flows) - _FLOWS),
         "events": [_event(event) for event in _condensed([*reversed(state.events)])[:_EVENTS]],
@@ -151,6 +156,20 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "line": _line(status, of_flows),
     }
     return shown
+
+
+def _sink(sink: SinkState, concerns: Sequence[Concern]) -> dict[str, Any]:
+    return {
+        "sink": sink.key.name,
+        "url": _text(sink.url),
+        "application": sink.application,
+        "phase": sink.phase.value,
+        "level": "unknown" if sink.phase is Phase.STARTING and not concerns else _LEVELS[_worst(concerns)],
+        "problem": _text("; ".join(concern.text for concern in concerns), _SENTENCES),
+        "pid": sink.pid,
+        "since": sink.since or None,
+        "restarts": sink.restarts,
+    }
 
 
 def _standby(status: admin_pb2.PublisherStatus) -> dict[str, Any]:

@@ -48,6 +48,8 @@ def run(
         str,
         typer.Option("--http", metavar="HOST:PORT", help="Answer `/metrics` and `/healthz` here.", show_default=False),
     ] = "",
+    coordinator: Annotated[str, typer.Option(hidden=True)] = "",
+    ready_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Fill a store with the updates of an application, until SIGTERM or Ctrl-C. Several at a time share the shards."""
@@ -64,13 +66,13 @@ def run(
     from subscriber_sdk import SubscriberOptions
 
     loaded, sink = _chosen(config, name)
-    options: SubscriberOptions = {"coordinator": os.fspath(config)}
+    options: SubscriberOptions = {"coordinator": coordinator or os.fspath(config)}
     if loaded.tls is not None and "WORMHOLE_TLS" not in os.environ:
         options["tls"] = loaded.tls
     if loaded.insecure:
         options["insecure"] = True
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_sink(sink, options, loaded, http))
+        runner.run(run_sink(sink, options, loaded, http, ready_file))
 
 
 @app.command(

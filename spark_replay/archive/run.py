@@ -109,7 +109,7 @@ def _held(where: Where, dataset: str) -> bool:
 
 def _metrics(
     archiver: Archiver, running: Running, listen: str, config: Config
-) -> contextlib.AbstractAsyncContextManager[None]:
+) -> contextlib.AbstractAsyncContextManager[object]:
     if not listen:
         return contextlib.nullcontext()
     # Imported here: without it an archiver needs no HTTP server.

@@ -134,6 +134,7 @@ LATER: Final = [
 NOT_STORED: Final = {
     ("Assigned", "size"): "it is counted where it arrives",
     ("Datamarker", "shard"): "it is filled in where an application receives it",
+    ("MonitorConfig", "sinks"): "a publisher's file has no sinks",
     ("Run", "first_index"): "the segment begins with a transaction",
     ("Run", "indexes"): "they count up by one",
     ("Run", "schema_index"): "all updates have one schema",

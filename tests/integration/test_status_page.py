@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
+from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState, SinkKey, SinkState
 from monitor.web import add_routes
 from tests.support.browser import Page, find_browser, open_page, start_browser
 from tests.support.eventually import eventually
@@ -155,6 +155,26 @@ async def test_everything_fits_and_can_be_read(browser: str, size: tuple[int, in
             "5.0 GiB behind",
         ):
             assert told in seen.replace("\u00a0", " "), told
+
+
+async def test_sinks_are_shown_where_there_are_some(browser: str) -> None:
+    state = busy(time.time())
+    async with showing(browser, state) as page:
+        assert "Sinks" not in await page.evaluate("document.body.innerText")
+        failing, going = SinkKey("search"), SinkKey("warehouse-of-a-rather-long-name")
+        state.sinks[failing] = SinkState(failing, Phase.BACKING_OFF, problem="the folder is gone", restarts=3)
+        url = f"jsonlines:///srv/{'a-long-folder/' * 12}"
+        state.sinks[going] = SinkState(going, Phase.RUNNING, 4711, url=url, application="warehouse")
+        state.changed()
+        await page.until("document.querySelectorAll('#sinks-list .log').length === 2")
+        told = await page.evaluate("document.getElementById('sinks').innerText")
+        for text in ("the folder is gone", "4711", "warehouse", "jsonlines:///srv/a-long-folder/"):
+            assert text in told
+        assert "search" in await page.evaluate("document.getElementById('concerns-list').innerText")
+        for width in (320, 640, 1057):
+            await page.look(width, 800)
+            assert await page.evaluate(_OVERFLOW) == {"page": 0, "out": []}, width
+            assert (await page.evaluate(_CONTRAST))["faults"] == []
 
 
 async def test_at_every_width_between_nothing_is_cut_off(browser: str) -> None:

@@ -655,6 +655,13 @@ class Config(Settings):
     datasets: Mapping[Name, DatasetConfig] = Field(default_factory=dict)
     applications: Mapping[Name, ApplicationConfig] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _runs_sinks_that_it_has(self) -> Self:
+        for name in self.monitor.sinks:
+            if name not in self.sinks:
+                raise ValueError(f"monitor.sinks names {name}, which is no table [sinks.{name}]")
+        return self
+
     @property
     def monitor_state_dir(self) -> Path:
         """The state folder of the monitor: its ``state_dir``, or a folder beside that of its publishers."""

@@ -48,6 +48,7 @@ def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
         "sources": with_sources(config, settings.source),
         "datasets": {dataset: whole.model_copy(update=narrower)},
         "applications": {},
+        "sinks": {},
     }
     if static:
         # Explicitly: the application that showed the form may be one of another dataset.

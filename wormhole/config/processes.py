@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from wormhole.config.fields import (
     Address,
     HostName,
+    Names,
     PathFromHere,
     Paths,
     Seconds,
@@ -192,7 +193,8 @@ class RestartConfig(Settings):
 class MonitorConfig(Settings):
     """``[monitor]``: the process that runs this host's publishers.
 
-    ``state_dir``: see :attr:`Config.monitor_state_dir`.
+    ``state_dir``: see :attr:`Config.monitor_state_dir`. ``sinks``: the names of the sinks of this file that it runs
+    too.
     """
 
     # The name in `host` of the logs; empty: the machine's own name.
@@ -204,6 +206,7 @@ class MonitorConfig(Settings):
     # subscribers.
     stop_timeout: Seconds = 30.0
     restart: RestartConfig = RestartConfig.model_construct()
+    sinks: Names = ()
 
     @property
     def host_name(self) -> str:

@@ -23,8 +23,9 @@ _log = logging.getLogger(__name__)
 @contextlib.asynccontextmanager
 async def metrics_endpoint(
     listen: str, samples: Callable[[], Iterable[Sample]], tls: TlsFiles | None, *, insecure: bool
-) -> AsyncIterator[None]:
-    """While the block runs, answer at ``listen`` (``host:port``). ``samples``: the present values.
+) -> AsyncIterator[str]:
+    """While the block runs, answer at ``listen`` (``host:port``; port 0 takes a free one). Yields the address.
+    ``samples``: the present values.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -41,6 +42,6 @@ async def metrics_endpoint(
     server = await http_server.serve(app, listen, trust=trust, insecure=insecure, setting="--http")
     _log.info("metrics at %s", http_server.url(server.address, tls, "/metrics"))
     try:
-        yield
+        yield server.address
     finally:
         await server.close()

@@ -384,6 +384,9 @@ MONITOR_UP = _monitor(
 MONITOR_GAVE_UP = _monitor(
     "publisher_given_up", _G, "1 while the monitor no longer starts the publisher, because it ended too often.", *_LOG
 )
+MONITOR_SINK_UP = _monitor(
+    "sink_up", _G, "1 when a sink that the monitor runs answered: its metrics are in the same answer.", "sink"
+)
 MONITOR_RESTARTS = _monitor("publisher_restarts_total", _C, "How often the monitor started the publisher again.", *_LOG)
 MONITOR_SILENCE = _monitor(
     "publisher_silence_seconds",

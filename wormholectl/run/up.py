@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from monitor import log_files
 from monitor.daemon import Monitor
+from monitor.desired_sinks import desired_sinks
 from monitor.folder_lock import FolderLock
 from monitor.state import Phase, PublisherState
 from wormhole.config import Config, CoordinatorForm
@@ -149,7 +150,13 @@ class _Up:
             if config.form is CoordinatorForm.ZOOKEEPER:
                 await publish_config(config)
             everything = frozenset(config.datasets) if zookeeper is None else _Everything()
-            monitor = Monitor(config, lambda: config, everything=everything)
+            coordinator = self._coordinator if self._coordinator != str(self._file) else ""
+            monitor = Monitor(
+                config,
+                lambda: config,
+                everything=everything,
+                sinks=lambda found: desired_sinks(found, self._file, coordinator),
+            )
             await asyncio.to_thread(self._write_down, config, "")
             stack.push_async_callback(asyncio.to_thread, (self._folder / "up.json").unlink, missing_ok=True)
             live = LiveLog(config.monitor_state_dir / "logs", "monitor")
@@ -254,13 +261,17 @@ class _Up:
 
 
 def _placed(config: Config, folder: Path) -> Config:
-    """``config`` with defaults in the data folder, and a free port if the default one is taken."""
+    """``config`` with defaults in the data folder, a free port if the default one is taken, and every sink of the file
+    unless it names some.
+    """
     if "state_dir" not in config.publisher.model_fields_set:
         config = config.model_copy(
             update={"publisher": config.publisher.model_copy(update={"state_dir": folder / "state"})}
         )
     if "listen" not in config.monitor.model_fields_set and not _is_free(config.monitor.listen):
         config = config.model_copy(update={"monitor": config.monitor.model_copy(update={"listen": "127.0.0.1:0"})})
+    if "sinks" not in config.monitor.model_fields_set:
+        config = config.model_copy(update={"monitor": config.monitor.model_copy(update={"sinks": tuple(config.sinks)})})
     return config
 
 

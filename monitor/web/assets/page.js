@@ -202,6 +202,7 @@ function renderLog(node, log) {
   facts(list, [
     ["Process", log.pid === null ? "none" : `${log.pid}`],
     ["Restarts", `${log.restarts}`],
+    ...(log.facts ?? []),
     ...(status?.standby
       ? [["Owner", status.standby.owner ?? "none", status.standby.owner ? "none" : "attention"], answered]
       : status
@@ -226,6 +227,12 @@ function renderLog(node, log) {
     (item, text) => prose(item, text),
   );
   if (show(line, Boolean(status?.line))) renderLine(line, log.publisher, status);
+}
+
+// A sink is a process as a publisher is, without a line.
+function renderSink(node, sink) {
+  const about = [["Application", sink.application || UNKNOWN], ["Store", sink.url || UNKNOWN]];
+  renderLog(node, { ...sink, publisher: sink.sink, status: null, answered: null, facts: about });
 }
 
 function createLine() {
@@ -499,6 +506,11 @@ function render() {
   show(byId("logs-none"), shown.publishers.length === 0);
   each(byId("logs"), shown.publishers, (log) => log.publisher, createLog, renderLog);
   if (show(byId("logs-more"), shown.publishers_left_out > 0)) put(byId("logs-more"), `and ${shown.publishers_left_out} more`);
+  if (show(byId("sinks"), shown.sinks.length > 0)) {
+    put(byId("sinks-count"), String(shown.sinks.length + shown.sinks_left_out));
+    each(byId("sinks-list"), shown.sinks, (sink) => sink.sink, createLog, renderSink);
+    if (show(byId("sinks-more"), shown.sinks_left_out > 0)) put(byId("sinks-more"), `and ${shown.sinks_left_out} more`);
+  }
   renderFlows();
   renderEvents();
   put(byId("about"), `Wormhole ${shown.version}. The same as text: wormholectl publishers, flows, caravans. As JSON: /api/status. Metrics: /metrics.`);

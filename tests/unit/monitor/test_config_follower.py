@@ -15,8 +15,9 @@ import pytest
 from monitor import config_follower as module
 from monitor.config_follower import ConfigFollower
 from monitor.desired_logs import DesiredLog
+from monitor.desired_sinks import DesiredSink
 from monitor.last_good_config import LastGoodConfig
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.state import HostState, LogKey, Phase, PublisherState, SinkKey
 from monitor.supervisor import Supervisor
 from tests.support.eventually import patience
 from tests.support.host_state import until
@@ -46,7 +47,9 @@ class Asked:
         self.wanted: list[str] | None = None
         self.drained = self.allowed = False
 
-    def set_desired(self, desired: Mapping[LogKey, DesiredLog], *, drained: bool) -> None:
+    def set_desired(
+        self, desired: Mapping[LogKey, DesiredLog], sinks: Mapping[SinkKey, DesiredSink], *, drained: bool
+    ) -> None:
         self.wanted, self.drained = [str(key) for key in desired], drained
 
     def may_start(self, allowed: bool) -> None:

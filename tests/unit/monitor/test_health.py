@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.health import health
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.state import HostState, LogKey, Phase, PublisherState, SinkKey, SinkState
 from wormhole.wire.v1 import admin_pb2
 
 NOW = 1_000_000.0
@@ -73,3 +73,10 @@ def test_an_outage_of_coordination_is_no_reason() -> None:
     state = host()
     state.coordination = "lost"
     assert health(state, NOW).ready
+
+
+def test_a_sink_that_does_not_run_is_reported() -> None:
+    state = host()
+    state.sinks[SinkKey("lines")] = SinkState(SinkKey("lines"), Phase.GIVEN_UP, problem="no such folder")
+    (reason,) = health(state, NOW).reasons
+    assert reason.startswith("sink lines was given up, it ended too often: no such folder. Next: ")

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitor import metrics as module
 from monitor import publisher_client as asking
-from monitor.metrics import HostMetrics, add_routes, merge, parse, samples
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.metrics import HostMetrics, _families_of, add_routes, merge, parse, samples
+from monitor.state import HostState, LogKey, Phase, PublisherState, SinkKey, SinkState
 from tests.support.certificates import Authority
 from tests.support.otel import read, reader
 from wormhole.host.http_server import serve, url
@@ -153,12 +153,20 @@ def test_of_two_releases_the_first_description_is_kept_and_no_type_is_mixed() ->
 def test_every_metric_of_a_monitor_is_reported() -> None:
     state = HostState("h1", coordination="connected")
     state.publishers[ONE] = PublisherState(ONE, Phase.RUNNING, restarts=2)
+    state.sinks[SinkKey("lines")] = SinkState(SinkKey("lines"), Phase.RUNNING)
     found = list(samples(state, [ONE], ProcessFigures(1, 1.0, 1), state.started))
     of_tls = {c.MONITOR_CERTIFICATE_ENDS, c.MONITOR_CERTIFICATE_RELOADS}
     assert {sample.metric for sample in found} == {m for m in METRICS if m.exporter is Exporter.MONITOR} - of_tls
     assert all(len(sample.labels) == len(sample.metric.labels) for sample in found)
     assert Sample(c.MONITOR_RESTARTS, 2, ("h1", "shop", "main", "db1")) in found
     assert Sample(c.MONITOR_PUBLISHERS, 1, ("h1", "running")) in found
+
+
+def test_the_metrics_of_another_sink_are_no_answer() -> None:
+    own = render([Sample(c.SINK_INFO, 1, ("lines", "one", "JSON lines", "at least once"))])
+    assert set(_families_of(SinkKey("lines"), bytearray(own))) == {c.SINK_INFO.name}
+    with pytest.raises(ValueError, match="another sink"):
+        _families_of(SinkKey("line"), bytearray(own))
 
 
 async def test_the_routes_tell_health_with_reasons(state: HostState) -> None:

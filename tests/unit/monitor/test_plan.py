@@ -192,7 +192,7 @@ class Host(RuleBasedStateMachine):
 
     keys = st.sampled_from([LogKey("shop", "main", name) for name in "ab"])
 
-    def carry_out(self) -> StepsToTake:
+    def carry_out(self) -> StepsToTake[LogKey]:
         found = plan(self.wanted, self.slots, self.now, POLICY)
         for one in found.steps:
             slot = self.slots.get(one.key, PublisherSlot())

@@ -14,8 +14,8 @@ import pytest
 
 from monitor.folder_lock import FolderLock
 from monitor.log_files import last_error, log_file, rotate
-from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, start
-from monitor.state import LogKey
+from monitor.processes import FoundProcess, Process, adopt, command, find, run_file, sink_command, start
+from monitor.state import LogKey, ProcessKey, SinkKey
 from tests.support.eventually import eventually, patience
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import ConfigError
@@ -37,15 +37,22 @@ def test_the_command_line_of_a_publisher_says_what_it_runs(tmp_path: Path) -> No
     ]
 
 
-async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = run_file(tmp_path, KEY, "abc")
+@pytest.mark.parametrize("key", [KEY, SinkKey("lines.all")], ids=str)
+async def test_a_process_is_found_by_its_command_line(
+    key: ProcessKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = run_file(tmp_path, key, "abc")
     script = tmp_path / "stub.py"
     script.write_text("import signal; signal.pause()")
-    process = start([sys.executable, "-I", "-S", str(script), "-c", str(file), "--log", str(KEY)], tmp_path / "log", {})
+    if isinstance(key, SinkKey):
+        words = sink_command(file, key, tmp_path / "shop.toml", "zk:2181/w")
+    else:
+        words = command(file, key)
+    process = start([sys.executable, "-I", "-S", str(script), *words[4:]], tmp_path / "log", {})
     try:
         # The kernel lets the parent go on a moment before the new command line can be read.
         await eventually(lambda: find(tmp_path), "it is found")
-        assert find(tmp_path) == [FoundProcess(KEY, "abc", process.pid, process_started(process.pid) or 0)]
+        assert find(tmp_path) == [FoundProcess(key, "abc", process.pid, process_started(process.pid) or 0)]
         assert find(tmp_path / "elsewhere") == []
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         assert find(tmp_path) == [], "another user's process is no publisher of ours"
