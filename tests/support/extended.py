@@ -54,6 +54,7 @@ EXTENDED: Final = (
     "tests/integration/test_statements_without_rows.py",
     "tests/integration/test_value_filters.py",
     "tests/integration/test_verification.py",
+    "tests/integration/test_webhook_command.py",
     "tests/property/test_backfill.py",
     "tests/unit/spark_replay/export/test_expiry.py",
     "tests/property/test_states_and_observers.py",
