@@ -239,12 +239,16 @@ def test_a_pause_that_the_receiver_asks_for_is_kept(attach: Attach, receiver: We
     assert len(receiver.requests) == 1
 
 
-def test_a_pause_is_bounded(attach: Attach, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_is_bounded(
+    attach: Attach, receiver: WebhookReceiver, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(receiver_module, "_LONGEST_PAUSE", 0.05)
     receiver.statuses, receiver.headers = [503], {"Retry-After": "9" * 5000}
     flow = attach()
+    began = wormhole_kit.now
     flow.commit(row(1))
     assert (len(receiver.requests), flow.datamarker) == (2, flow.end)
+    assert wormhole_kit.now - began >= 0.05
 
 
 @pytest.mark.parametrize(
@@ -373,22 +377,34 @@ def test_a_receiver_that_is_down_is_waited_for(attach: Attach, receiver: Webhook
 def test_what_a_slow_receiver_accepted_is_not_sent_again(
     attach: Attach, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def answer(_: Request, __: web.Request) -> web.Response:
+        await asyncio.sleep(0.01)
+        return web.Response(status=204)
+
+    receiver.answer = answer
     monkeypatch.setattr(writer_module, "_CALL_S", 15.0)  # only the first request of a call begins in time
     flow = attach(batch_records=1)
     flow.commit(row(1), row(2), row(3))
-    assert [request.keys for request in receiver.requests] == [[1], [2], [3]]
+    assert [(request.keys, request.body["epoch"]) for request in receiver.requests] == [([1], 1), ([2], 2), ([3], 3)]
     assert flow.datamarker == flow.end
 
 
-def test_another_owner_between_two_epochs_voids_what_was_accepted(
-    attach: Attach, receiver: WebhookReceiver, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_owner_between_two_epochs_voids_what_was_accepted(attach: Attach, receiver: WebhookReceiver) -> None:
     """It may have sent older records since."""
     flow = attach(batch_records=1)
     receiver.statuses = [200, 410]
     failure(flow, row(1), row(2))
     flow.epoch += 1
     flow.assign()
+    assert [request.keys for request in receiver.requests] == [[1], [2], [1], [2]]
+
+
+def test_a_move_voids_what_was_accepted(attach: Attach, receiver: WebhookReceiver) -> None:
+    flow = attach(batch_records=1)
+    receiver.statuses = [200, 410]
+    begin = flow.datamarker
+    failure(flow, row(1), row(2))
+    flow.move(begin)
     assert [request.keys for request in receiver.requests] == [[1], [2], [1], [2]]
 
 
@@ -437,6 +453,19 @@ def test_a_certificate_that_is_not_trusted_gets_nothing(
     wormhole_kit.run(receiver.stop())
 
 
+def test_an_authority_s_file_is_read_again(
+    attach: Attach, wormhole_kit: Kit, authority: Authority, tmp_path: Path
+) -> None:
+    receiver = served(wormhole_kit, authority)
+    ca = Authority(tmp_path / "other", "other").ca
+    flow = attach(receiver.url, ca_file=str(ca))
+    failure(flow, row(1))
+    ca.write_bytes(authority.ca.read_bytes())
+    flow.assign()
+    assert receiver.requests[0].keys == [1]
+    wormhole_kit.run(receiver.stop())
+
+
 # --- what is never shown
 
 
@@ -453,6 +482,18 @@ def test_neither_secret_nor_row_nor_token_is_logged(
     shown = f"{error} {error.hint} {caplog.text}"
     assert f"answers {status}" in shown
     assert not [text for text in (SECRET[6:], "Smith", "unguessable", "/hook") if text in shown]
+
+
+def test_a_cookie_is_not_sent_back(attach: Attach, receiver: WebhookReceiver) -> None:
+    async def answer(_: Request, given: web.Request) -> web.Response:
+        assert not given.cookies
+        return web.Response(status=204, headers={"Set-Cookie": "a=b; Path=/"})
+
+    receiver.answer = answer
+    flow = attach(receiver.url.replace("127.0.0.1", "localhost"))
+    flow.commit(row(1))
+    flow.commit(row(2))
+    assert len(receiver.requests) == 2
 
 
 # --- settings
@@ -489,7 +530,7 @@ def test_settings_have_bounds(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "\n", SECRET[6:], "whsec_", "whsec_c2hvcnQ=", "whsec_" + "A" * 100, "whsec_*" + SECRET[7:], "whsec_\xff"),
+        *("", "\n", SECRET[6:], "whsec_", "whsec_c2hvcnQ=", "whsec_" + "A" * 100, "whsec_*" + SECRET[6:], "whsec_\xff"),
         *(f"{SECRET}\n{OTHER}\n{SECRET}", f"{SECRET}\nx", f"{SECRET}{' ' * 5000}"),
     ],
 )
