@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ class ChangelogHarness(RecordHarness):
         return {"url": f"changelog://{self._folder}/changes.db"}
 
     @contextmanager
-    def away(self) -> Iterator[None]:
+    def away(self) -> Generator[None]:
         elsewhere = self._folder.rename(self._folder.with_name("elsewhere"))
         try:
             yield
