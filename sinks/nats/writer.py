@@ -87,12 +87,12 @@ class NatsWriter(RecordWriter):
                             _stored(state, record, number)
                         continue
                 for record, message in zip(portion, messages, strict=True):
+                    _stored(state, record, await self._publish(state, connected, record, message))
                     if asyncio.get_running_loop().time() > until:
                         raise TargetUnavailable(
                             f"stream {self._stream} takes records slowly: the rest follows in another attempt",
                             hint="allow atomic batches (allow_atomic) in the stream",
                         )
-                    _stored(state, record, await self._publish(state, connected, record, message))
 
     async def marked(self, marker: Datamarker) -> None:
         """Nothing before ``marker`` comes again, unless the acknowledgement is lost."""
