@@ -4,7 +4,8 @@
 
     kind        the kind
     settings    its settings, and what its URL may be
-    sink        the open sink: its subscriber, what it finds in the stream
+    sink        the open sink: its subscriber, and its report
+    examination what of a stream matters for its sink
     writer      publishes the records of each shard in order
     subjects    the subject of a record
     connection  one connection to the servers, until it is lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sinks.envelopes.settings import record_subscriber
 from sinks.nats.connection import Servers
+from sinks.nats.examination import examine_stream
 from sinks.nats.settings import NatsSettings
 from sinks.nats.writer import NatsWriter
 from sinks.port import Sink
@@ -38,8 +39,7 @@ class NatsSink(Sink):
                 "target_stream", Severity.PROBLEM, refused.message, next_step=refused.hint or "", code=refused.code
             )
             return report
-        report.facts["messages"] = str(info.state.messages)
-        report.add("target_stream", Severity.OK, f"stream {self._stream} can be published to")
+        examine_stream(report, info, self._settings)
         return report
 
     async def close(self) -> None:

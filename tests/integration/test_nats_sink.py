@@ -277,6 +277,47 @@ def test_a_batch_of_many_records_keeps_their_order(
     assert found(nats_server, stream) == [f"test:1:{index}" for index in range(1009)]
 
 
+@pytest.mark.parametrize(
+    ("more", "severity", "found"),
+    [
+        ({}, Severity.OK, "takes the records"),
+        ({"subjects": ["{0}.users.>"]}, Severity.PROBLEM, "may not have every subject of {0}.>"),
+        ({"sealed": True}, Severity.PROBLEM, "is sealed"),
+        ({"duplicate_window": 0.5}, Severity.WARN, "duplicates is 0.5 s"),
+        ({"allow_atomic": False}, Severity.WARN, "no atomic batches"),
+        ({"storage": "memory"}, Severity.WARN, "before they are on a disk"),
+        ({"retention": "interest"}, Severity.WARN, "only for the consumers"),
+        ({"max_bytes": 1 << 20}, Severity.WARN, "deletes its oldest"),
+        ({"max_age": 3600.0, "discard": "new"}, Severity.WARN, "deletes its oldest"),
+        ({"max_msgs": 9, "discard": "new"}, Severity.OK, "takes the records"),
+    ],
+)
+def test_what_of_a_stream_matters_is_reported(
+    nats_server: NatsServer,
+    wormhole_kit: Kit,
+    opened: Opened,
+    stream: str,
+    more: dict[str, Any],
+    severity: Severity,
+    found: str,
+) -> None:
+    subjects = [text.format(stream) for text in more.get("subjects", ["{0}.>"])]
+    settings = {"allow_atomic": True, **more, "subjects": subjects}
+    sealed = settings.pop("sealed", False)
+    nats_server.make_stream(name=stream, **settings)
+    if sealed:
+        body = json.dumps({**settings, "name": stream, "sealed": True})
+        asyncio.run(asked(nats_server, f"$JS.API.STREAM.UPDATE.{stream}", body))
+    report = wormhole_kit.run(opened(nats_server.url, stream).examine())
+    assert report.severity is severity
+    (finding,) = report.findings
+    assert found.format(stream) in finding.what
+    assert bool(finding.because and finding.next_step) is (severity is not Severity.OK)
+    limits = {"max_bytes": "1MiB in all", "max_age": "3600 s old", "max_msgs": "9 messages"}
+    assert report.facts["limits"] == next((text for name, text in limits.items() if name in more), "none")
+    assert report.facts["copies"] == f"1, each in {more.get('storage', 'file')}"
+
+
 USERS = """
 authorization {
   users: [

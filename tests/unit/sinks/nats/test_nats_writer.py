@@ -91,8 +91,8 @@ def process(stream: Stream) -> NatsWriter:
 
 
 async def begun(sink: NatsWriter, epoch: int, move: int = 0) -> NatsWriter:
-    names = {"application": "app", "dataset": "shop", "log": "db1"}
-    await sink.assigned(ShardNotice(NoticeKind.ASSIGNED, "db1", epoch, marker_at(0), move=move, **names))
+    notice = ShardNotice(NoticeKind.ASSIGNED, "db1", epoch, marker_at(0), move=move, application="app", dataset="shop")
+    await sink.assigned(notice)
     return sink
 
 
