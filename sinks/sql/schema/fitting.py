@@ -143,7 +143,7 @@ def _decimal(column: TargetColumn, dialect: Dialect) -> Fit:
         case Kind.DECIMAL:
             scale = column.scale or 0
             before = column.size - scale if column.size is not None else 0
-            return Fit(Outcome.REFUSES, f"more than {before} digits before the point or {scale} behind it, and NaN")
+            return Fit(Outcome.REFUSES, f"over {before} digits before the point, {scale} behind it, NaN")
         case Kind.DOUBLE | Kind.FLOAT:
             return _DOUBLE_LIMIT
         case Kind.TEXT:

@@ -14,6 +14,7 @@ __all__ = ["Plan", "plan"]
 
 _LONGEST_NAME: Final = {Dialect.POSTGRES: 63, Dialect.MYSQL: 64, Dialect.MARIADB: 64}
 """Bytes in PostgreSQL, which cuts a longer name without an error; characters in MySQL."""
+_OWN: Final = "_wormhole_"
 _IGNORING_CASE: Final = frozenset(set(Dialect) - {Dialect.POSTGRES})
 """Where `a` and `A` are one column."""
 
@@ -76,7 +77,7 @@ class _Planning:
         if self.refused:
             return Plan((), tuple(self.losses), kept, False, "; ".join(self.refused), tuple(self.helping))
         statements = [*self._additions(), *self._widenings()]
-        stale = bool(self.widening) or any(not column.name.startswith("_wormhole_") for column in self.adding)
+        stale = bool(self.widening) or any(not column.name.startswith(_OWN) for column in self.adding)
         return Plan(tuple(statements), tuple(self.losses), kept, stale)
 
     def _compare(self, column: TargetColumn, found: TargetColumn) -> None:
@@ -86,6 +87,8 @@ class _Planning:
             return
         answer = fit(column.generic, found, self.dialect, key=is_key)
         match answer.outcome:
+            case Outcome.REFUSES | Outcome.LOSES if column.name.startswith(_OWN):
+                pass
             case Outcome.REFUSES:
                 self.losses.append(f"column {found.name} ({found.type}) refuses: {answer.limit}")
             case Outcome.LOSES:

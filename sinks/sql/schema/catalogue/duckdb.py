@@ -14,11 +14,14 @@ _PLACE: Final = (
     "database_name = current_database() AND lower(schema_name) = lower(COALESCE(%s, current_schema()))"
     " AND lower(table_name) = lower(%s)"
 )
+_STANDARD_PLACE: Final = _PLACE.replace("database_name", "table_catalog").replace("schema_name", "table_schema")
 _TABLE: Final = f"SELECT sql FROM duckdb_tables() WHERE {_PLACE}"  # noqa: S608
 _VIEW: Final = f"SELECT 1 FROM duckdb_views() WHERE {_PLACE.replace('table_name', 'view_name')}"  # noqa: S608
 _COLUMNS: Final = f"""
-SELECT column_name, data_type, is_nullable, column_default, numeric_precision, numeric_scale
-FROM duckdb_columns() WHERE {_PLACE} ORDER BY column_index"""  # noqa: S608
+SELECT column_name, data_type, is_nullable = 'YES', column_default, numeric_precision, numeric_scale,
+    is_generated = 'ALWAYS'
+FROM information_schema.columns WHERE {_STANDARD_PLACE}
+ORDER BY ordinal_position"""  # noqa: S608
 _CONSTRAINTS: Final = f"""
 SELECT constraint_type, constraint_column_names FROM duckdb_constraints()
 WHERE {_PLACE} AND constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'FOREIGN KEY')
@@ -89,6 +92,7 @@ def _column(
     default: str | None,
     precision: int | None,
     scale: int | None,
+    is_generated: bool,
 ) -> TargetColumn:
     base = type_.partition("(")[0]
     bits = _INTEGERS.get(base, 64)
@@ -106,5 +110,6 @@ def _column(
         lowest=0 if is_unsigned else -(1 << bits - 1),
         highest=(1 << bits) - 1 if is_unsigned else (1 << bits - 1) - 1,
         exact=not has_collation,
+        problem="is generated" if is_generated else "",
         **bounds,
     )
