@@ -52,6 +52,13 @@ _SQLITE: Final = {
     "SQLITE_TOOBIG": _Meaning.ROW,
     "SQLITE_ERROR": _Meaning.CHANGED,
 }
+_DUCKDB: Final = {
+    **dict.fromkeys(("BinderException", "CatalogException"), _Meaning.CHANGED),
+    **dict.fromkeys(
+        ("FatalException", "InternalException", "IOException", "OutOfMemoryException", "TransactionException"),
+        _Meaning.AWAY,
+    ),
+}
 _COLUMN: Final = re.compile(r"column [`'](?:[^`']*`\.`)*([^`']+)[`']")
 
 
@@ -83,6 +90,8 @@ def _meaning(error: Any) -> tuple[_Meaning, str]:
     if name:
         known = (meaning for prefix, meaning in _SQLITE.items() if name.startswith(prefix))
         return next(known, _Meaning.AWAY), name
+    if type(error).__name__ in _DUCKDB:
+        return _DUCKDB[type(error).__name__], type(error).__name__
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     columns = _COLUMN.findall(str(error.args[-1])) if number else []
     where = f", column {columns[-1]}" if columns else ""  # the last one: a value may come before it

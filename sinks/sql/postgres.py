@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL, through psycopg. Each statement takes all its rows as one array for each column."""
+"""Rows of PostgreSQL, through psycopg."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from sinks.sql.database import Columns, Data, Database, Own, Scope
-from sinks.sql.schema import Dialect, TargetTable
+from sinks.sql.arrays import Arrays
+from sinks.sql.schema import Dialect, TargetColumn
 from subscriber_sdk.transactional.psycopg import PsycopgStore
 
 __all__ = ["Postgres"]
@@ -36,7 +36,7 @@ class _Store(PsycopgStore):
         return {**super()._parameters(conninfo), **({} if password is None else {"password": password})}
 
 
-class Postgres(Database):
+class Postgres(Arrays):
     """See the port."""
 
     dialect = Dialect.POSTGRES
@@ -57,44 +57,8 @@ class Postgres(Database):
         changed: int = self._executed(connection, sql, values).rowcount
         return changed
 
-    def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own) -> None:
-        names = [*(column.name for column in columns), *own]
-        listed = ", ".join(map(self.quoted, names))
-        sql = (
-            f"INSERT INTO {self.named(table.name)} ({listed}) SELECT d.*{', %s' * len(own)} FROM {self._data(columns)}"  # noqa: S608
-        )
-        if table.key:
-            rest = (name for name in names if name not in table.key)
-            sets = ", ".join(f"{c} = EXCLUDED.{c}" for c in map(self.quoted, rest))
-            sql += f" ON CONFLICT ({', '.join(map(self.quoted, table.key))}) DO UPDATE SET {sets}"
-        self._executed(connection, sql, [*own.values(), *data])
-
-    def patch(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, scope: Scope) -> int:
-        sets = [f"{self.quoted(name)} = %s" for name in own]
-        sets += [f"{self.quoted(c.name)} = d{i}" for i, c in enumerate(columns) if c.name not in table.key]
-        keys = [column for column in columns if column.name in table.key]
-        sql = f"UPDATE {self.named(table.name)} SET {', '.join(sets)} FROM {self._data(columns)}"  # noqa: S608
-        sql += f" WHERE {self._same(keys)} AND {scope.text}"
-        return self.change(connection, sql, [*own.values(), *data, *scope.values])
-
-    def delete(self, connection: Any, table: TargetTable, columns: Columns, data: Data, scope: Scope) -> None:
-        sql = f"DELETE FROM {self.named(table.name)} USING {self._data(columns)} WHERE {self._same(columns)}"  # noqa: S608
-        self._executed(connection, f"{sql} AND {scope.text}", [*data, *scope.values])
-
-    def rows(
-        self, connection: Any, table: TargetTable, columns: Columns, data: Data, wanted: Columns, scope: Scope
-    ) -> list[tuple[Any, ...]]:
-        sql = f"SELECT {self.listed(wanted)} FROM {self.named(table.name)} JOIN {self._data(columns)}"  # noqa: S608
-        sql += f" ON {self._same(columns)}"
-        return self.run(connection, f"{sql} WHERE {scope.text}", [*data, *scope.values])
-
-    def _data(self, columns: Columns) -> str:
-        """A table with the columns ``d0``, ``d1`` and so on. A cast to a type with a length would cut values."""
-        arrays = ", ".join(f"%b::{column.cast}[]" for column in columns)
-        return f"unnest({arrays}) AS d({', '.join(f'd{i}' for i in range(len(columns)))})"
-
-    def _same(self, columns: Columns) -> str:
-        return " AND ".join(f"{self.quoted(column.name)} = d{i}" for i, column in enumerate(columns))
+    def _array(self, column: TargetColumn) -> str:
+        return f"%b::{column.cast}[]"
 
     def _executed(self, connection: psycopg.Connection[Any], sql: str, values: Sequence[Any]) -> Any:
         return connection.cursor(row_factory=tuple_row).execute(sql.encode(), values)

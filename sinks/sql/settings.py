@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import field_validator
 
 from sinks.port import SinkSettings
 from sinks.sql.schema import TableName
+from wormhole.config.fields import Size
 
-__all__ = ["Merge", "SqlSettings", "target_name"]
+__all__ = ["DuckDbSettings", "Merge", "SqlSettings", "target_name"]
 
 Merge = Literal["no", "by_source", "global"]
 
@@ -47,6 +49,24 @@ class SqlSettings(SinkSettings):
         if not _TEMPLATE.fullmatch(value) or value.count(".") > 1 or not all(value.split(".")):
             raise ValueError("must be a name, or SCHEMA.NAME, with {log}, {database} and {table}")
         return value
+
+
+class DuckDbSettings(SqlSettings):
+    """``memory``: bytes that the database may use for its work."""
+
+    memory: Size = 1 << 30
+
+    @field_validator("url")
+    @classmethod
+    def _file(cls, value: str) -> str:
+        if urlsplit(value).netloc:
+            raise ValueError("must be duckdb:///absolute/file.duckdb")
+        return value
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(unquote(urlsplit(self.url).path))
 
 
 def target_name(settings: SqlSettings, log: str, table: str) -> TableName:

@@ -9,7 +9,7 @@ from sinks.port import Sink
 from sinks.sql.database import Database
 from sinks.sql.handler import MirrorHandler
 from sinks.sql.owners import targets
-from sinks.sql.settings import SqlSettings
+from sinks.sql.settings import DuckDbSettings, SqlSettings
 from subscriber_sdk import Subscriber
 from subscriber_sdk.transactional import Transactional
 from subscriber_sdk.transactional.store import finish
@@ -61,6 +61,10 @@ def _database(settings: SqlSettings) -> Database:
         from sinks.sql.postgres import Postgres
 
         return Postgres(settings.url, settings.read_password)
+    if isinstance(settings, DuckDbSettings):
+        from sinks.sql.duckdb import DuckDb
+
+        return DuckDb(settings.path, settings.memory)
     from sinks.sql.rows import MySql, Sqlite
 
     return Sqlite(settings.url) if scheme == "sqlite" else MySql(settings.url, settings.read_password)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from sinks.port import SinkKind
-from sinks.sql.kind import MYSQL, POSTGRES, SQLITE
+from sinks.sql.kind import DUCKDB, MYSQL, POSTGRES, SQLITE
+from sinks.sql.settings import DuckDbSettings
 from sinks.sql.sink import SqlSink
 from subscriber_sdk.transactional.store import Session, finish
 from tests.support.fault_proxy import FaultProxy
@@ -61,7 +62,7 @@ class SqlTarget:
         """The types of the columns by name."""
         if self.name == "sqlite":
             return {row[1]: row[2] for row in self.sql(f"PRAGMA table_info({table})")}
-        here = "current_schema()" if self.name == "postgres" else "DATABASE()"
+        here = "current_schema()" if self.name in ("postgres", "duckdb") else "DATABASE()"
         return dict(
             self.sql(
                 "SELECT column_name, data_type FROM information_schema.columns "
@@ -103,15 +104,34 @@ def _mysql(request: pytest.FixtureRequest, name: str) -> Iterator[SqlTarget]:
     server.sql(f"DROP DATABASE {database}")
 
 
+def _sqlite_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def _duckdb_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
+    """In this process, which has the file open, with the settings of the sink."""
+    from sinks.sql.duckdb import DuckDb
+
+    session = finish(DuckDb(path, DuckDbSettings.model_fields["memory"].default).store.connect())
+    try:
+        found: list[tuple[Any, ...]] = session.connection.rows(statement)
+        return found
+    finally:
+        finish(session.close())
+
+
+_FILES: Final = {
+    "sqlite": (SQLITE, "sqlite:///{}", _sqlite_rows),
+    "duckdb": (DUCKDB, "duckdb://{}", _duckdb_rows),
+}
+
+
 @contextmanager
-def _sqlite(folder: Path) -> Iterator[SqlTarget]:
+def _file(name: str, folder: Path) -> Iterator[SqlTarget]:
+    kind, url, rows = _FILES[name]
     folder.mkdir()
     path = folder / "target.db"
-
-    def sql(statement: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            return connection.execute(statement).fetchall()
-
     sessions: list[Session[Any]] = []
 
     @contextmanager
@@ -123,20 +143,23 @@ def _sqlite(folder: Path) -> Iterator[SqlTarget]:
         yield
         elsewhere.rename(folder)
 
-    yield SqlTarget("sqlite", SQLITE, f"sqlite:///{path}", sql, away, sessions)
+    yield SqlTarget(name, kind, url.format(path), lambda statement: rows(path, statement), away, sessions)
 
 
 @contextmanager
 def empty_target(request: pytest.FixtureRequest, name: str, folder: Path) -> Iterator[SqlTarget]:
     """A database of the server ``name``. What is left connected is closed."""
-    made: Mapping[str, Any] = {"postgres": lambda: _postgres(request), "sqlite": lambda: _sqlite(folder / "sqlite")}
-    with made.get(name, lambda: _mysql(request, name))() as target:
+    if name in _FILES:
+        made = _file(name, folder / name)
+    else:
+        made = _postgres(request) if name == "postgres" else _mysql(request, name)
+    with made as target:
         yield target
         for session in target.sessions:
             finish(session.close())
 
 
-@pytest.fixture(params=("postgres", "sqlite"))
+@pytest.fixture(params=("postgres", "sqlite", "duckdb"))
 def sql_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlTarget]:
     """Those that ``make test`` tries. tests/contract/sinks/test_sql_mysql.py has the others."""
     with empty_target(request, request.param, tmp_path) as target:

@@ -1,0 +1,197 @@
+"""Rows of DuckDB: one file that one process has open."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from sinks.sql.arrays import Arrays
+from sinks.sql.schema import Dialect, TargetColumn
+from subscriber_sdk.transactional import sql
+from subscriber_sdk.transactional.sql import Values
+from subscriber_sdk.transactional.store import Session, Store
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+
+__all__ = ["DuckDb"]
+
+_DIALECT: Final = replace(
+    sql.SQLITE,
+    name="DuckDB",
+    engine="SELECT 'DuckDB' FROM duckdb_tables() "
+    "WHERE database_name = current_database() AND table_name = 'wormhole_marker'",
+    engines=frozenset({"DuckDB"}),
+    connected=(),
+)
+_NAMED: Final = re.compile(r":([a-z]+)\b")
+_MARKS: Final = re.compile(r"%([s%])")
+_TIMEOUT_S: Final = 20.0
+_THREADS: Final = 2
+_MAGIC: Final = slice(8, 12)
+
+
+class _Session:
+    """One connection. No statement of the sink ends its transaction, so savepoints, which DuckDB has not, are not
+    needed to notice that.
+
+    ``ended``: called once, after it was closed.
+    """
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, ended: Callable[[], None]) -> None:
+        self._cursor = cursor
+        self._ended: Callable[[], None] | None = ended
+        self._failed = False
+
+    @property
+    def connection(self) -> _Session:
+        return self
+
+    @property
+    def usable(self) -> bool:
+        return self._ended is not None
+
+    @property
+    def failed(self) -> bool:
+        return self._failed
+
+    def in_use(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def rows(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement; of a change, how many rows it changed."""
+        try:
+            found: list[tuple[Any, ...]] = self._cursor.execute(statement, values).fetchall()
+        except duckdb.Error:
+            self._failed = True
+            raise
+        return found
+
+    async def begin(self) -> None:
+        self._failed = False
+        self._cursor.begin()
+
+    async def execute(self, statement: str, values: Values) -> int:
+        if statement in (sql.MARK, sql.UNMARK):
+            return 0
+        found = self._named(statement, values)
+        return int(found[0][0]) if found else 0
+
+    async def row(self, statement: str, values: Values) -> Sequence[Any] | None:
+        found = self._named(statement, values)
+        return found[0] if found else None
+
+    async def commit(self) -> None:
+        self._cursor.commit()
+
+    async def rollback(self) -> None:
+        try:
+            self._cursor.rollback()
+        except duckdb.TransactionException:  # there is none
+            pass
+
+    async def close(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            self._cursor.close()
+            ended()
+
+    def _named(self, statement: str, values: Values) -> list[tuple[Any, ...]]:
+        used = {name: values[name] for name in _NAMED.findall(statement)}
+        return self.rows(_NAMED.sub(r"$\1", statement), used)
+
+
+class _Store(Store[_Session]):
+    """The file is open as long as a connection is, so that another process can take it over."""
+
+    blocking = True
+    dialect = _DIALECT
+
+    def __init__(self, path: Path, memory: int) -> None:
+        super().__init__(_TIMEOUT_S)
+        self._path = path
+        self._options: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": f"{memory // 1024}KiB",
+            "threads": _THREADS,
+            "autoinstall_known_extensions": False,  # nothing is fetched from the internet
+        }
+        self._guard = threading.Lock()
+        self._file: duckdb.DuckDBPyConnection | None = None
+        self._open = 0
+
+    async def connect(self) -> Session[_Session]:
+        with self._guard:
+            if self._file is None:
+                self._file = self._opened()
+            cursor = self._file.cursor()
+            self._open += 1
+        return _Session(cursor, self._ended)
+
+    def _ended(self) -> None:
+        with self._guard:
+            self._open -= 1
+            if self._open == 0 and self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        if not self._is_ours():
+            raise TargetRefused(f"{self._path} is no file of DuckDB's", hint="give the sink another file")
+        try:
+            return duckdb.connect(str(self._path), config=self._options)
+        except duckdb.Error as error:
+            said = str(error)
+            if "Conflicting lock" in said:
+                raise TargetUnavailable(
+                    f"{self._path} is open in another process: one process fills a DuckDB file, and no other one reads "
+                    "it meanwhile"
+                ) from error
+            if "Permission denied" in said:
+                raise TargetRefused(
+                    f"this account may not write {self._path}",
+                    code="account-lacks-rights",
+                    hint="give it write access to the file and its folder",
+                ) from error
+            raise TargetUnavailable(f"{self._path} cannot be opened: {said}") from error
+
+    def _is_ours(self) -> bool:
+        """DuckDB would look for an extension that reads a file of another program, on the internet too."""
+        try:
+            with self._path.open("rb") as file:
+                start = file.read(_MAGIC.stop)
+        except OSError:
+            return True  # it is missing, or DuckDB reports why it cannot be read
+        return not start or start[_MAGIC] == b"DUCK"
+
+
+class DuckDb(Arrays):
+    """See the port. ``memory``: bytes that the database may use for its work."""
+
+    dialect = Dialect.DUCKDB
+    sink_table = (
+        "CREATE TABLE IF NOT EXISTS wormhole_sink (target BLOB PRIMARY KEY, name VARCHAR NOT NULL, "
+        "owner VARCHAR NOT NULL, source VARCHAR NOT NULL)"
+    )
+
+    def __init__(self, path: Path, memory: int) -> None:
+        self.store = _Store(path, memory)
+
+    def run(self, connection: _Session, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return connection.rows(_marked(sql), list(values))
+
+    def change(self, connection: _Session, sql: str, values: Sequence[Any] = ()) -> int:
+        ((changed,),) = connection.rows(_marked(sql), list(values))
+        return int(changed)
+
+    def _array(self, column: TargetColumn) -> str:
+        return f"%s::{column.type}[]"
+
+
+def _marked(sql: str) -> str:
+    """The statement with the driver's marks for values."""
+    return _MARKS.sub(lambda mark: "?" if mark[1] == "s" else "%", sql)
