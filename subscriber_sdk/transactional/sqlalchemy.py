@@ -66,7 +66,8 @@ class _Session(Generic[A]):
         return found
 
     async def commit(self) -> None:
-        await settled(self._transaction.commit())
+        transaction, self._transaction = self._transaction, None
+        await settled(transaction.commit())
 
     async def rollback(self) -> None:
         if self._transaction is not None:
