@@ -20,7 +20,9 @@ Names = tuple[str, ...]
 Row = tuple[Key, tuple[Value, ...]]
 """A row's key, and the values of some other columns."""
 
-_WHOLE: Final = frozenset({Op.INSERT, Op.READ, Op.UPSERT})
+_WHOLE: Final = (Op.INSERT, Op.READ, Op.UPSERT)
+_NEW: Final = (Op.INSERT, Op.READ)
+_IMAGES: Final = (Op.INSERT, Op.UPDATE, Op.READ, Op.UPSERT)
 
 
 @dataclass(slots=True)
@@ -28,13 +30,15 @@ class Write:
     """Changes of rows, each of another key. Deletes come first.
 
     ``deletes``: keys. ``upserts``: rows by the columns that they have; all other columns stay as they are. ``patches``:
-    the same for rows that have to be there. ``appends``: rows without a key.
+    the same for rows that have to be there. ``appends``: rows without a key. ``new``: the rows of ``upserts`` were all
+    inserted or read.
     """
 
     deletes: list[Key] = field(default_factory=list)
     upserts: dict[Names, list[Row]] = field(default_factory=dict)
     patches: dict[Names, list[Row]] = field(default_factory=dict)
     appends: dict[Names, list[Row]] = field(default_factory=dict)
+    new: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,40 +68,49 @@ Step = Write | Clear | Range | Move
 
 
 @dataclass(frozen=True, slots=True)
-class _Image:
-    """A row as it is after the batch. ``whole``: it is written whether or not the row is there."""
+class _Part:
+    """Some columns of a row. ``whole``: they are written whether or not the row is there."""
 
     columns: Names
     values: tuple[Value, ...]
     whole: bool
 
-    def over(self, before: _Image) -> _Image:
+    def over(self, before: _Part) -> _Part:
         """The row after both."""
-        merged = dict(zip(before.columns, before.values, strict=True)) | dict(
-            zip(self.columns, self.values, strict=True)
-        )
-        return _Image(tuple(merged), tuple(merged.values()), self.whole or before.whole)
+        columns, values = (*before.columns, *self.columns), (*before.values, *self.values)
+        merged = dict(zip(columns, values, strict=True))
+        return _Part(tuple(merged), tuple(merged.values()), self.whole or before.whole)
 
 
 class _Rows:
-    """The changes since the last step. ``None``: the row is deleted."""
+    """The changes since the last step. ``names``: the columns that updates have.
+
+    An image is the values of every column, or a part of them; ``None``: the row is deleted.
+    """
 
     def __init__(self) -> None:
-        self.images: dict[Key, _Image | None] = {}
+        self.names: Names = ()
+        self.new = True
+        self.images: dict[Key, tuple[Value, ...] | _Part | None] = {}
         self.appends: dict[Names, list[Row]] = {}
 
     def take(self) -> Iterator[Write]:
         """The step, if there is something to do."""
         if not self.images and not self.appends:
             return
-        write = Write(appends=self.appends)
-        for key, image in self.images.items():
-            if image is None:
-                write.deletes.append(key)
-            else:
+        write, whole = Write(appends=self.appends, new=self.new), []
+        for row in self.images.items():
+            key, image = row
+            if type(image) is tuple:
+                whole.append(row)
+            elif isinstance(image, _Part):
                 groups = write.upserts if image.whole else write.patches
                 groups.setdefault(image.columns, []).append((key, image.values))
-        self.images, self.appends = {}, {}
+            else:
+                write.deletes.append(key)
+        if whole:
+            write.upserts.setdefault(self.names, []).extend(whole)  # type: ignore[arg-type]
+        self.images, self.appends, self.new = {}, {}, True
         yield write
 
     def add(self, update: Update) -> Iterator[Step]:
@@ -125,61 +138,69 @@ class _Rows:
             self._delete(update.old_key)
             self._delete(key)
         else:
-            image = _image(after, op in _WHOLE)
-            if (old := update.old_key) is not None and old != key:
-                if not image.whole:
-                    yield from self._move(old, key, image)
-                    return
-                self._delete(old)
-            if len(image.columns) < len(after) and key in self.images:
-                yield from self._over(key, image)
-            else:
-                self.images[key] = image
+            yield from self._put(update, _part(after, op in _WHOLE))
 
-    def _over(self, key: Key, image: _Image) -> Iterator[Write]:
-        """Some columns of a row that has another change."""
-        before = self.images[key]
-        if before is not None:
-            self.images[key] = image.over(before)
-        elif image.whole:  # the deleted row had other columns
+    def _put(self, update: Update, part: _Part) -> Iterator[Step]:
+        key, old = update.key, update.old_key
+        if len(part.columns) == len(self.names):
+            self._delete(old)
+            self.images[key] = part.values
+        elif old is not None and old != key:
+            yield from self._move(old, key, part)
+        elif key not in self.images:
+            self.images[key] = part
+        elif (before := self._part(key)) is not None:
+            self.images[key] = part.over(before)
+        elif part.whole:  # the deleted row had other columns
             yield from self.take()
-            self.images[key] = image
+            self.images[key] = part
+
+    def _part(self, key: Key) -> _Part | None:
+        image = self.images.get(key)
+        return _Part(self.names, image, True) if isinstance(image, tuple) else image
 
     def _delete(self, key: Key | None) -> None:
         if key is not None:
             self.images[key] = None
 
-    def _move(self, old: Key, new: Key, image: _Image) -> Iterator[Step]:
+    def _move(self, old: Key, new: Key, part: _Part) -> Iterator[Step]:
         """Columns that are not in the log stay with the row, whose key changes."""
-        before = self.images.get(old)
+        before = self._part(old)
         if before is not None and before.whole:
-            self.images[old], self.images[new] = None, image.over(before)
+            self.images[old], self.images[new] = None, part.over(before)
             return
         yield from self.take()
-        yield Move(old, new, image.columns, image.values)
+        yield Move(old, new, part.columns, part.values)
 
     def _append(self, update: Update) -> None:
         if update.op not in _WHOLE or update.after is None:
             raise RowRefused.of(update, "the table has no key, so the row that changed is not known")
-        image = _image(update.after, whole=True)
-        self.appends.setdefault(image.columns, []).append(((), image.values))
+        part = _part(update.after, whole=True)
+        self.appends.setdefault(part.columns, []).append(((), part.values))
 
 
 def steps(updates: Iterable[Update]) -> Iterator[Step]:
-    """The steps that have the effect of the ``updates``, which are of one table.
+    """The steps that have the effect of the ``updates``, which are of one table and schema.
 
     Raises :class:`~sinks.sql.failures.RowRefused` for an update that no row follows from.
     """
     rows = _Rows()
     for update in updates:
+        op = update.op
+        rows.new = rows.new and op in _NEW
+        if op in _IMAGES and (after := update.after) is not None:
+            rows.names = rows.names or tuple(after)
+            values = tuple(after.values())
+            # The usual change, without a call: a row with all its columns, and with the key that it had.
+            usual = UNAVAILABLE not in values and (op in _NEW or update.old_key is None) and not update.left
+            if usual and (key := update.key):
+                rows.images[key] = values
+                continue
         yield from rows.add(update)
     yield from rows.take()
 
 
-def _image(after: Mapping[str, Value], whole: bool) -> _Image:
-    """``whole``: the operation writes the row whether or not it is there. With every column an update does, too."""
-    values = tuple(after.values())
-    if UNAVAILABLE not in values:
-        return _Image(tuple(after), values, True)
+def _part(after: Mapping[str, Value], whole: bool) -> _Part:
+    """``whole``: the operation writes the row whether or not it is there."""
     known = {name: value for name, value in after.items() if value is not UNAVAILABLE}
-    return _Image(tuple(known), tuple(known.values()), whole)
+    return _Part(tuple(known), tuple(known.values()), whole or len(known) == len(after))

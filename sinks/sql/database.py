@@ -64,8 +64,10 @@ class Database(ABC):
         """Run a statement. Returns how many rows its condition selected."""
 
     @abstractmethod
-    def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own) -> None:
-        """Insert rows, or replace these columns where their keys are there. Without a key all are inserted."""
+    def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool) -> None:
+        """Insert rows, or replace these columns where their keys are there. Without a key all are inserted. ``new``:
+        probably none of them is there.
+        """
 
     @abstractmethod
     def patch(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, scope: Scope) -> int:

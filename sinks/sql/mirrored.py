@@ -9,7 +9,7 @@ from typing import Any, Final
 from sinks.sql.changes import Clear, Move, Names, Range, Row, Step, Write
 from sinks.sql.database import DELETED, GENERATION, SHARD, Data, Database, Own, Scope
 from sinks.sql.failures import RowRefused
-from sinks.sql.schema import TargetColumn, TargetTable, reader, writer
+from sinks.sql.schema import TargetColumn, TargetTable, reader, unchanged, writer
 from sinks.sql.settings import Merge
 from subscriber_sdk import Key, Value
 from subscriber_sdk.verify.comparing import canonical
@@ -42,15 +42,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the target. ``write`` and ``read`` convert values; ``None``: they are equal."""
+    """A column of the target. ``write`` and ``read`` convert values; ``None``: they are equal. ``unchanged``: the types
+    of values that ``write`` does not change.
+    """
 
     target: TargetColumn
     write: _Convert
+    unchanged: frozenset[type | None]
     read: _Convert
 
     def written(self, values: Sequence[Value], table: TargetTable) -> list[Any]:
         """The values for the driver. Raises :class:`~sinks.sql.failures.RowRefused`."""
-        if self.write is None:
+        if self.write is None or self.unchanged.issuperset(map(type, values)):
             return list(values)
         try:
             return list(map(self.write, values))
@@ -99,7 +102,8 @@ class Mirrored:
         found = self._table.column(name)
         assert found is not None
         dialect = self._database.dialect
-        return _Column(found, writer(generic, found, dialect), reader(generic, found, dialect))
+        same = frozenset({type(None), unchanged(generic, found, dialect)})
+        return _Column(found, writer(generic, found, dialect), same, reader(generic, found, dialect))
 
     # --- writing ---
 
@@ -122,13 +126,11 @@ class Mirrored:
         database, table, absent = self._database, self._table, 0
         if write.deletes:
             self._delete(connection, self._keys(write.deletes), generation, self._database.equal(self._source))
-        own = self._stamp(generation)
-        for names, rows in write.upserts.items():
-            columns, data = self._data(names, rows)
-            database.upsert(connection, table, columns, data, {**own, **self._source})
-        for names, rows in write.appends.items():
-            columns, data = self._data(names, rows)
-            database.upsert(connection, table, columns, data, {**own, **self._source})
+        own = {**self._stamp(generation), **self._source}
+        for groups, new in ((write.upserts, write.new), (write.appends, True)):
+            for names, rows in groups.items():
+                columns, data = self._data(names, rows)
+                database.upsert(connection, table, columns, data, own, new=new)
         for names, rows in write.patches.items():
             columns, data = self._data(names, rows)
             scope = Scope.all([database.equal(self._source), *self._live])

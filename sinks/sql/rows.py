@@ -25,7 +25,9 @@ _MARKS: Final = re.compile(r"%([s%])")
 class _Rows(Database):
     """What the databases have in common."""
 
-    def upsert(self, connection: Connection, table: TargetTable, columns: Columns, data: Data, own: Own) -> None:
+    def upsert(
+        self, connection: Connection, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool
+    ) -> None:
         names = [*(column.name for column in columns), *own]
         listed = ", ".join(map(self.quoted, names))
         sql = f"INSERT INTO {self.named(table.name)} ({listed}) VALUES ({', '.join(['%s'] * len(names))})"  # noqa: S608

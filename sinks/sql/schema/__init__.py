@@ -14,7 +14,7 @@ from sinks.sql.schema.catalogue import Run, actual
 from sinks.sql.schema.dialect import Dialect, TableName, quoted
 from sinks.sql.schema.planning import Plan, plan
 from sinks.sql.schema.table import Kind, Options, TargetColumn, TargetTable, wanted
-from sinks.sql.schema.values import reader, selected, writer
+from sinks.sql.schema.values import reader, selected, unchanged, writer
 
 __all__ = [
     "Dialect",
@@ -30,6 +30,7 @@ __all__ = [
     "quoted",
     "reader",
     "selected",
+    "unchanged",
     "wanted",
     "writer",
 ]

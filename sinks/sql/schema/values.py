@@ -14,7 +14,7 @@ from sinks.sql.schema.table import Kind, TargetColumn
 from wormhole.formats.json_values import value_as_json
 from wormhole.model.values import Value
 
-__all__ = ["reader", "selected", "writer"]
+__all__ = ["reader", "selected", "unchanged", "writer"]
 
 Writer = Callable[[Any], Any]
 Reader = Callable[[Any], Value]
@@ -70,6 +70,18 @@ def writer(generic: str, column: TargetColumn, dialect: Dialect) -> Writer | Non
         case _:
             make = _write_text(column, dialect)
     return None if make is None else _or_null(make)
+
+
+def unchanged(generic: str, column: TargetColumn, dialect: Dialect) -> type | None:
+    """Values of this type are the driver's for ``column``: :func:`writer` changes none of them. ``None``: there is no
+    such type. PostgreSQL refuses U+0000 in text by itself.
+    """
+    match generic, column.kind:
+        case (("text" | "hash"), Kind.TEXT) if dialect is not Dialect.SQLITE:
+            return str
+        case "decimal", Kind.DECIMAL if column.size is None:
+            return Decimal
+    return None
 
 
 def reader(generic: str, column: TargetColumn, dialect: Dialect) -> Reader | None:

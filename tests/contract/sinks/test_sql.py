@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ from sinks.port import Sink
 from sinks.testing.contract import RowSinkContract
 from sinks.testing.harness import Row, RowHarness
 from subscriber_sdk import HandlerFailed, Op, RetryPolicy
-from subscriber_sdk.testing import Kit, KitFlow, read, update
+from subscriber_sdk.testing import Change, Kit, KitFlow, read, update
 from tests.support.sql_targets import SqlTarget
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 
@@ -187,6 +188,27 @@ class TestMirror:
         assert flow.verify(T, rows).equal
         flow.commit(update(T, key=keys[3], before={"a": 3}), update(T, key=keys[0], before={"a": 0}, after={"a": 9}))
         assert sorted(row[0] for row in sql_target.rows("orders", "a")) == [1, 2, 4, 5, 9]
+
+    def test_many_rows_arrive_with_every_character(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        """They are new, then they are all there, then some are new and some are there."""
+        texts = ["", "\\", "\\N", "NULL", '"', "'", "\t", "\n\r", "{a,b}", "%s %% ?", "\b\f\x1a", "é😀", " ", None]
+        schema = update(
+            T, key=1, after={"text": "", "number": Decimal(1), "data": b"", "real": 0.5, "flag": True}
+        ).schema
+
+        def row(key: int, make: Callable[..., Change] = update, real: float = 0.25) -> Change:
+            number = Decimal(f"-{key}.50") if key % 3 else None
+            data = bytes([key, 0, 92, 39]) if key % 4 else None
+            after = {"text": texts[key % 14], "number": number, "data": data, "real": real, "flag": key % 2 == 0}
+            return replace(make(T, key=key, after=after), schema=schema)
+
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(row(key) for key in range(70)))
+        assert flow.verify(T, [row(key, read) for key in range(70)]).equal
+        flow.backfill(T, [row(key, read, 2.0) for key in range(70)])
+        assert flow.verify(T, [row(key, read, 2.0) for key in range(70)]).equal
+        flow.backfill(T, [row(key, read, 4.0) for key in range(140)])
+        assert flow.verify(T, [row(key, read, 4.0) for key in range(140)]).equal
 
     def test_a_range_of_keys_is_deleted(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target)

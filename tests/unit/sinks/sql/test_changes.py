@@ -139,3 +139,9 @@ def test_rows_without_a_key_are_appended(received: Any) -> None:
 def test_an_update_that_makes_no_row_is_refused(received: Any, refused: Change, why: str) -> None:
     with pytest.raises(RowRefused, match=why):
         list(steps(received(refused)))
+
+
+def test_rows_that_were_all_inserted_or_read_are_new(received: Any) -> None:
+    (inserted,) = steps(received(insert(1, a=1, b=1), read(T, key=2, after={"a": 1, "b": 1})))
+    (changed,) = steps(received(insert(1, a=1, b=1), change(2, {"a": 1, "b": 1})))
+    assert (inserted.new, changed.new) == (True, False)  # type: ignore[union-attr]
