@@ -37,6 +37,7 @@ pytest_plugins = [
     "tests.support.one_jvm",
     "tests.support.postgres_server",
     "tests.support.redis_server",
+    "tests.support.redis_world",
     "tests.support.sql_targets",
     "tests.support.transactional",
     "tests.support.postgres_tail",

@@ -22,6 +22,8 @@ _CANNOT_SYNC: Final = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}  # a pipe, a te
 class OutputWriter(RecordWriter):
     """See the port. ``file``: the descriptor."""
 
+    keeps = True
+
     def __init__(self, file: int) -> None:
         self._file = file
         self._lock = asyncio.Lock()

@@ -228,7 +228,7 @@ class Connected:
         except (APIError, nats.errors.NoRespondersError, NoStreamResponseError):
             raise
         except (nats.errors.Error, OSError, ValueError, KeyError, TypeError) as error:
-            self._lose()  # what was sent may still arrive, and the next connection is another one
+            self._lose()  # the next one may be to a server that answers
             denied = [said for said in self._denied if f'"{subject.lower()}"' in said or "subscription" in said]
             raise target_error(self._stream, self._settings, error, denied) from error
         finally:

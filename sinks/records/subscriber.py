@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from sinks.figures import Figures
+from sinks.records.confirmed import Confirmed
 from sinks.records.held import Budget, Held
 from sinks.records.record import Envelope, Record
 from sinks.records.writer import RecordRefused, RecordWriter
@@ -17,6 +19,9 @@ from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
 __all__ = ["RecordSubscriber"]
 
 _MOST_REFUSED: Final = 10_000
+# Seconds after which a callback begins no further write. The SDK cancels a callback after 30 s (handler_timeout), and a
+# write has its own bound.
+_TURN_S: Final = 12.0
 
 
 @dataclass(slots=True)
@@ -24,6 +29,8 @@ class _Shard:
     """``open``: records of the transaction that is not complete, whose id is ``transaction``. ``ready``: records of
     complete ones. ``refused``: updates whose records the store refused, by id. ``failed``: those of them that failed
     since, with their places.
+
+    ``until``: when the callback that runs begins no further write.
     """
 
     open: Held
@@ -31,6 +38,10 @@ class _Shard:
     transaction: str = ""
     refused: dict[str, RecordRefused] = field(default_factory=dict)
     failed: dict[str, LogPosition] = field(default_factory=dict)
+    epoch: int = 0
+    move: int = 0
+    confirmed: Confirmed = field(default_factory=Confirmed)
+    until: float = math.inf
 
 
 class RecordSubscriber(Subscriber):
@@ -39,6 +50,9 @@ class RecordSubscriber(Subscriber):
 
     A record that the store refuses may be of an update that an earlier call received. So the flow is rolled back, and
     the update fails when it is delivered again: then the SDK parks it, or halts its flow.
+
+    Where a store is too slow for everything that one callback has to write, the flow is rolled back as well. A store
+    that keeps what it confirmed is not given that again, so that a large transaction makes progress.
     """
 
     def __init__(self, envelope: Envelope, writer: RecordWriter, budget: Budget) -> None:
@@ -50,7 +64,7 @@ class RecordSubscriber(Subscriber):
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         """Add the batch, and write the transactions that are complete."""
-        shard = self._shard(batch[0].shard)
+        shard = self._begun(batch[0].shard)
         for update in batch:
             if (transaction := update.transaction.id) != shard.transaction:
                 # The last update of the transaction before was parked or skipped.
@@ -66,27 +80,36 @@ class RecordSubscriber(Subscriber):
 
     async def on_datamarker(self, marker: Datamarker) -> None:
         """Everything before ``marker`` is complete."""
-        shard = self._shard(marker.shard)
+        shard = self._begun(marker.shard)
         await self._complete(marker.shard, shard)
         await self._write(marker.shard, shard)
+        if shard.confirmed.passing:
+            raise _others(shard)
         with self.figures.waiting():
             await self._writer.marked(marker)
+        shard.confirmed.clear()
         for id_ in [id_ for id_, place in shard.failed.items() if place <= marker.order]:
             del shard.refused[id_], shard.failed[id_]  # parked: an operator may have it delivered again
 
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
         """Updates after ``to`` come again."""
         self._forget(to.shard)
-        await self._writer.rolled_back(to.shard)
+        await self._writer.rolled_back(to, kept=self._shard(to.shard).confirmed.passing)
 
     async def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch begins or ends."""
+        shard = self._shard(notice.shard)
         if notice.kind is NoticeKind.ASSIGNED:
+            if (shard.epoch + 1, shard.move) != (notice.epoch, notice.move):
+                shard.confirmed.clear()  # another process may have written since
             self._forget(notice.shard)
-            return await self._writer.assigned(notice)
+            kept = await self._writer.assigned(notice)
+            shard.epoch, shard.move = notice.epoch, notice.move
+            return kept
         if notice.kind is NoticeKind.REVOKED:
             self._forget(notice.shard)
-            self._shards.pop(notice.shard, None)
+            shard.refused.clear()
+            shard.failed.clear()
             await self._writer.revoked(notice.shard)
         return None
 
@@ -95,11 +118,17 @@ class RecordSubscriber(Subscriber):
             self._shards[name] = _Shard(Held(self._budget))
         return self._shards[name]
 
+    def _begun(self, name: str) -> _Shard:
+        shard = self._shard(name)
+        shard.until = math.inf
+        return shard
+
     def _forget(self, name: str) -> None:
         shard = self._shard(name)
         shard.open.clear()
-        shard.ready.clear()
+        shard.ready = []
         shard.transaction = ""
+        shard.confirmed.begin_again()
 
     async def _add(self, shard: _Shard, update: Update) -> None:
         for record in self._envelope.records(update):
@@ -127,6 +156,22 @@ class RecordSubscriber(Subscriber):
             shard.ready = []
 
     async def _send(self, name: str, shard: _Shard, records: Sequence[Record]) -> None:
+        if shard.confirmed.passing:
+            rest = shard.confirmed.rest(records)
+            if rest is None:
+                raise _others(shard)
+            records = rest
+        writer, now = self._writer, asyncio.get_running_loop().time
+        for part in _portions(records, writer):
+            if now() >= shard.until:
+                raise TargetUnavailable("the store takes records slowly: the others follow in another attempt")
+            if shard.until == math.inf:
+                shard.until = now() + _TURN_S  # a callback that writes nothing would make no progress
+            await self._write_part(name, shard, part)
+            if writer.keeps:
+                shard.confirmed.add(part)
+
+    async def _write_part(self, name: str, shard: _Shard, records: Sequence[Record]) -> None:
         try:
             with self.figures.waiting():
                 await self._writer.write(name, records)
@@ -145,3 +190,21 @@ class RecordSubscriber(Subscriber):
                 f"the writer of records failed: {type(error).__name__}", hint="report it with the traceback in the log"
             ) from error
         self.figures.wrote(len(records), sum(len(record.key) + len(record.value or b"") for record in records))
+
+
+def _portions(records: Sequence[Record], writer: RecordWriter) -> Iterator[Sequence[Record]]:
+    """The records in order, as many at a time as the writer takes by then. A larger record is alone."""
+    begin = size = 0
+    for at, record in enumerate(records):
+        if at > begin and (at - begin >= writer.most or size + record.size > writer.most_bytes):
+            yield records[begin:at]
+            begin, size = at, 0
+        size += record.size
+    if begin < len(records):
+        yield records[begin:]
+
+
+def _others(shard: _Shard) -> TargetUnavailable:
+    """An update was parked or skipped since, or existing rows were read again."""
+    shard.confirmed.clear()
+    return TargetUnavailable("the records that come again are others: all since the datamarker are written again")

@@ -29,7 +29,14 @@ class RecordWriter(ABC):
 
     Every method raises :class:`~wormhole.model.errors.TargetUnavailable` while the store cannot be used, and
     :class:`~wormhole.model.errors.TargetRefused` for what only an operator can change.
+
+    ``most`` and ``most_bytes``: records, and about how many bytes, of one call of :meth:`write`, which may take 15
+    seconds. ``keeps``: whether a record that was confirmed stays, also when its flow is rolled back.
     """
+
+    most: int = 1000
+    most_bytes: int = 1 << 20
+    keeps: bool = False
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch of a shard begins. Returns the datamarker that the store holds of it, if it holds datamarkers."""
@@ -48,8 +55,10 @@ class RecordWriter(ABC):
         """Everything of ``marker.shard`` before ``marker`` was written. It is acknowledged when this returns."""
         return
 
-    async def rolled_back(self, shard: str) -> None:
-        """The records after the last datamarker come again, but for those of updates that are parked or skipped."""
+    async def rolled_back(self, to: Datamarker, *, kept: bool) -> None:
+        """The records after ``to`` come again, but for those of updates that are parked or skipped. ``kept``: those
+        that were confirmed are left out.
+        """
         return
 
     async def revoked(self, shard: str) -> None:

@@ -1,93 +1,180 @@
 """The record of each flow in the store: its epoch, a version that rises with each write, and its datamarker.
 
-Every write of a flow ends with a new version of its record, or begins with it in the same script. The server takes it
-only if the record is as the flow knows it. So a process that lost the shard changes no record any more. And a server
-that lost its last writes, because it was restored, restarted or replaced by a replica, is noticed before the next
-datamarker is acknowledged: the flow is assigned again, and goes on from the datamarker that the server still has.
+Every write of a flow raises the version of its record, in the same script or behind its other commands. The server
+takes it only if the record is as the flow knows it. So a process that lost the shard writes nothing any more. And a
+server that lost its last writes, because it was restored, restarted or replaced by a replica, is noticed before the
+next datamarker is acknowledged: the flow is assigned again, and goes on from the datamarker that the server still has.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sinks.redis.store import Command, Store
-from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
+from subscriber_sdk import Datamarker, EpochRefused, KeptMarker, ShardNotice
 from subscriber_sdk.transactional.marker_row import MarkerRow, row_key, start_of
 from wormhole.model.errors import ProtocolError, TargetRefused, TargetUnavailable
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
-__all__ = ["FlowRecords"]
+__all__ = ["CHECK", "FlowRecords", "Script"]
 
-_STORE: Final = """
+CHECK: Final = """
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'version')
 if (found[1] or '') ~= ARGV[1] or (found[2] or '') ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 3))
-return 1
 """
-_FIELDS: Final = ("epoch", "version", "move", "marker")
+"""How every script begins: it returns 0 if the record of the flow is another one."""
+_STORE: Final = f"{CHECK} redis.call('HSET', KEYS[1], unpack(ARGV, 3)) return 1"
+_FIELDS: Final = ("epoch", "version", "move", "marker", "form", "era", "incarnation")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that begins with :data:`CHECK`, stores ``ARGV[3]`` as the version, and returns 1. ``keys`` come behind
+    the flow's record, ``arguments`` behind the new version.
+    """
+
+    text: str
+    keys: Sequence[str | bytes]
+    arguments: Sequence[str | bytes | int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What is stored. ``era``: rises when the incarnation of the datamarker falls, because the publisher lost the
+    histories of the log; ``incarnation``: that of the last datamarker.
+    """
+
+    row: MarkerRow
+    era: int
+    incarnation: int
+
+    def at(self, row: MarkerRow, marker: Datamarker) -> _Flow:
+        """The flow after ``marker``, which is in ``row`` or is about to be."""
+        now = marker.order.incarnation
+        return _Flow(row, self.era + (now < self.incarnation), now)
 
 
 class FlowRecords:
-    """Those of the flows of one process."""
+    """Those of the flows of one process. ``form``: of what the sink stores. ``whole``: whether the store holds every
+    row, so that a flow that has advanced may not begin with an empty one.
+    """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, form: str, *, whole: bool) -> None:
         self._store = store
-        self._flows: dict[str, tuple[str, MarkerRow]] = {}  # the key of the record, and what was stored last
+        self._form = form
+        self._whole = whole
+        self._flows: dict[str, tuple[str, _Flow]] = {}  # the key of the record, and what was stored last
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch begins. Returns the stored datamarker, where delivery begins; ``None``: at the publisher's.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
+        assert notice.marker is not None
         key = f"wormhole:flow:{row_key(notice).hex()}"
-        (found,) = await self._store.run(("HMGET", key, *_FIELDS))
-        row = self._read(key, found)
-        # A store without a record is an empty cache, which holds nothing that is out of date.
-        start = start_of(row, replace(notice, acknowledged=False))
-        await self._replace(notice.shard, key, row, start.row)
+        (fields,) = await self._store.run(("HMGET", key, *_FIELDS))
+        found = self._read(key, fields)
+        if found is not None and found.row.epoch > notice.epoch:
+            epoch = found.row.epoch
+            raise EpochRefused(
+                f"{self._store.where} holds shard {notice.shard} in epoch {epoch}", held_epoch=epoch, shard=notice.shard
+            )
+        same = found is not None and fields[4] == self._form.encode()
+        start = start_of(
+            found.row if found is not None and same else None,
+            notice if self._whole else replace(notice, acknowledged=False),
+        )
+        flow = _Flow(start.row, 0, 0) if found is None else found
+        after = flow.at(start.row, notice.marker) if start.have is None else replace(flow, row=start.row)
+        await self._replace(notice.shard, key, found, after)
+        if start.halt is not None:
+            what = "keys of other templates" if found is not None and not same else "no datamarker"
+            raise TargetRefused(
+                f"{self._store.where} has {what} of shard {notice.shard}, and the flow is at {notice.marker}: what "
+                "came before is not there",
+                code=start.halt.code,
+                hint=start.halt.hint,
+            )
         return start.have
+
+    def era(self, shard: str) -> int:
+        """The era of what is written now."""
+        return self._flows[shard][1].era
+
+    def marker(self, shard: str) -> Datamarker:
+        """The datamarker that was stored last."""
+        return self._flows[shard][1].row.datamarker
 
     async def write(self, shard: str, *commands: Command) -> None:
         """Run the commands, and then raise the version."""
-        key, row = self._flows[shard]
-        await self._replace(shard, key, row, replace(row, version=row.version + 1), *commands)
+        key, flow = self._flows[shard]
+        row = replace(flow.row, version=flow.row.version + 1)
+        await self._replace(shard, key, flow, replace(flow, row=row), *commands)
+
+    async def run(self, shard: str, scripts: Sequence[Script]) -> None:
+        """Run scripts, each of which raises the version."""
+        key, flow = self._flows[shard]
+        epoch, version = flow.row.epoch, flow.row.version
+        commands: list[Command] = []
+        for number, script in enumerate(scripts, version):
+            keys = (key, *script.keys)
+            commands.append(("EVAL", script.text, len(keys), *keys, epoch, number, number + 1, *script.arguments))
+        if not all(await self._store.run(*commands)):
+            raise self._lost(key, flow)
+        self._flows[shard] = key, replace(flow, row=replace(flow.row, version=version + len(scripts)))
 
     async def marked(self, marker: Datamarker) -> None:
         """Store the datamarker."""
-        key, row = self._flows[marker.shard]
-        if row.marker != marker_to_bytes(marker):  # an idle flow offers the same one again
-            await self._replace(marker.shard, key, row, row.advanced(marker, ()))
+        key, flow = self._flows[marker.shard]
+        if flow.row.marker == marker_to_bytes(marker):
+            return  # an idle flow offers the same one again
+        row = flow.row.advanced(marker, ())
+        after = flow.at(row, marker)
+        if after.era == flow.era:
+            await self._replace(marker.shard, key, flow, after)
+            return
+        await self._replace(marker.shard, key, flow, replace(after, row=replace(row, marker=flow.row.marker)))
+        raise TargetUnavailable(
+            f"the log of shard {marker.shard} is in incarnation {after.incarnation}, and was in {flow.incarnation}: "
+            "what was written since the last datamarker is written again"
+        )
 
     def revoked(self, shard: str) -> None:
         """The epoch is over."""
         self._flows.pop(shard, None)
 
-    async def _replace(
-        self, shard: str, key: str, before: MarkerRow | None, after: MarkerRow, *commands: Command
-    ) -> None:
+    async def _replace(self, shard: str, key: str, before: _Flow | None, after: _Flow, *commands: Command) -> None:
         """Run the commands, and then store ``after`` if the record is still ``before``. If this is cancelled, the
         record may be either. A write that expects the wrong one is refused.
         """
-        expected = ("", "") if before is None else (before.epoch, before.version)
-        fields = ("epoch", after.epoch, "version", after.version, "move", after.move, "marker", after.marker)
+        row = after.row
+        expected = ("", "") if before is None else (before.row.epoch, before.row.version)
+        fields: tuple[str | bytes | int, ...] = ("epoch", row.epoch, "version", row.version, "move", row.move)
+        fields += ("marker", row.marker, "form", self._form, "era", after.era, "incarnation", after.incarnation)
         *_, stored = await self._store.run(*commands, ("EVAL", _STORE, 1, key, *expected, *fields))
         if not stored:
-            raise TargetUnavailable(
-                f"the record {key} in {self._store.where} is not in epoch {after.epoch} with the version that this "
-                "flow stored: another process has the shard, or the server lost its last writes"
-            )
+            raise self._lost(key, after)
         self._flows[shard] = key, after
 
-    def _read(self, key: str, found: list[bytes | None]) -> MarkerRow | None:
+    def _lost(self, key: str, flow: _Flow) -> TargetUnavailable:
+        return TargetUnavailable(
+            f"the record {key} in {self._store.where} is not in epoch {flow.row.epoch} with the version that this flow "
+            "stored: another process has the shard, or the server lost its last writes"
+        )
+
+    def _read(self, key: str, found: list[bytes | None]) -> _Flow | None:
         if found[0] is None and found[1] is None:
             return None
         try:
-            epoch, version, move = (int(number or b"") for number in found[:3])
-            marker_from_bytes(found[3] or b"")
+            epoch, version, move, era, incarnation = (int(found[at] or b"") for at in (0, 1, 2, 5, 6))
+            marker = found[3] or b""
+            if marker:  # or the store was empty, and is not filled yet
+                marker_from_bytes(marker)
         except (ValueError, ProtocolError):
             raise TargetRefused(
-                f"the record {key} in {self._store.where} was changed by hand: it holds no datamarker that can be read",
-                hint=f"remove it (DEL {key}): the flow then begins at the publisher's datamarker",
+                f"the record {key} in {self._store.where} was changed by hand: it cannot be read",
+                hint=f"remove it (DEL {key}); `wormholectl explain target-empty` says how the flow goes on",
             ) from None
-        return MarkerRow(epoch, version, move, found[3] or b"")
+        return _Flow(MarkerRow(epoch, version, move, marker), era, incarnation)

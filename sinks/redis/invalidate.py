@@ -36,7 +36,7 @@ class ChangedKeys:
             return [Record(id_, id_, table, b"", self._keys.prefix(update.shard, table))]
         changed = [update.key] if update.old_key is None else [update.key, update.old_key]
         return [
-            Record(f"{id_}/{number}" if number else id_, id_, table, self._keys.key(update, values), None)
+            Record(f"{id_}/{number}" if number else id_, id_, table, self._keys.key(update.shard, table, values), None)
             for number, values in enumerate(changed)
         ]
 
@@ -44,9 +44,10 @@ class ChangedKeys:
 class KeyRemover(RecordWriter):
     """Removes the keys of records. The order is of no account: a key that is removed twice is read twice."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, form: str) -> None:
         self._store = store
-        self._flows = FlowRecords(store)
+        # An empty store is an empty cache, which holds nothing that is out of date.
+        self._flows = FlowRecords(store, form, whole=False)
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         return await self._flows.assigned(notice)
@@ -74,9 +75,9 @@ class InvalidatingSubscriber(RecordSubscriber):
     again.
     """
 
-    def __init__(self, keys: Keys, store: Store, budget: Budget) -> None:
+    def __init__(self, keys: Keys, store: Store, form: str, budget: Budget) -> None:
         self._keys = keys
-        self._remover = KeyRemover(store)
+        self._remover = KeyRemover(store, form)
         super().__init__(ChangedKeys(keys), self._remover, budget)
 
     async def on_scan_end(self, end: ScanEnd) -> None:

@@ -7,18 +7,26 @@ of one table never share a key.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from string import Formatter
 from typing import Final
 
 from subscriber_sdk import Key, Value
 from wormhole.model.errors import Fatal
-from wormhole.wire.update import Update
 
-__all__ = ["Keys", "NoKey", "check_template", "pattern_of"]
+__all__ = ["Keys", "NoKey", "check_template", "pattern_of", "types_of", "values_of"]
 
 _FIELDS: Final = {"log", "table"}
+_LETTERS: Final = {bool: "o", int: "i", str: "t", bytes: "b", Decimal: "d", float: "f"}
+_FROM_PART: Final[Mapping[str, Callable[[bytes], Value]]] = {
+    "o": lambda part: part == b"true",
+    "i": int,
+    "t": bytes.decode,
+    "b": bytes,
+    "d": lambda part: Decimal(part.decode()),
+    "f": float,
+}
 _GLOB: Final = re.compile(rb"([*?\[\]\\])")
 
 
@@ -65,14 +73,27 @@ class Keys:
             found = self._prefixes[shard, table] = template.format(table=_escaped_text(table), log=log, key="").encode()
         return found
 
-    def key(self, update: Update, values: Key) -> bytes:
-        """The key of the row of ``update`` with these values of its key columns. Raises :class:`NoKey`."""
+    def key(self, shard: str, table: str, values: Key) -> bytes:
+        """The key of the row with these values of its key columns. Raises :class:`NoKey`."""
         if not values:
             raise NoKey(
-                f"{update.table} has no key, so that its rows have none in the store",
+                f"{table} has no key, so that its rows have none in the store",
                 hint="leave the table out of the application, or give it a primary key",
             )
-        return self.prefix(update.shard, update.table) + b":".join([_part(update, value) for value in values])
+        return self.prefix(shard, table) + b":".join([_part(table, value) for value in values])
+
+
+def types_of(values: Key) -> str:
+    """A letter for the type of each value of a key that :meth:`Keys.key` takes, for :func:`values_of`."""
+    return "".join([_LETTERS[type(value)] for value in values])
+
+
+def values_of(parts: bytes, types: str) -> Key:
+    """The values of a key, from what follows the prefix."""
+    return tuple(
+        _FROM_PART[letter](part.replace(b"%3A", b":").replace(b"%25", b"%"))
+        for letter, part in zip(types, parts.split(b":"), strict=True)
+    )
 
 
 def pattern_of(prefix: bytes) -> bytes:
@@ -80,7 +101,7 @@ def pattern_of(prefix: bytes) -> bytes:
     return _GLOB.sub(rb"\\\1", prefix) + b"*"
 
 
-def _part(update: Update, value: Value) -> bytes:
+def _part(table: str, value: Value) -> bytes:
     match value:
         case bool():
             return b"true" if value else b"false"
@@ -96,7 +117,7 @@ def _part(update: Update, value: Value) -> bytes:
         case float():
             return repr(value + 0.0).encode()
     raise NoKey(
-        f"{update.table} has a row whose key is a {type(value).__name__}, which no key can be made of",
+        f"{table} has a row whose key is a {type(value).__name__}, which no key can be made of",
         hint="leave the table out of the application",
     )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, field_validator, model_validator
 
 from sinks.envelopes.settings import HeldSettings
 from sinks.redis.keys import check_template
-from wormhole.config.fields import PathFromHere
+from wormhole.config.fields import PathFromHere, Seconds
 
 __all__ = ["FORM", "RedisSettings"]
 
@@ -22,12 +22,16 @@ Template = Annotated[str, AfterValidator(check_template)]
 
 
 class RedisSettings(HeldSettings):
-    """``key``: template of the keys of rows. ``keys``: templates of single tables, by their names in updates.
+    """``mode``: what happens to the key of a changed row: it is removed, or set to the row. ``remember_deleted``:
+    seconds for which an older value of a deleted row is not taken, in the mode ``set``. ``key``: template of the keys
+    of rows. ``keys``: templates of single tables, by their names in updates.
 
     ``tls_ca``: certificates of the authorities that the server's certificate may be of; ``None``: the system's.
     ``tls_cert`` and ``tls_key``: the sink's own certificate, for a server that asks for one.
     """
 
+    mode: Literal["delete", "set"] = "delete"
+    remember_deleted: Seconds = 3600.0
     key: Template = "{table}:{key}"
     keys: Mapping[str, Template] = {}
     tls_ca: PathFromHere | None = None
@@ -66,6 +70,11 @@ class RedisSettings(HeldSettings):
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together")
         return self
+
+    @property
+    def form(self) -> str:
+        """What is stored, and under which keys."""
+        return f"{self.mode} {self.key} {sorted(self.keys.items())}"
 
     @property
     def tls(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sinks.port import Sink
+from sinks.records import RecordSubscriber
 from sinks.redis.invalidate import InvalidatingSubscriber
 from sinks.redis.keys import Keys
+from sinks.redis.rows import RowSubscriber, RowWriter, evicting
 from sinks.redis.settings import RedisSettings
 from sinks.redis.store import Store
 from subscriber_sdk import Subscriber
@@ -19,8 +21,18 @@ __all__ = ["RedisSink"]
 
 _RIGHTS: Final = """
 if not redis.acl_check_cmd then return {} end
+local own, row = ARGV[1], ARGV[2]
+local commands = {{'HMGET', own, 'a'}, {'HSET', own, 'a', 'b'}, {'UNLINK', row}}
+if ARGV[3] == 'set' then
+  local more = {{'HGET', own, 'a'}, {'HGETALL', own}, {'HSCAN', own, '0'}, {'HSETNX', own, 'a', 'b'},
+    {'HDEL', own, 'a'}, {'ZADD', own, '0', 'a'}, {'ZREM', own, 'a'}, {'ZRANGEBYSCORE', own, '0', '1'}, {'TIME'},
+    {'MGET', row}, {'MSET', row, 'a'}}
+  for _, command in ipairs(more) do table.insert(commands, command) end
+else
+  table.insert(commands, {'SCAN', '0'})
+end
 local refused = {}
-for _, command in ipairs({{'HMGET', ARGV[1], 'a'}, {'HSET', ARGV[1], 'a', 'b'}, {'UNLINK', ARGV[2]}, {'SCAN', '0'}}) do
+for _, command in ipairs(commands) do
   if not redis.acl_check_cmd(unpack(command)) then table.insert(refused, command[1]) end
 end
 return refused
@@ -34,7 +46,12 @@ class RedisSink(Sink):
         self._settings = settings
         self._store = Store(settings)
         self._keys = Keys(settings.key, settings.keys)
-        self._subscriber = InvalidatingSubscriber(self._keys, self._store, settings.budget)
+        self._subscriber: RecordSubscriber
+        if settings.mode == "delete":
+            self._subscriber = InvalidatingSubscriber(self._keys, self._store, settings.form, settings.budget)
+        else:
+            writer = RowWriter(self._store, self._keys, settings.form, settings.remember_deleted)
+            self._subscriber = RowSubscriber(self._keys, writer, settings.budget)
         self.figures = self._subscriber.figures
 
     @property
@@ -89,11 +106,20 @@ class RedisSink(Sink):
                 next_step="write rediss:// where the server has TLS",
                 code="target-refused",
             )
+        if self._settings.mode == "set" and (policy := evicting(info)) is not None:
+            report.add(
+                "target_memory",
+                Severity.PROBLEM,
+                f"{where} removes keys when its memory is full (maxmemory-policy {policy})",
+                because="rows would be missing without a message",
+                next_step='set maxmemory-policy to noeviction, or write mode = "delete"',
+                code="target-refused",
+            )
         await self._examine_rights(report)
 
     async def _examine_rights(self, report: Report) -> None:
         key = self._keys.prefix("log", "table") + b"1"
-        (refused,) = await self._store.run(("EVAL", _RIGHTS, 0, "wormhole:flow:", key))
+        (refused,) = await self._store.run(("EVAL", _RIGHTS, 0, "wormhole:flow:", key, self._settings.mode))
         if refused:
             commands = ", ".join(command.decode() for command in refused)
             report.add(
@@ -105,7 +131,7 @@ class RedisSink(Sink):
                 code="account-lacks-rights",
             )
         else:
-            report.add("target_rights", Severity.OK, "the account may remove keys and store datamarkers")
+            report.add("target_rights", Severity.OK, "the account may do what the sink needs")
 
 
 def _version(info: dict[str, Any]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
 from sinks.records import Record
 
-__all__ = ["Message", "Origin", "message", "portions"]
+__all__ = ["Message", "Origin", "message"]
 
 
 class Message(NamedTuple):
@@ -49,18 +49,6 @@ def message(origin: Origin, records: Sequence[Record]) -> Message:
     head = b'{"type":"updates","application":%s,"shard":%s,"epoch":%d,"data":['
     body = head % (_text(origin.application), _text(origin.shard), origin.epoch) + items + b"]}"
     return Message(ids[0] if len(ids) == 1 else f"batch/{hashlib.sha256(' '.join(ids).encode()).hexdigest()}", body)
-
-
-def portions(records: Sequence[Record], most: int, most_bytes: int) -> Iterator[Sequence[Record]]:
-    """The records in order, at most ``most`` and about ``most_bytes`` at a time. A larger record is alone."""
-    begin = size = 0
-    for at, record in enumerate(records):
-        if at > begin and (at - begin == most or size + record.size > most_bytes):
-            yield records[begin:at]
-            begin, size = at, 0
-        size += record.size
-    if begin < len(records):
-        yield records[begin:]
 
 
 def _text(text: str) -> bytes:

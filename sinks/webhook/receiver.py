@@ -36,6 +36,7 @@ _REDIRECT: Final = "redirects are not followed: write the final address into url
 _USUAL_HINT: Final = "the receiver's log says why; resume the flow when it accepts requests"
 _MOST_BYTES: Final = 64 << 10  # read from a body; a connection with a larger one is not used again
 _LONGEST_PAUSE: Final = 300.0
+_WAIT_S: Final = 3.0  # the most of a pause in one call
 _IDLE_S: Final = 2.0  # shorter than what servers keep idle connections for
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "wormhole"}
 
@@ -60,17 +61,16 @@ class Receiver:
         self._trust: ssl.SSLContext | None = None
         self._not_before = 0.0
 
-    async def post(self, message: Message, latest: float) -> int:
-        """Send a request, which has to begin before ``latest`` by the loop's clock. Returns 0 if it was accepted, or
-        the status by which its content was refused.
+    async def post(self, message: Message) -> int:
+        """Send a request. Returns 0 if it was accepted, or the status by which its content was refused.
 
         Raises :class:`~wormhole.model.errors.TargetUnavailable` and :class:`~wormhole.model.errors.TargetRefused`.
         """
         now = asyncio.get_running_loop().time
         if (pause := self._not_before - now()) > 0:
-            if self._not_before > latest:
-                raise TargetUnavailable(f"{self.name} asked for a pause, of which {pause:.0f} s are left")
-            await asyncio.sleep(pause)
+            await asyncio.sleep(min(pause, _WAIT_S))
+            if pause > _WAIT_S:
+                raise TargetUnavailable(f"{self.name} asked for a pause, of which {pause - _WAIT_S:.0f} s are left")
         status, retry_after = await self._answer(message)
         if 200 <= status < 300:
             return 0

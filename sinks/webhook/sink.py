@@ -50,9 +50,8 @@ class WebhookSink(Sink):
         if urlsplit(self._settings.url).scheme == "https":
             await self._examine_certificate(report)
         empty = message(Origin(self._application, "", 0, 0), ())
-        loop = asyncio.get_running_loop()
         try:
-            status = await self._receiver.post(Message(f"check/{secrets.token_hex(16)}", empty.body), loop.time())
+            status = await self._receiver.post(Message(f"check/{secrets.token_hex(16)}", empty.body))
         except TargetRefused as refused:
             report.add(
                 "target_answer",

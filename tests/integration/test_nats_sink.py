@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,6 +153,7 @@ def test_the_server_is_killed_while_records_are_published(
     flow.commit(row(1))
     publish, publish_stored = Client.publish, JetStreamContext.publish
     left = {"sent": 0, "half": 2, "stored": 10**9}[at]
+    monkeypatch.setattr(connection, "_TIMEOUT_S", 1000.0)  # a connection that is lost is noticed without it
 
     async def sends(self: Client, *arguments: Any, **more: Any) -> None:
         nonlocal left
@@ -176,6 +179,27 @@ def test_the_server_is_killed_while_records_are_published(
     flow.assign()
     flow.commit(row(2))
     assert found(killed, stream) == ["test:1:0", *(f"test:2:{index}" for index in range(5)), "test:3:0"]
+
+
+def test_a_server_that_does_not_answer_gets_another_connection(
+    killed: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "_CONNECT_S", 0.05)
+    killed.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=True)
+    sink = opened(killed.url, stream)
+    flow = attached(wormhole_kit, sink)
+    flow.commit(row(1))
+    os.kill(killed.pid, signal.SIGSTOP)
+    with pytest.raises(HandlerFailed, match="does not answer") as failed:
+        flow.commit(row(2), row(3))
+    assert isinstance(failed.value.__cause__, TargetUnavailable)
+    with pytest.raises(TargetUnavailable):
+        wormhole_kit.run(sink.examine())
+    os.kill(killed.pid, signal.SIGCONT)
+    monkeypatch.undo()
+    flow.assign()
+    assert found(killed, stream) == ["test:1:0", "test:2:0", "test:2:1"]
 
 
 def test_a_stream_that_is_missing_is_made_as_the_message_says(

@@ -3,123 +3,58 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
-from sinks.port import Sink
 from sinks.redis.kind import KIND
 from sinks.redis.settings import RedisSettings
 from sinks.redis.store import Store
-from subscriber_sdk import HandlerFailed, Op, RetryPolicy
-from subscriber_sdk.testing import Kit, KitFlow, read, update
+from subscriber_sdk import HandlerFailed, Op
+from subscriber_sdk.testing import read, update
 from subscriber_sdk.testing.changes import Change
 from tests.support.certificates import Authority
 from tests.support.eventually import patience
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
+from tests.support.redis_world import NewWorld, World
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Report, Severity
 
 # The client looks up addresses, which the kit's loop does in place.
 pytestmark = pytest.mark.allow_blocking
 
-# The first waits take real time, because a socket is open. While there is none, the kit skips them.
-SHORT = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=60.0)
 TABLE = "shop.orders"
-
-
-@dataclass
-class World:
-    """A sink on a kit, and a client of its server. ``settings``: of the sink."""
-
-    kit: Kit
-    client: Redis
-    settings: dict[str, Any]
-    sinks: list[Sink]
-
-    def sink(self) -> Sink:
-        """A new process of the sink."""
-        sink = KIND.open("cache", RedisSettings.model_validate(self.settings))
-        self.sinks.append(sink)
-        return sink
-
-    def attach(self, **options: Any) -> KitFlow:
-        return self.kit.attach(self.sink().subscriber, retry=SHORT, **options)
-
-    def fill(self, *keys: str) -> None:
-        """Cache these keys, as an application does that reads its database."""
-        self.client.mset(dict.fromkeys(keys, "cached"))
-
-    @property
-    def left(self) -> list[str]:
-        """The keys that are not the sink's own."""
-        found: Any = self.client.keys()
-        return sorted(key.decode() for key in found if not key.startswith(b"wormhole:"))
-
-
-NewWorld = Callable[..., World]
-
-
-@pytest.fixture
-def new_world(wormhole_kit: Kit) -> Iterator[NewWorld]:
-    made: list[World] = []
-
-    def new(url: str, **settings: Any) -> World:
-        world = World(wormhole_kit, Redis.from_url(url), {"url": url, **settings}, [])
-        made.append(world)
-        return world
-
-    yield new
-    for world in made:
-        world.client.close()
-        for sink in world.sinks:
-            wormhole_kit.run(sink.close())
-
-
-@pytest.fixture
-def world(new_world: NewWorld, redis_url: str) -> World:
-    return new_world(redis_url)
-
-
-@pytest.fixture
-def own(wormhole_kit: Kit) -> Iterator[RedisServer]:
-    """A server that a test may kill."""
-    with RedisServer() as server:
-        yield server
 
 
 def row(key: Any, **more: Any) -> Change:
     return update(TABLE, key=key, after={"text": "a"}, **more)
 
 
-def test_the_keys_of_changed_rows_are_removed(world: World) -> None:
-    flow = world.attach()
-    world.fill(*(f"{TABLE}:{key}" for key in range(6)), "shop.users:1")
+def test_the_keys_of_changed_rows_are_removed(redis_world: World) -> None:
+    flow = redis_world.attach()
+    redis_world.fill(*(f"{TABLE}:{key}" for key in range(6)), "shop.users:1")
     flow.commit(row(1), update(TABLE, key=2, before={"text": "a"}), row(3, op=Op.UPSERT, left=True))
     flow.commit(row(4, old_key=5))
-    assert world.left == [f"{TABLE}:0", "shop.users:1"]
+    assert redis_world.left == [f"{TABLE}:0", "shop.users:1"]
     assert flow.datamarker == flow.end
 
 
-def test_nothing_is_removed_before_the_transaction_is_complete(world: World) -> None:
+def test_nothing_is_removed_before_the_transaction_is_complete(redis_world: World) -> None:
     """Its rows are not visible before, so that the old ones would be cached again."""
-    flow = world.attach()
-    world.fill(f"{TABLE}:1")
+    flow = redis_world.attach()
+    redis_world.fill(f"{TABLE}:1")
     writes: list[int] = []
-    run = world.sinks[0]._store.run  # type: ignore[attr-defined]
+    run = redis_world.sinks[0]._store.run  # type: ignore[attr-defined]
 
     async def counting(*commands: Any) -> Any:
         writes.append(len(commands))
         return await run(*commands)
 
-    world.sinks[0]._store.run = counting  # type: ignore[attr-defined]
+    redis_world.sinks[0]._store.run = counting  # type: ignore[attr-defined]
     flow.commit(*(row(key) for key in range(6)), pieces=3)
-    assert (writes[0], world.left) == (2, [])  # all keys in one command, and the version
+    assert (writes[0], redis_world.left) == (2, [])  # all keys in one command, and the version
 
 
 @pytest.mark.parametrize(
@@ -130,52 +65,54 @@ def test_nothing_is_removed_before_the_transaction_is_complete(world: World) -> 
     ],
     ids=["truncate", "range"],
 )
-def test_every_key_of_a_table_is_removed(world: World, change: Change) -> None:
-    flow = world.attach()
-    world.fill(*(f"{TABLE}:{key}" for key in range(10_000)), "shop.orders2:1", "shop_orders:1", "shop.orders")
+def test_every_key_of_a_table_is_removed(redis_world: World, change: Change) -> None:
+    flow = redis_world.attach()
+    redis_world.fill(*(f"{TABLE}:{key}" for key in range(10_000)), "shop.orders2:1", "shop_orders:1", "shop.orders")
     flow.commit(change)
-    assert world.left == ["shop.orders", "shop.orders2:1", "shop_orders:1"]
+    assert redis_world.left == ["shop.orders", "shop.orders2:1", "shop_orders:1"]
 
 
-def test_a_pattern_in_a_name_is_text(new_world: NewWorld, redis_url: str) -> None:
-    world = new_world(redis_url, keys={"a": "[*]?\\{table}:{key}"})
+def test_a_pattern_in_a_name_is_text(new_redis_world: NewWorld, redis_url: str) -> None:
+    world = new_redis_world(redis_url, keys={"a": "[*]?\\{table}:{key}"})
     flow = world.attach()
     world.fill("[*]?\\a:1", "*ab\\a:1")
     flow.commit(update("a", key=(), op=Op.TRUNCATE))
     assert world.left == ["*ab\\a:1"]
 
 
-def test_the_end_of_existing_rows_removes_what_no_row_has(world: World) -> None:
+def test_the_end_of_existing_rows_removes_what_no_row_has(redis_world: World) -> None:
     """After a gap in the log a deleted row may still be cached."""
-    flow = world.attach()
-    world.fill(f"{TABLE}:1", f"{TABLE}:2", "shop.users:1")
+    flow = redis_world.attach()
+    redis_world.fill(f"{TABLE}:1", f"{TABLE}:2", "shop.users:1")
     flow.backfill(TABLE, [read(TABLE, key=1, after={"text": "a"})])
-    assert world.left == ["shop.users:1"]
+    assert redis_world.left == ["shop.users:1"]
 
 
-def test_a_table_without_a_key_halts_its_flow_or_is_parked(world: World) -> None:
-    parking = world.attach(on_failure="park")
-    world.fill("shop.users:1")
+def test_a_table_without_a_key_halts_its_flow_or_is_parked(redis_world: World) -> None:
+    parking = redis_world.attach(on_failure="park")
+    redis_world.fill("shop.users:1")
     parking.commit(update(TABLE, key=(), after={"text": "geheim"}), update("shop.users", key=1, after={"a": 1}))
-    assert (parking.parked, world.left) == (["test:1:0"], [])
+    assert (parking.parked, redis_world.left) == (["test:1:0"], [])
     with pytest.raises(HandlerFailed, match="no key") as halted:
-        world.attach(shard="other").commit(update(TABLE, key=(), after={"text": "geheim"}))
+        redis_world.attach(shard="other").commit(update(TABLE, key=(), after={"text": "geheim"}))
     assert "geheim" not in str(halted.value)
 
 
-def test_delivery_goes_on_from_the_datamarker_that_the_server_has(world: World) -> None:
-    flow = world.attach()
+def test_delivery_goes_on_from_the_datamarker_that_the_server_has(redis_world: World) -> None:
+    flow = redis_world.attach()
     flow.commit(row(1))
     flow.commit(row(2))
-    world.fill(f"{TABLE}:1", f"{TABLE}:2")
-    flow.crash_and_redeliver(subscriber=world.sink().subscriber)
+    redis_world.fill(f"{TABLE}:1", f"{TABLE}:2")
+    flow.crash_and_redeliver(subscriber=redis_world.sink().subscriber)
     assert flow.datamarker == flow.end
-    assert world.left == [f"{TABLE}:1", f"{TABLE}:2"]  # they were removed, and are of no account now
+    assert redis_world.left == [f"{TABLE}:1", f"{TABLE}:2"]  # they were removed, and are of no account now
 
 
-def test_a_server_that_was_set_back_gets_the_lost_removals_again(new_world: NewWorld, own: RedisServer) -> None:
+def test_a_server_that_was_set_back_gets_the_lost_removals_again(
+    new_redis_world: NewWorld, own_redis: RedisServer
+) -> None:
     """Its copy still has the keys that were removed after it was taken."""
-    world = new_world(own.url())
+    world = new_redis_world(own_redis.url())
     flow = world.attach()
     world.fill(f"{TABLE}:1", f"{TABLE}:2")
     flow.commit(row(1))
@@ -188,50 +125,50 @@ def test_a_server_that_was_set_back_gets_the_lost_removals_again(new_world: NewW
     assert (world.left, flow.datamarker) == ([], flow.end)
 
 
-def test_a_server_that_is_killed_and_restarted(new_world: NewWorld, own: RedisServer) -> None:
-    world = new_world(own.url())
+def test_a_server_that_is_killed_and_restarted(new_redis_world: NewWorld, own_redis: RedisServer) -> None:
+    world = new_redis_world(own_redis.url())
     flow = world.attach()
     flow.commit(row(1))
-    own.kill()
+    own_redis.kill()
     with pytest.raises(HandlerFailed) as away:
         flow.commit(row(2))
     assert isinstance(away.value.__cause__, TargetUnavailable)
-    own.start()
+    own_redis.start()
     world.fill(f"{TABLE}:1", f"{TABLE}:2")
     flow.cut()
     flow.assign()
     assert (world.left, flow.datamarker) == ([f"{TABLE}:1"], flow.end)
 
 
-def test_an_emptied_server_is_an_empty_cache(world: World) -> None:
-    flow = world.attach()
+def test_an_emptied_server_is_an_empty_cache(redis_world: World) -> None:
+    flow = redis_world.attach()
     flow.commit(row(1))
-    world.client.flushdb()
+    redis_world.client.flushdb()
     flow.commit(row(2))
     assert flow.datamarker == flow.end
 
 
-def test_a_process_that_lost_the_shard_stores_no_datamarker(world: World) -> None:
-    zombie = world.attach()
+def test_a_process_that_lost_the_shard_stores_no_datamarker(redis_world: World) -> None:
+    zombie = redis_world.attach()
     zombie.commit(row(1))
-    owner = world.attach()
+    owner = redis_world.attach()
     while owner.epoch <= zombie.epoch:
         owner.crash_and_redeliver()
     owner.commit(row(1))
     owner.commit(row(2))
-    (record,) = world.client.keys("wormhole:flow:*")
-    before: Any = world.client.hgetall(record)
+    (record,) = redis_world.client.keys("wormhole:flow:*")
+    before: Any = redis_world.client.hgetall(record)
     stale = zombie.epoch
     zombie.commit(row(3))
     assert zombie.epoch > stale  # refused, and assigned anew
     assert int(before[b"epoch"]) == owner.epoch
 
 
-def test_a_record_that_was_changed_by_hand_halts(world: World) -> None:
-    flow = world.attach()
+def test_a_record_that_was_changed_by_hand_halts(redis_world: World) -> None:
+    flow = redis_world.attach()
     flow.commit(row(1))
-    (record,) = world.client.keys("wormhole:flow:*")
-    world.client.hset(record, "marker", "geheim")
+    (record,) = redis_world.client.keys("wormhole:flow:*")
+    redis_world.client.hset(record, "marker", "geheim")
     flow.cut()
     with pytest.raises(HandlerFailed, match="changed by hand") as halted:
         flow.assign()
@@ -254,23 +191,23 @@ def test_a_record_that_was_changed_by_hand_halts(world: World) -> None:
     ids=lambda value: "-".join(value[-2:]) if isinstance(value, tuple) else "",
 )
 async def test_what_an_answer_means(
-    own: RedisServer, said: tuple[str, ...], kind: type[Exception], code: str, words: str
+    own_redis: RedisServer, said: tuple[str, ...], kind: type[Exception], code: str, words: str
 ) -> None:
-    with admin(own) as client:
+    with admin(own_redis) as client:
         client.execute_command(*said)
     with pytest.raises(kind, match=words) as failed:
-        await ran(own.url(), ("EVAL", "return redis.call('HSET', KEYS[1], 'a', 'b')", 1, "geheim"))
+        await ran(own_redis.url(), ("EVAL", "return redis.call('HSET', KEYS[1], 'a', 'b')", 1, "geheim"))
     assert getattr(failed.value, "code", "") == code
     assert "geheim" not in str(failed.value)
 
 
-async def test_what_is_no_server_and_what_is_not_the_sink_s_server(own: RedisServer) -> None:
+async def test_what_is_no_server_and_what_is_not_the_sink_s_server(own_redis: RedisServer) -> None:
     with pytest.raises(TargetUnavailable, match=r"127\.0\.0\.1:1 cannot be used"):
         await ran("redis://127.0.0.1:1", ("PING",))
     with pytest.raises(TargetRefused, match="does not have this database"):
-        await ran(f"{own.url()[:-1]}9999", ("PING",))
+        await ran(f"{own_redis.url()[:-1]}9999", ("PING",))
     with pytest.raises(TargetRefused, match="lacks a command") as lacks:
-        await ran(own.url(), ("NOSUCH", "geheim"))
+        await ran(own_redis.url(), ("NOSUCH", "geheim"))
     assert "geheim" not in str(lacks.value)
 
 
@@ -313,14 +250,14 @@ def problems(report: Report) -> set[tuple[str, str]]:
     return {(found.check, found.known_code) for found in report.findings if found.severity is not Severity.OK}
 
 
-async def test_a_server_as_it_should_be(own: RedisServer, tmp_path: Path) -> None:
-    with admin(own) as client:
-        report = await examined(own.url())
+async def test_a_server_as_it_should_be(own_redis: RedisServer, tmp_path: Path) -> None:
+    with admin(own_redis) as client:
+        report = await examined(own_redis.url())
         assert (client.dbsize(), problems(report)) == (0, set())
         client.execute_command("CONFIG", "SET", "requirepass", "geheim")
-        assert problems(await examined(own.url())) == {("target_server", "login-refused")}
+        assert problems(await examined(own_redis.url())) == {("target_server", "login-refused")}
         sink = KIND.open(
-            "cache", RedisSettings.model_validate({"url": own.url(), "password_file": str(tmp_path / "p")})
+            "cache", RedisSettings.model_validate({"url": own_redis.url(), "password_file": str(tmp_path / "p")})
         )
         assert problems(await sink.examine()) == {("target_server", "login-refused")}
         (tmp_path / "p").write_text("geheim\n")  # read again for every connection
@@ -329,12 +266,12 @@ async def test_a_server_as_it_should_be(own: RedisServer, tmp_path: Path) -> Non
     assert "Redis 7" in str(report.facts["server"])
 
 
-async def test_what_an_account_may_not_is_found_without_a_write(own: RedisServer, tmp_path: Path) -> None:
+async def test_what_an_account_may_not_is_found_without_a_write(own_redis: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("geheim")
-    with admin(own) as client:
+    with admin(own_redis) as client:
         account = ("ACL", "SETUSER", "sink", "on", ">geheim", "+@all", "-scan", "~wormhole:*", "~shop.*")
         client.execute_command(*account)
-        url, settings = own.url().replace("//", "//sink@"), {"password_file": str(tmp_path / "password")}
+        url, settings = own_redis.url().replace("//", "//sink@"), {"password_file": str(tmp_path / "password")}
         report = await examined(url, key="other:{key}", **settings)
         assert problems(report) == {("target_rights", "account-lacks-rights")}
         assert "UNLINK, SCAN" in report.findings[-1].what
@@ -342,10 +279,10 @@ async def test_what_an_account_may_not_is_found_without_a_write(own: RedisServer
         assert problems(await examined(url, key="other:{key}", **settings)) == set()
 
 
-async def test_a_replica_and_a_cluster_are_problems(own: RedisServer) -> None:
-    with admin(own) as client:
+async def test_a_replica_and_a_cluster_are_problems(own_redis: RedisServer) -> None:
+    with admin(own_redis) as client:
         client.replicaof("127.0.0.1", "1")
-    assert ("target_server", "target-refused") in problems(await examined(own.url()))
+    assert ("target_server", "target-refused") in problems(await examined(own_redis.url()))
     with RedisServer(options={"cluster-enabled": "yes", "cluster-port": str(free_port()), "databases": "1"}) as cluster:
         assert ("target_server", "target-refused") in problems(await examined(cluster.url()))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js.api import RawStreamMsg
 
-__all__ = ["NatsServer", "nats_server", "stored"]
+__all__ = ["NatsServer", "nats_server", "stored", "stored_count"]
 
 _PROGRAM: Final = Path(sys.prefix, "bin", "nats-server")
 # A message is handed to the operating system before it is acknowledged, and not awaited on the disk: that survives
@@ -97,7 +97,16 @@ async def stored(server: NatsServer, stream: str) -> list[RawStreamMsg]:
     try:
         context = client.jetstream()
         state = (await context.stream_info(stream)).state
-        return [await context.get_msg(stream, number) for number in range(state.first_seq, state.last_seq + 1)]
+        return [await context.get_msg(stream, number) for number in range(state.first_seq or 1, state.last_seq + 1)]
+    finally:
+        await client.close()
+
+
+async def stored_count(server: NatsServer, stream: str) -> int:
+    """How many messages a stream holds."""
+    client = await server.connect()
+    try:
+        return (await client.jetstream().stream_info(stream)).state.messages
     finally:
         await client.close()
 

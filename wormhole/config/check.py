@@ -14,7 +14,7 @@ from wormhole.model.errors import ConfigError, FilterError
 from wormhole.model.units import parse_time
 from wormhole.ports.entry_points import claims, load_only
 
-__all__ = ["check_config", "logs_of", "mask_key_warnings", "only_log"]
+__all__ = ["check_config", "check_sinks", "logs_of", "mask_key_warnings", "only_log"]
 
 
 _CHECKS: Final = "wormhole.config_checks"
@@ -59,6 +59,15 @@ def mask_key_warnings(config: Config) -> list[str]:
     return [f"on this host: {exposed}"] if exposed else []
 
 
+def check_sinks(config: Config, path: Path) -> None:
+    """Check the sinks of ``config``, which ``path`` has or will have, by their kinds. Raises
+    :class:`~wormhole.model.errors.ConfigError` with all problems.
+    """
+    if config.sinks:
+        for name, claimed in claims(_CHECKS).items():
+            load_only(claimed, f"the check of {name}", FunctionType)(config, path)
+
+
 def check_config(path: Path, now_s: float) -> Config:
     """Read a file, every filter and every sink in it. Raises :class:`~wormhole.model.errors.ConfigError` with all
     problems.
@@ -88,12 +97,10 @@ def check_config(path: Path, now_s: float) -> Config:
                 problems.append(f"{at}.{error}")
             else:
                 problems.append(f"{at}.{'where' if application.where else 'tables'}: {error}")
-    if config.sinks:
-        for name, claimed in claims(_CHECKS).items():
-            try:
-                load_only(claimed, f"the check of {name}", FunctionType)(config, path)
-            except ConfigError as error:
-                problems.append(error.message)
+    try:
+        check_sinks(config, path)
+    except ConfigError as error:
+        problems.append(error.message)
     if problems:
         raise ConfigError(
             "\n".join(problems), hint="docs/configuration.md lists every key, docs/filters.md explains filters"

@@ -38,6 +38,8 @@ _EXAMPLES: Final = """Examples:
   wormholectl init "$SERVER" --dir pubsub --application search --start existing
 
   wormholectl init "$LOG" --password-file db1.password --yes
+
+  wormholectl init "$LOG" --to jsonlines:///var/lib/lines
 """
 
 
@@ -53,7 +55,28 @@ def init(
         ),
     ],
     folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write; created if missing.")] = Path(),
-    application: Annotated[str, typer.Option("--application", metavar="NAME", help="The name of yours.")] = "cache",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="Write a sink that fills this store, in place of a subscriber. No password belongs into it.",
+            show_default=False,
+        ),
+    ] = "",
+    to_password_file: Annotated[
+        Path | None,
+        typer.Option("--to-password-file", metavar="FILE", help="Has the password of that store.", show_default=False),
+    ] = None,
+    application: Annotated[
+        str,
+        typer.Option(
+            "--application",
+            metavar="NAME",
+            help="The name of yours, and of the sink: cache, or mirror with --to.",
+            show_default=False,
+        ),
+    ] = "",
     log: Annotated[
         str,
         typer.Option(
@@ -68,7 +91,8 @@ def init(
         Literal["latest", "existing"] | None,
         typer.Option(
             "--start",
-            help="With the next change, or with the rows that the tables hold already. In a terminal you are asked.",
+            help="With the next change, or with the rows that the tables hold already. In a terminal you are asked; a "
+            "sink begins with the rows.",
         ),
     ] = None,
     yes: Annotated[
@@ -77,18 +101,23 @@ def init(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Write a configuration, a subscriber and its test for a datastore, ready to run. No password is written.
+    """Write a configuration, a subscriber and its test for a datastore, ready to run; with --to a configuration that
+    needs no program. No password is written.
 
     Exit code 1 when something has to be done before a publisher can run, 3 when the datastore could not be seen; the
     files are written all the same.
     """
     from wormhole.config import parse
+    from wormhole.config.check import check_sinks
     from wormhole.config.datastores import reads_existing_rows
     from wormholectl.init import texts as init_texts
     from wormholectl.init.show import show_project
     from wormholectl.logs.sources import datastore_at, login_of, source_kind, split_database
     from wormholectl.relay.sizing import free_bytes
 
+    if to_password_file is not None and not to:
+        raise UsageError("--to-password-file is for the store of --to", hint="add --to URL, or leave it out")
+    application = application or ("mirror" if to else "cache")
     url, database = split_database(url)
     found = datastore_at(url)
     readable = reads_existing_rows(source_kind(url))
@@ -117,21 +146,25 @@ def init(
         example=example.name if example else "",
         password_file=_password_name(folder, name, password_file) if "password_file" not in found.refuses else "",
         listen=f"127.0.0.1:{_free_port(folder, application)}",
-        existing=_wants_existing(readable, start),
+        existing=readable and start != "latest" if to else _wants_existing(readable, start),
         log=log,
         growth=report.growth,
         free=free_bytes(folder),
+        sink=to,
+        sink_password_file="" if to_password_file is None else _as_named_in(folder, to_password_file),
     )
-    texts = {
-        project.toml: init_texts.configuration(project),
-        "subscriber.py": init_texts.subscriber(project),
-        "test_subscriber.py": init_texts.handler_test(project),
-    }
+    texts = {project.toml: init_texts.configuration(project)}
+    if not to:
+        texts |= {
+            "subscriber.py": init_texts.subscriber(project),
+            "test_subscriber.py": init_texts.handler_test(project),
+        }
     try:
-        parse(texts[project.toml], project.toml, folder=folder.absolute())
+        check_sinks(parse(texts[project.toml], project.toml, folder=folder.absolute()), folder / project.toml)
     except ConfigError as error:
         raise UsageError(
-            f"this makes no configuration: {error.message}", hint="correct the URL, --application or --log"
+            f"this makes no configuration: {error.message}",
+            hint="correct the URLs, --application or --log; --to-password-file names the file with a store's password",
         ) from None
     objects = None if problem is not None else found.server_objects(named, login)
     if objects is not None and not (folder / project.toml).exists():
@@ -251,8 +284,10 @@ def _free_port(folder: Path, application: str) -> int:
 
 def _password_name(folder: Path, name: str, given: Path | None) -> str:
     """The password file as the configuration in ``folder`` names it."""
-    if given is None:
-        return f"{name}.password"
+    return f"{name}.password" if given is None else _as_named_in(folder, given)
+
+
+def _as_named_in(folder: Path, given: Path) -> str:
     path = Path(os.path.abspath(given))
     home = Path(os.path.abspath(folder))
     return str(path.relative_to(home) if path.is_relative_to(home) else path)

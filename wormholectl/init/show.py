@@ -82,6 +82,17 @@ def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
             [(f"(umask 077; cat > {path})", _TO_TYPE)],
         )
     toml = shlex.quote(str(folder / project.toml))
+    if project.sink:
+        _show_commands(
+            "Next:",
+            [
+                (f"wormholectl sink check -c {toml}", "whether the store can be filled"),
+                (f"wormholectl up -f {toml} --detach", "a monitor, the publisher and the sink that it runs"),
+                (f"wormholectl sink show -c {toml}", "how far the sink is"),
+                (f"wormholectl verify {project.application} -c {toml}", "compares all rows of a store with tables"),
+            ],
+        )
+        return
     prints = (
         "prints what is there, then what is committed" if project.existing else "prints what is committed from now on"
     )

@@ -45,7 +45,8 @@ class Project:
     empty for a datastore without passwords.
     ``listen``: address of the subscriber. ``existing``: whether the application receives the rows that the tables hold
     already; its program then keeps a copy of them. ``log``: the log's name. ``growth``: of the log, where it was
-    measured; ``free``: bytes on the disk of its state.
+    measured; ``free``: bytes on the disk of its state. ``sink``: the URL of a store that a sink fills, in place of a
+    program; ``sink_password_file``: with its password. Both are empty for none.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Project:
     log: str = USUAL_LOG
     growth: LogGrowth | None = None
     free: int | None = None
+    sink: str = ""
+    sink_password_file: str = ""
 
     @property
     def toml(self) -> str:
@@ -145,9 +148,18 @@ def configuration(project: Project) -> str:
         _EXISTING if project.existing else _LATEST,
         "",
         f"[applications.{application}.subscribers]",
-        f"one = {_text(project.listen)}  # where subscriber.py listens",
+        f"one = {_text(project.listen)}  # where {'the sink' if project.sink else 'subscriber.py'} listens",
         "",
     ]
+    if project.sink:
+        lines += [
+            "# docs/sinks.md has every key of this kind.",
+            f"[sinks.{application}]",
+            f"url = {_text(project.sink)}",
+        ]
+        if project.sink_password_file:
+            lines.append(f"password_file = {_text(project.sink_password_file)}")
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -10,14 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from sinks.nats import writer
 from sinks.nats.connection import Connected, Message, Servers, TooLarge
 from sinks.nats.settings import NatsSettings
 from sinks.nats.writer import NatsWriter
 from sinks.records import Record, RecordRefused
 from subscriber_sdk import Datamarker, NoticeKind, ShardNotice
 from subscriber_sdk.testing import marker_at
-from wormhole.model.errors import TargetUnavailable
 
 SETTINGS = NatsSettings(url="nats://a")
 
@@ -104,21 +102,6 @@ def vars_of(value: Datamarker) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
-@pytest.mark.parametrize("atomic", [True, False])
-async def test_what_this_process_knows_to_be_stored_is_not_published_again(atomic: bool) -> None:
-    stream = Stream(atomic)
-    sink = await begun(process(stream), 1)
-    await sink.write("db1", records(1, 2, 3))
-    asked = stream.asked
-    assert sink._shards["db1"].known == {"1": 1, "2": 2, "3": 3}
-    await begun(sink, 2)
-    await sink.write("db1", records(1, 2, 3))
-    assert stream.asked == asked
-    await sink.rolled_back("db1")
-    await sink.write("db1", records(1, 2, 3, 4))
-    assert (stream.asked, stream.stored) == (asked + 1, ["1", "2", "3", "4"])
-
-
 async def test_what_this_process_knows_is_asked_again_if_another_one_had_the_shard() -> None:
     """The other one has stored the first record again, behind the second."""
     stream = Stream()
@@ -146,15 +129,23 @@ async def test_what_this_process_knows_is_stored_again_behind_a_record_that_was_
     assert stream.stored == ["1", "2", "1", "2"]
 
 
-async def test_a_batch_is_bounded() -> None:
-    """A server refuses more messages, and holds the bytes of all clients in memory."""
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_a_call_has_as_many_records_as_the_server_takes(atomic: bool) -> None:
+    sink = await begun(process(Stream(atomic)), 1)
+    assert sink.most == (1000 if atomic else 100)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_record_behind_one_that_is_left_out_is_stored_behind_it(kept: bool) -> None:
+    """Another process stored the second record before this one stored the first one."""
     stream = Stream()
-    sink = await begun(process(stream), 1)
-    await sink.write("db1", records(*range(1001)))
-    assert stream.asked == 2
-    large = [record._replace(value=b"x" * 600_000) for record in records(2001, 2002, 2003)]
-    await sink.write("db1", large)
-    assert stream.asked == 5
+    await (await begun(process(stream), 1)).write("db1", records(1, 2))
+    stream.forget(1)
+    sink = await begun(process(stream), 2)
+    await sink.write("db1", records(1))
+    await sink.rolled_back(marker(0), kept=kept)
+    await sink.write("db1", records(2) if kept else records(1, 2))
+    assert stream.stored == ["1", "2", "1", "2"]
 
 
 async def test_a_move_of_the_datamarker_publishes_again() -> None:
@@ -166,26 +157,6 @@ async def test_a_move_of_the_datamarker_publishes_again() -> None:
     assert stream.stored == ["1", "2", "1", "2"]
 
 
-async def test_what_is_before_the_datamarker_is_not_kept_in_memory() -> None:
-    sink = await begun(process(Stream()), 1)
-    await sink.write("db1", records(1, 2))
-    await sink.marked(marker(2))
-    assert [shard.known for shard in sink._shards.values()] == [{}]
-
-
-async def test_a_slow_stream_gets_the_rest_in_another_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "_LONGEST_S", -1.0)
-    stream = Stream(atomic=False)
-    sink = process(stream)
-    for epoch in range(1, 4):
-        await begun(sink, epoch)
-        with pytest.raises(TargetUnavailable, match="slowly"):
-            await sink.write("db1", records(1, 2, 3))
-    await begun(sink, 4)
-    await sink.write("db1", records(1, 2, 3))
-    assert (stream.asked, stream.stored) == (3, ["1", "2", "3"])
-
-
 @pytest.mark.parametrize("atomic", [True, False])
 async def test_a_refused_record_is_named_and_those_behind_it_are_not_stored(atomic: bool) -> None:
     stream = Stream(atomic, refuses={"2"})
@@ -193,7 +164,7 @@ async def test_a_refused_record_is_named_and_those_behind_it_are_not_stored(atom
     with pytest.raises(RecordRefused) as refused:
         await sink.write("db1", records(1, 2, 3))
     assert (refused.value.update_id, stream.stored) == ("2", ["1"])
-    await sink.rolled_back("db1")
+    await sink.rolled_back(marker(0), kept=False)
     await sink.write("db1", records(1, 3))
     assert stream.stored == ["1", "3"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import pytest
 
 from sinks.envelopes.wormhole import WormholeEnvelope
 from sinks.records import Record, RecordRefused, RecordSubscriber, RecordWriter
+from sinks.records import subscriber as subscriber_module
 from sinks.records.held import Budget
 from subscriber_sdk import Datamarker, HandlerFailed
 from subscriber_sdk.testing import Kit, KitFlow, update
@@ -174,6 +176,61 @@ def test_an_error_that_the_writer_does_not_explain_parks_nothing(
         flow.commit(row(1), row(2), pieces=2)
     assert isinstance(failed.value.__cause__, means)
     assert flow.parked == []
+
+
+@dataclass
+class Slow(Store):
+    """One write ends each callback's turn. ``fails``: ids of the records before which it fails once."""
+
+    most: int = 2
+    keeps: bool = True
+    fails: set[str] = field(default_factory=set)
+
+    async def write(self, shard: str, records: Sequence[Record]) -> None:
+        if records[0].id in self.fails:
+            self.fails.discard(records[0].id)
+            raise TargetUnavailable("away")
+        await super().write(shard, records)
+
+
+@pytest.mark.parametrize("memory", [MIB, 1], ids=["in memory", "in a file"])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_slow_store_is_given_what_it_has_not_confirmed(
+    wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch, memory: int, keeps: bool
+) -> None:
+    monkeypatch.setattr(subscriber_module, "_TURN_S", 0.0 if keeps else math.inf)
+    store = Slow()
+    store.keeps = keeps
+    store.fails = {"test:1:4"}
+    flow = attached(wormhole_kit, store, memory=memory)
+    flow.commit(*(row(key) for key in range(6)), pieces=2)
+    every = [f"test:1:{index}" for index in range(6)]
+    assert store.ids == (every if keeps else every[:4] + every)
+    flow.commit(row(7))
+    flow.crash_and_redeliver(2)
+    assert store.ids[-8:] == ["test:2:0", *every, "test:2:0"]
+
+
+@pytest.mark.parametrize("more", [1, 2], ids=["as many", "more"])
+def test_records_that_are_not_those_before_are_all_written(wormhole_kit: Kit, more: int) -> None:
+    """Existing rows that are read again may have other changes between them."""
+
+    class Others(Slow):
+        async def write(self, shard: str, records: Sequence[Record]) -> None:
+            try:
+                await super().write(shard, records)
+            except TargetUnavailable:
+                subscriber._shards[shard].confirmed.add([records[0]._replace(id="another")] * more)
+                raise
+
+    store = Others()
+    store.most = 1
+    store.fails = {"test:1:2"}
+    subscriber = RecordSubscriber(WormholeEnvelope(), store, Budget(MIB, MIB))
+    flow = wormhole_kit.attach(subscriber, retry=2)
+    flow.commit(row(1), row(2), row(3))
+    assert store.ids == ["test:1:0", "test:1:1", "test:1:0", "test:1:1", "test:1:2"]
+    assert flow.datamarker == flow.end
 
 
 def test_what_is_held_is_bounded(wormhole_kit: Kit) -> None:

@@ -8,24 +8,12 @@ from typing import Any
 
 import pytest
 
-from sinks.redis.keys import Keys, NoKey, pattern_of
+from sinks.redis.keys import Keys, NoKey, pattern_of, types_of, values_of
 from sinks.redis.settings import RedisSettings
-from subscriber_sdk import UNAVAILABLE, Subscriber, Update
-from subscriber_sdk.testing import Kit, update
+from subscriber_sdk import UNAVAILABLE
 
+PLACE = "db1.0of4", "a:b"
 GENERAL = Keys("{table}:{key}", {})
-
-
-@pytest.fixture
-def one(wormhole_kit: Kit) -> Update:
-    found: list[Update] = []
-
-    class Kept(Subscriber):
-        async def on_update(self, update: Update) -> None:
-            found.append(update)
-
-    wormhole_kit.attach(Kept(), shard="db1.0of4").commit(update("a:b", key=1, after={}))
-    return found[0]
 
 
 @pytest.mark.parametrize(
@@ -44,26 +32,29 @@ def one(wormhole_kit: Kit) -> Update:
         ((Decimal("NaN"),), b"NaN"),
     ],
 )
-def test_the_key_of_a_row(one: Update, values: Any, key: bytes) -> None:
-    assert GENERAL.key(one, values) == b"a%3Ab:" + key
+def test_the_key_of_a_row(values: Any, key: bytes) -> None:
+    assert GENERAL.key(*PLACE, values) == b"a%3Ab:" + key
+    back = values_of(key, types_of(values))
+    assert [type(value) for value in back] == [type(value) for value in values]
+    assert repr(back) == repr(values) or back == values
 
 
-def test_two_rows_never_share_a_key(one: Update) -> None:
+def test_two_rows_never_share_a_key() -> None:
     texts = ["", ":", "%", "%3A", "a", "a:", ":a", "%25", "::"]
     keys = [(a, b) for a in texts for b in texts]
     for first, second in combinations(keys, 2):
-        assert GENERAL.key(one, first) != GENERAL.key(one, second)
+        assert GENERAL.key(*PLACE, first) != GENERAL.key(*PLACE, second)
 
 
 @pytest.mark.parametrize("values", [(), (None,), (UNAVAILABLE,), ({b"a": b"b"},)])
-def test_what_no_key_can_be_made_of(one: Update, values: Any) -> None:
+def test_what_no_key_can_be_made_of(values: Any) -> None:
     with pytest.raises(NoKey, match="a:b"):
-        GENERAL.key(one, values)
+        GENERAL.key(*PLACE, values)
 
 
-def test_a_template_of_one_table_and_of_its_log(one: Update) -> None:
+def test_a_template_of_one_table_and_of_its_log() -> None:
     keys = Keys("{log}/{table}:{key}", {"users": "user:{key}"})
-    assert keys.key(one, (7,)) == b"db1/a%3Ab:7"
+    assert keys.key(*PLACE, (7,)) == b"db1/a%3Ab:7"
     assert keys.prefix("db1.0of4", "users") == b"user:"
     assert pattern_of(b"a*[b]?\\") == b"a\\*\\[b\\]\\?\\\\*"
 

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from sinks.port import Sink
+from sinks.records import subscriber as subscriber_module
 from sinks.webhook import receiver as receiver_module
-from sinks.webhook import writer as writer_module
 from sinks.webhook.kind import KIND
 from sinks.webhook.receiver import Receiver
 from sinks.webhook.settings import WebhookSettings
@@ -377,12 +377,7 @@ def test_a_receiver_that_is_down_is_waited_for(attach: Attach, receiver: Webhook
 def test_what_a_slow_receiver_accepted_is_not_sent_again(
     attach: Attach, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(_: Request, __: web.Request) -> web.Response:
-        await asyncio.sleep(0.01)
-        return web.Response(status=204)
-
-    receiver.answer = answer
-    monkeypatch.setattr(writer_module, "_CALL_S", 15.0)  # only the first request of a call begins in time
+    monkeypatch.setattr(subscriber_module, "_TURN_S", 0.0)  # only the first request of a callback begins in time
     flow = attach(batch_records=1)
     flow.commit(row(1), row(2), row(3))
     assert [(request.keys, request.body["epoch"]) for request in receiver.requests] == [([1], 1), ([2], 2), ([3], 3)]

@@ -286,3 +286,49 @@ def test_a_datastore_without_readable_rows_is_not_offered(
     assert (code, out, names(home)) == (2, "", set())
     assert "existing rows of MySQL and MariaDB cannot be read" in err
     assert "leave out --start" in err
+
+
+# --- with a sink in place of a program
+
+
+def test_a_sink_is_written_in_place_of_a_program(home: Path, url: str) -> None:
+    secret = home / "target.password"
+    sink = "postgresql://w@h:5432/warehouse"
+    code, out, err = run("init", url, "--to", sink, "--to-password-file", str(secret), "--dir", "new")
+    assert (code, err, names(home / "new")) == (UNREACHABLE, "", {"shop.toml"})
+    found = tomllib.loads((home / "new/shop.toml").read_text())
+    assert found["sinks"] == {"mirror": {"url": sink, "password_file": str(secret)}}
+    assert found["applications"]["mirror"]["start"] == "existing"
+    assert run("config", "check", "new/shop.toml")[0] == 0
+    after = out.partition("\n\nNext:\n\n")[2]
+    assert [line.split("   #")[0].strip() for line in after.splitlines()] == [
+        "wormholectl sink check -c new/shop.toml",
+        "wormholectl up -f new/shop.toml --detach",
+        "wormholectl sink show -c new/shop.toml",
+        "wormholectl verify mirror -c new/shop.toml",
+    ]
+
+
+def test_a_sink_may_begin_with_the_next_change(home: Path, url: str) -> None:
+    run("init", url, "--to", "jsonlines:///srv/lines", "--start", "latest", "--application", "search")
+    found = tomllib.loads((home / "shop.toml").read_text())
+    assert found["sinks"] == {"search": {"url": "jsonlines:///srv/lines"}}
+    assert found["applications"]["search"]["start"] == "latest"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--to", "fax://desk"), "no installed package has a sink for fax://"),
+        (("--to", "postgresql://w:hushhush@h/warehouse"), "--to-password-file names the file"),
+        (("--to", "jsonlines:relative"), "must be jsonlines:///absolute/folder"),
+        (("--to-password-file", "secret"), "--to-password-file is for the store of --to"),
+    ],
+)
+def test_a_sink_that_cannot_be_is_refused_and_nothing_is_written(
+    home: Path, url: str, words: tuple[str, ...], why: str
+) -> None:
+    code, out, err = run("init", url, *words)
+    assert (code, out, names(home)) == (2, "", set())
+    assert why in err
+    assert "hushhush" not in err

@@ -1,0 +1,54 @@
+"""Which records since the last datamarker a store keeps, so that they are not written again after a rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from sinks.records.record import Record
+
+__all__ = ["Confirmed"]
+
+_BYTES: Final = 16
+
+
+class Confirmed:
+    """Counts records, and compares those that come again by a digest of their ids: existing rows that are read again
+    may have other changes between them.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """A datamarker was acknowledged, or another process may have written since."""
+        self._number, self._ids = 0, blake2b(digest_size=_BYTES)
+        self._left, self._again = 0, self._ids
+
+    def add(self, records: Sequence[Record]) -> None:
+        """The store has confirmed these."""
+        self._number += len(records)
+        self._ids.update(_ids(records))
+
+    def begin_again(self) -> None:
+        """All records since the datamarker come again."""
+        self._left, self._again = self._number, blake2b(digest_size=_BYTES)
+
+    @property
+    def passing(self) -> bool:
+        """Whether records are expected that came before."""
+        return self._left > 0
+
+    def rest(self, records: Sequence[Record]) -> Sequence[Record] | None:
+        """The records of these that did not come before; ``None``: those that came are others."""
+        before = records[: self._left]
+        self._left -= len(before)
+        self._again.update(_ids(before))
+        if self._left == 0 and self._again.digest() != self._ids.digest():
+            return None
+        return records[len(before) :]
+
+
+def _ids(records: Sequence[Record]) -> bytes:
+    return "".join(f"{record.id}\n" for record in records).encode()

@@ -1,0 +1,116 @@
+"""What the sink of whole rows makes of an update. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self
+
+from sinks.records.record import NoForm, Record
+from sinks.redis.keys import Keys, types_of
+from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
+from wormhole.formats.json_values import row_as_json
+from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.wire.update import Update
+
+__all__ = ["GONE", "PART", "RANGE", "ROW", "TABLE", "RowChange", "RowEnvelope", "dump"]
+
+ROW: Final = "row"
+"""``document``: all columns."""
+PART: Final = "part"
+"""``document``: the columns that are known. The others are those of the row ``base``."""
+GONE: Final = "gone"
+RANGE: Final = "range"
+"""The rows of the table from ``base`` on and before ``document`` are gone; both without the table's prefix."""
+TABLE: Final = "table"
+"""All rows of the table are gone."""
+
+dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class RowChange(NamedTuple):
+    """The value of a record. ``version``: without its era. ``types``: of the key."""
+
+    kind: str
+    version: str
+    generation: int
+    types: str
+    base: bytes = b""
+    document: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """The form that is held."""
+        head = f"{self.kind} {self.version} {self.generation} {self.types} {self.base.hex()}\n"
+        return head.encode() + self.document
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of :meth:`to_bytes`."""
+        head, _, document = data.partition(b"\n")
+        kind, version, generation, types, base = head.decode().split(" ")
+        return cls(kind, version, int(generation), types, bytes.fromhex(base), document)
+
+
+class RowEnvelope:
+    """Makes records whose ``key`` is that of Redis, and whose ``value`` is a :class:`RowChange`."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def records(self, update: Update) -> Sequence[Record]:
+        """One record, or two of a row whose key changed. Raises :class:`~sinks.records.record.NoForm` for an update
+        without the row's values, and :class:`~sinks.redis.keys.NoKey`.
+        """
+        id_, table, op = update.id, update.table, update.op
+        kind = READ if op is Op.READ else UNFINISHED if update.in_unfinished else CHANGE
+        version, generation = place(update.position, kind) + digits(update.index), update.generation
+        if op is Op.TRUNCATE:
+            return [Record(id_, id_, table, b"", RowChange(TABLE, version, generation, "").to_bytes())]
+        key, types = self._keys.key(update.shard, update.table, update.key), types_of(update.key)
+        if op is Op.DELETE_RANGE:
+            after = len(self._keys.prefix(update.shard, table))
+            end = self._keys.key(update.shard, update.table, update.key_end or ())[after:]
+            change = RowChange(RANGE, version, generation, types, key[after:], end)
+            return [Record(id_, id_, table, b"", change.to_bytes())]
+        if update.too_large:
+            raise NoForm(update, "it is larger than max_update_bytes, so that its values were left out")
+        if op is Op.MERGE:
+            raise NoForm(update, "it is a merge, whose result is not in the log")
+        if update.left or update.after is None:
+            gone = RowChange(GONE, version, generation, types)
+            return [Record(id_, id_, table, key, gone.to_bytes()), *self._former(update, gone)]
+        row = _completed(update.after, update.before)
+        columns = {column.name: value for column, value in zip(update.schema.key, update.key, strict=True)} | row
+        known = {name: value for name, value in columns.items() if value is not UNAVAILABLE}
+        base = key if update.old_key is None else self._keys.key(update.shard, update.table, update.old_key)
+        change = RowChange(
+            ROW if len(known) == len(columns) else PART,
+            version,
+            generation,
+            types,
+            base,
+            dump(row_as_json(known)).encode(),
+        )
+        return [
+            Record(id_, id_, table, key, change.to_bytes()),
+            *self._former(update, RowChange(GONE, version, generation, types)),
+        ]
+
+    def _former(self, update: Update, gone: RowChange) -> list[Record]:
+        """The row with the key before the change."""
+        if update.old_key is None:
+            return []
+        key, change = (
+            self._keys.key(update.shard, update.table, update.old_key),
+            gone._replace(types=types_of(update.old_key)),
+        )
+        return [Record(f"{update.id}/1", update.id, update.table, key, change.to_bytes())]
+
+
+def _completed(after: Mapping[str, Value], before: Mapping[str, Value] | None) -> dict[str, Value]:
+    """The row, with values that the log has only in the row before: they did not change."""
+    before = before or {}
+    found: dict[str, Any] = {}
+    for name, value in after.items():
+        found[name] = before.get(name, UNAVAILABLE) if value is UNAVAILABLE else value
+    return found

@@ -1,0 +1,266 @@
+"""Keeps each row as a JSON document under its key: an older value never replaces a newer one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sinks.records import Record, RecordSubscriber, RecordWriter
+from sinks.records.held import Budget
+from sinks.redis import scripts
+from sinks.redis.changes import GONE, PART, RANGE, TABLE, RowChange, RowEnvelope, dump
+from sinks.redis.flows import FlowRecords
+from sinks.redis.keys import Keys, values_of
+from sinks.redis.scripts import Entry, index_of
+from sinks.redis.store import Store
+from sinks.redis.stored import value_of
+from sinks.redis.versions import READ, digits, place
+from subscriber_sdk import Datamarker, KeptMarker, Key, KeyRange, ScanEnd, SchemaChange, ShardNotice, Value
+from wormhole.model.errors import TargetRefused
+
+__all__ = ["RowSubscriber", "RowWriter", "evicting"]
+
+_SCANNED: Final = 2000  # entries that one HSCAN returns, about
+Folded = dict[bytes, tuple[Entry, bytes]]
+"""By key the newest state of each row of a portion, and its document; ``b""``: it is gone."""
+
+
+class RowWriter(RecordWriter):
+    """Writes rows. ``keep``: seconds for which it is remembered that a row is gone."""
+
+    def __init__(self, store: Store, keys: Keys, form: str, keep: float) -> None:
+        self._store = store
+        self._keys = keys
+        self._flows = FlowRecords(store, form, whole=True)
+        self._keep = int(keep * 1000)
+        self._owners: dict[str, str] = {}  # dataset and application, by shard
+        self._owned: set[tuple[str, str]] = set()  # shards and tables whose keys are known to be of no other table
+
+    async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+        await self._check_memory()
+        self._owners[notice.shard] = f"{notice.application}/{notice.dataset}"
+        return await self._flows.assigned(notice)
+
+    async def marked(self, marker: Datamarker) -> None:
+        await self._flows.marked(marker)
+
+    async def revoked(self, shard: str) -> None:
+        self._flows.revoked(shard)
+
+    async def write(self, shard: str, records: Sequence[Record]) -> None:
+        tables: dict[str, list[Record]] = {}
+        for record in records:
+            tables.setdefault(record.table, []).append(record)
+        for table, of_table in tables.items():
+            await self._own(shard, table)
+            await self._write_table(shard, table, of_table)
+
+    async def remove(self, shard: str, table: str, keys: Iterable[bytes]) -> None:
+        """Rows with these keys do not exist at the flow's datamarker."""
+        index, names = self._index(shard, table), list(keys)
+        if not names:
+            return
+        (entries,) = await self._store.run(("HMGET", index[0], *names))
+        known = {name: entry for name, entry in zip(names, entries, strict=True) if entry is not None}
+        await self._remove(shard, table, known, self._now(shard))
+
+    async def remove_older(self, end: ScanEnd) -> None:
+        """Remove the rows of the shard that the generation has not."""
+        kept = {self._keys.key(end.shard, end.table, key) for key in end.except_keys}
+        async for found in self._entries(end.shard, end.table):
+            old = {
+                key: data
+                for key, (data, entry) in found.items()
+                if entry.there and entry.shard == end.shard and entry.generation < end.generation and key not in kept
+            }
+            await self._remove(end.shard, end.table, old, self._now(end.shard))
+
+    async def keys(self, shard: str, table: str) -> AsyncIterator[Key]:
+        """The key of every row of the shard."""
+        after = len(self._keys.prefix(shard, table))
+        async for found in self._entries(shard, table):
+            for key, (_, entry) in found.items():
+                if entry.there and entry.shard == shard:
+                    yield values_of(key[after:], entry.types)
+
+    async def documents(self, shard: str, table: str, keys: Sequence[Key]) -> list[dict[str, Any] | None]:
+        """The documents of rows; ``None``: there is none, or something else."""
+        (found,) = await self._store.run(("MGET", *(self._keys.key(shard, table, key) for key in keys)))
+        return [_document(data) for data in found]
+
+    # --- one table ---
+
+    async def _write_table(self, shard: str, table: str, records: Sequence[Record]) -> None:
+        changes = [(record.key, RowChange.from_bytes(record.value or b"")) for record in records]
+        stored = await self._bases(changes)
+        folded: Folded = {}
+        for number, (key, change) in enumerate(changes):
+            version = digits(self._flows.era(shard)) + change.version
+            if key:
+                self._fold(shard, key, change, version, folded, stored)
+                continue
+            await self._apply(shard, table, folded)
+            folded = {}
+            if change.kind == TABLE:
+                await self._truncate(shard, table, version)
+            elif change.kind == RANGE:
+                await self._remove_range(shard, table, change, version)
+            stored = await self._bases(changes[number:])
+        await self._apply(shard, table, folded)
+
+    def _fold(
+        self,
+        shard: str,
+        key: bytes,
+        change: RowChange,
+        version: str,
+        folded: Folded,
+        stored: Mapping[bytes, bytes | None],
+    ) -> None:
+        value = b"" if change.kind == GONE else change.document
+        if change.kind == PART:
+            base = folded[change.base][1] if change.base in folded else stored[change.base]
+            row = _document(base)
+            # Without the rest of the row there is no document. The next backfill or repair writes it.
+            value = b"" if row is None else dump(row | json.loads(value)).encode()
+        folded[key] = Entry(version, bool(value), change.generation, change.types, shard), value
+
+    async def _bases(self, changes: Iterable[tuple[bytes, RowChange]]) -> dict[bytes, bytes | None]:
+        """The stored documents that changes without all columns need."""
+        keys = {change.base for _, change in changes if change.kind == PART}
+        if not keys:
+            return {}
+        (found,) = await self._store.run(("MGET", *keys))
+        return dict(zip(keys, found, strict=True))
+
+    async def _apply(self, shard: str, table: str, folded: Folded) -> None:
+        if folded:
+            await self._flows.run(shard, list(scripts.apply(self._index(shard, table), self._keep, folded)))
+
+    async def _truncate(self, shard: str, table: str, version: str) -> None:
+        await self._flows.run(shard, [scripts.truncate(self._index(shard, table), version)])
+        async for found in self._entries(shard, table):
+            await self._remove(
+                shard, table, {key: data for key, (data, entry) in found.items() if entry.version < version}, None
+            )
+
+    async def _remove_range(self, shard: str, table: str, change: RowChange, version: str) -> None:
+        begin, end = values_of(change.base, change.types), values_of(change.document, change.types)
+        after = len(self._keys.prefix(shard, table))
+        async for found in self._entries(shard, table):
+            within = {
+                key: data
+                for key, (data, entry) in found.items()
+                if entry.version < version
+                and entry.types == change.types
+                and begin <= values_of(key[after:], entry.types) < end
+            }
+            await self._remove(shard, table, within, version)
+
+    async def _remove(self, shard: str, table: str, rows: Mapping[bytes, bytes], version: str | None) -> None:
+        """Remove rows, by their keys and entries. ``version``: of the tombstones; ``None``: without them."""
+        removals = [
+            (key, data, None if version is None else Entry.from_bytes(data)._replace(version=version, there=False))
+            for key, data in rows.items()
+        ]
+        if removals:
+            await self._flows.run(shard, list(scripts.remove(self._index(shard, table), self._keep, removals)))
+
+    async def _entries(self, shard: str, table: str) -> AsyncIterator[dict[bytes, tuple[bytes, Entry]]]:
+        """The entries of the table, in portions, as they are stored and as they are read. Some may come twice."""
+        name, cursor = self._index(shard, table)[0], 0
+        while True:
+            ((cursor, found),) = await self._store.run(("HSCAN", name, cursor, "COUNT", _SCANNED))
+            yield {key: (data, Entry.from_bytes(data)) for key, data in found.items() if key}
+            if not cursor:
+                return
+
+    def _now(self, shard: str) -> str:
+        """The version of what was found out at the flow's datamarker."""
+        return digits(self._flows.era(shard)) + place(self._flows.marker(shard).order, READ)
+
+    def _index(self, shard: str, table: str) -> tuple[str, str]:
+        return index_of(shard.partition(".")[0], table)
+
+    # --- what has to be so ---
+
+    async def _check_memory(self) -> None:
+        (info,) = await self._store.run(("INFO", "memory"))
+        if (policy := evicting(info)) is not None:
+            raise TargetRefused(
+                f"{self._store.where} removes keys when its memory is full (maxmemory-policy {policy})",
+                hint='set maxmemory-policy to noeviction, or write mode = "delete"',
+            )
+
+    async def _own(self, shard: str, table: str) -> None:
+        """Raise :class:`~wormhole.model.errors.TargetRefused` if a row of another table may have the same key."""
+        if (shard, table) in self._owned:
+            return
+        prefix = self._keys.prefix(shard, table)
+        mine = f"{self._owners[shard]}/{shard.partition('.')[0]}/{table}".encode()
+        _, owners = await self._store.run(("HSETNX", "wormhole:owners", prefix, mine), ("HGETALL", "wormhole:owners"))
+        for other, owner in owners.items():
+            if owner != mine and (other.startswith(prefix) or prefix.startswith(other)):
+                raise TargetRefused(
+                    f"the keys of {table} begin with {prefix.decode()}, and those of {owner.decode()} with "
+                    f"{other.decode()} in {self._store.where}: two rows could have the same key",
+                    hint="put {log} into the template, or give one of the tables another one. What is no longer "
+                    f"stored is forgotten with: HDEL wormhole:owners '{other.decode()}'",
+                )
+        self._owned.add((shard, table))
+
+
+class RowSubscriber(RecordSubscriber):
+    """Rows of a transaction are written when it is complete."""
+
+    def __init__(self, keys: Keys, writer: RowWriter, budget: Budget) -> None:
+        super().__init__(RowEnvelope(keys), writer, budget)
+        self._rows = writer
+        self._keys = keys
+        self._schemas: dict[str, dict[str, str]] = {}  # types of columns, by table
+
+    async def on_schema(self, change: SchemaChange) -> None:
+        """The types of columns are needed to compare values."""
+        self._schemas[change.table] = {column.name: column.type for column in change.new.columns}
+
+    async def on_range(self, keys: KeyRange) -> None:
+        """Rows with single keys do not exist any more. Those of ranges are removed at the end of the table."""
+        await self._rows.remove(
+            keys.shard,
+            keys.table,
+            (self._keys.key(keys.shard, keys.table, key) for key in keys.keys if key in keys),
+        )
+
+    async def on_scan_end(self, end: ScanEnd) -> None:
+        """Every existing row of the table was written."""
+        await self._rows.remove_older(end)
+
+    async def on_verify(self, table: str, shard: str, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, Value]]:
+        """Read rows."""
+        types = self._schemas.get(table, {})
+        found = zip(keys, await self._rows.documents(shard, table, keys), strict=True)
+        return {
+            key: {name: value_of(document.get(name), type_) for name, type_ in types.items()}
+            for key, document in found
+            if document is not None
+        }
+
+    async def on_verify_keys(self, table: str, shard: str) -> AsyncIterator[Key]:
+        """Read keys."""
+        async for key in self._rows.keys(shard, table):
+            yield key
+
+
+def evicting(info: Mapping[str, Any]) -> str | None:
+    """The policy by which a server removes keys by itself; ``None``: it does not."""
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    return policy if info.get("maxmemory") and policy != "noeviction" else None
+
+
+def _document(data: bytes | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(data or b"null")
+    except ValueError:
+        return None  # changed by hand
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,369 @@
+"""The sink of Redis with whole rows: what arrives in a real server, and that no older value replaces a newer one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from sinks.redis.settings import RedisSettings
+from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
+from subscriber_sdk import UNAVAILABLE, HandlerFailed, LogPosition, Op, Value
+from subscriber_sdk.testing import KitFlow, marker_at, read, update
+from subscriber_sdk.testing.changes import Change
+from tests.support.redis_server import RedisServer
+from tests.support.redis_world import NewWorld, World
+from wormhole.model.errors import TargetRefused
+from wormhole.model.findings import Severity
+from wormhole.wire.markers import marker_to_bytes
+
+# The client looks up addresses, which the kit's loop does in place.
+pytestmark = pytest.mark.allow_blocking
+
+TABLE = "shop.orders"
+PLACES = [
+    LogPosition(1, 1, 9),
+    LogPosition(1, 1, 10),
+    LogPosition(1, 2, 3),
+    LogPosition(2, 1, 1),
+    LogPosition(10, 1, 1),
+]
+
+
+@pytest.fixture
+def world(new_redis_world: NewWorld, redis_url: str) -> World:
+    return new_redis_world(redis_url, mode="set")
+
+
+def put(key: Any, text: str, **more: Any) -> Change:
+    return update(TABLE, key=key, after={"text": text}, **more)
+
+
+def gone(key: Any) -> Change:
+    return update(TABLE, key=key, before={"text": "a"})
+
+
+def deleted_all() -> Change:
+    return update(TABLE, key=(), op=Op.TRUNCATE)
+
+
+def partly(key: Any, **known: Any) -> Change:
+    """An update without the value of ``text``."""
+    return update(TABLE, key=key, after={"text": UNAVAILABLE, **known}, op=Op.UPDATE)
+
+
+def failed(flow: KitFlow, act: Any) -> Any:
+    """Why the flow halted."""
+    with pytest.raises(HandlerFailed) as found:
+        act()
+    return found.value.__cause__
+
+
+# --- what arrives ---
+
+
+def test_a_row_is_a_document_with_its_key_and_all_columns(world: World) -> None:
+    flow = world.attach()
+    row: dict[str, Value] = {
+        "text": "é",
+        "bytes": b"a",
+        "raw": b"\xff",
+        "price": Decimal("12.50"),
+        "rate": 0.5,
+        "no": None,
+        "big": 2**63,
+    }
+    key: dict[str, Value] = {"shop": "a:b", "id": 7}
+    flow.commit(update(TABLE, key=key, after=row))
+    assert world.rows == {
+        f"{TABLE}:a%3Ab:7": {
+            "shop": "a:b",
+            "id": 7,
+            "text": "é",
+            "bytes": "a",
+            "raw": {"b64": "/w=="},
+            "price": {"decimal": "12.50"},
+            "rate": 0.5,
+            "no": None,
+            "big": 2**63,
+        }
+    }
+    assert flow.verify(TABLE, [read(TABLE, key=key, after=row)]).equal
+
+
+def test_columns_that_the_log_lacks_are_those_of_the_row_before(world: World) -> None:
+    flow = world.attach()
+    flow.commit(update(TABLE, key=1, after={"text": "long", "n": 1}), update(TABLE, key=3, after={"text": "c", "n": 1}))
+    flow.commit(partly(1, n=2))
+    flow.commit(partly(1, n=3), update(TABLE, key=2, old_key=1, after={"text": UNAVAILABLE, "n": 4}, op=Op.UPDATE))
+    assert world.rows == {f"{TABLE}:2": {"id": 2, "text": "long", "n": 4}, f"{TABLE}:3": {"id": 3, "text": "c", "n": 1}}
+    flow.move(marker_at(1))
+    assert world.rows[f"{TABLE}:2"] == {"id": 2, "text": "long", "n": 4}
+
+
+def test_a_row_of_which_only_a_part_is_known_is_not_written(world: World) -> None:
+    flow = world.attach()
+    flow.commit(partly(1, n=2), put(2, "a"))
+    flow.commit(deleted_all(), partly(2, n=3))
+    assert world.rows == {}
+    result = flow.verify(TABLE, [read(TABLE, key=1, after={"text": "a", "n": 2})], repair=True)
+    assert (result.missing, world.rows) == (1, {f"{TABLE}:1": {"id": 1, "text": "a", "n": 2}})
+
+
+def test_a_truncate_in_a_transaction_leaves_what_comes_behind_it(world: World) -> None:
+    flow = world.attach()
+    flow.commit(*(put(key, "a") for key in range(3000)))
+    flow.commit(put(1, "b"), deleted_all(), put(2, "c"), update("shop.users", key=1, after={"a": 1}))
+    assert sorted(world.rows) == [f"{TABLE}:2", "shop.users:1"]
+    assert world.client.hlen(f"wormhole:rows:shop:{TABLE}") == 2  # the row, and the place of the TRUNCATE
+
+
+def test_a_range_of_keys_is_removed(world: World) -> None:
+    flow = world.attach()
+    flow.commit(*(put(key, "a") for key in (b"a", b"b", b"b:", b"c", b"d")))
+    flow.commit(update(TABLE, key=b"b", key_end=b"d", op=Op.DELETE_RANGE))
+    assert sorted(world.rows) == [f"{TABLE}:a", f"{TABLE}:d"]
+
+
+@pytest.mark.parametrize("change", [update(TABLE, key=1, after={"a": 1}, op=Op.MERGE), update(TABLE, key=(), after={})])
+def test_an_update_without_a_row_is_parked(world: World, change: Change) -> None:
+    flow = world.attach(on_failure="park")
+    flow.commit(change)
+    assert (flow.parked, world.rows) == (["test:1:0"], {})
+
+
+def test_the_end_of_existing_rows_removes_those_of_this_shard_that_are_older(world: World) -> None:
+    other = world.attach(shard="db1.1of2")
+    other.commit(put(11, "of the other shard"))
+    flow = world.attach(shard="db1.0of2", on_failure="park")
+    flow.commit(put(1, "a"), put(2, "b"), put(4, "of a parked row"), put(5, "deleted without the log"))
+    flow.commit(update(TABLE, key=4, after={"text": "x"}, op=Op.MERGE))
+    flow.begin_backfill()
+    flow.chunk(TABLE, read(TABLE, key=1, after={"text": "A"}), until=1)
+    flow.commit(put(3, "new"))
+    flow.chunk(TABLE, read(TABLE, key=2, after={"text": "B"}), after=1)
+    flow.end_scan(TABLE)
+    texts = {key.rpartition(":")[2]: row["text"] for key, row in world.rows.items()}
+    assert texts == {"1": "A", "2": "B", "3": "new", "4": "of a parked row", "11": "of the other shard"}
+
+
+def test_differences_of_every_kind_are_found_and_repaired(world: World) -> None:
+    flow = world.attach()
+    row: dict[str, Value] = {"text": "a", "raw": b"b", "price": Decimal("1.5")}
+    rows = [read(TABLE, key=key, after=row) for key in range(1, 8)]
+    flow.commit(*(update(TABLE, key=key, after=row) for key in range(1, 9)))
+    good = world.rows[f"{TABLE}:1"]
+    world.client.set(f"{TABLE}:1", "no document")
+    world.client.set(f"{TABLE}:2", json.dumps({**good, "text": "b"}))
+    world.client.set(f"{TABLE}:3", json.dumps({**good, "price": {"decimal": "x"}}))
+    world.client.set(f"{TABLE}:4", json.dumps({**good, "raw": {"b64": 1}}))
+    world.client.set(f"{TABLE}:5", json.dumps({"id": 5}))
+    world.client.delete(f"{TABLE}:6")
+    found = flow.verify(TABLE, rows)
+    assert (found.missing, found.differs, found.extra, found.trouble) == (2, 4, 1, "")
+    flow.verify(TABLE, rows, repair=True)
+    assert flow.verify(TABLE, rows).equal
+    assert sorted(world.rows) == [f"{TABLE}:{key}" for key in range(1, 8)]
+
+
+# --- an older value never replaces a newer one ---
+
+
+def test_a_row_that_another_shard_has_changed_since_is_left(world: World) -> None:
+    """Rows change their shards when the map of shards does, and an owner of the former map may wake up."""
+    former, new = world.attach(shard="db1.0of2"), world.attach(shard="db1.0of4")
+    for flow in (former, new):
+        flow.commit(put(1, "a"), put(2, "b"), put(3, "c"))
+    new.commit(put(4, "d"))
+    new.commit(put(1, "newer"), gone(2))
+    former.commit(put(1, "older"), put(2, "older"), gone(3))
+    texts = {key.rpartition(":")[2]: row["text"] for key, row in world.rows.items()}
+    assert texts == {"1": "newer", "4": "d"}
+
+
+def test_no_row_comes_back_behind_a_truncate_of_another_shard(world: World) -> None:
+    former, new = world.attach(shard="db1.0of2"), world.attach(shard="db1.0of4")
+    new.commit(put(1, "a"))
+    new.commit(deleted_all())
+    former.commit(put(1, "older"), put(2, "older"))
+    assert world.rows == {}
+    former.commit()
+    former.commit(put(3, "newer"))
+    assert list(world.rows) == [f"{TABLE}:3"]
+
+
+def test_a_move_back_and_repetitions_write_nothing_older(world: World) -> None:
+    flow = world.attach()
+    flow.commit(put(1, "a"), put(2, "a"))
+    flow.commit(put(1, "b"), gone(2))
+    flow.commit(put(3, "c"))
+    seen = watched(world)
+    flow.move(marker_at(0))
+    flow.move(marker_at(2))
+    flow.replay(2)
+    assert set(seen) == {(("1", "b"), ("3", "c"))}
+    world.client.delete(f"{TABLE}:1", f"{TABLE}:3")  # by hand; a repetition of the newest value repairs it
+    flow.move(marker_at(0))
+    assert seen[-1] == (("1", "b"), ("3", "c"))
+
+
+def watched(world: World, process: int = -1) -> list[tuple[tuple[str, str], ...]]:
+    """The rows after each use of the server by a process, as they come."""
+    seen: list[tuple[tuple[str, str], ...]] = []
+    store = world.sinks[process]._store  # type: ignore[attr-defined]
+    run = store.run
+
+    async def watching(*commands: Any) -> Any:
+        answer = await run(*commands)
+        seen.append(tuple((key.rpartition(":")[2], row["text"]) for key, row in world.rows.items()))
+        return answer
+
+    store.run = watching
+    return seen
+
+
+def test_a_tombstone_is_forgotten_after_its_time(new_redis_world: NewWorld, redis_url: str) -> None:
+    world = new_redis_world(redis_url, mode="set", remember_deleted=0.001)
+    flow = world.attach()
+    flow.commit(put(1, "a"), gone(1))
+    index, gone_keys = f"wormhole:rows:shop:{TABLE}", f"wormhole:gone:shop:{TABLE}"
+    assert (world.client.hlen(index), world.client.zcard(gone_keys)) == (1, 1)
+    flow.commit(put(2, "b"))
+    flow.commit(put(2, "c"))
+    assert (world.client.hkeys(index), world.client.zcard(gone_keys)) == ([f"{TABLE}:2".encode()], 0)
+
+
+def test_a_row_that_is_there_again_has_no_tombstone(world: World) -> None:
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    flow.commit(gone(1))
+    flow.commit(put(1, "b"))
+    assert (list(world.rows), world.client.zcard(f"wormhole:gone:shop:{TABLE}")) == ([f"{TABLE}:1"], 0)
+
+
+def test_versions_are_in_the_order_of_the_log() -> None:
+    made = [
+        place(at, kind) + digits(index) for at in PLACES for kind in (CHANGE, READ, UNFINISHED) for index in (0, 9, 10)
+    ]
+    assert made == sorted(made)
+    assert all(version.isdecimal() for version in made)
+
+
+def test_the_server_s_language_does_not_change_the_order(new_redis_world: NewWorld, tmp_path: Path) -> None:
+    """Scripts compare texts by its rules. In Danish `aa` is behind `z`."""
+    if shutil.which("localedef") is None or not Path("/usr/share/i18n/locales/da_DK").exists():
+        pytest.skip("no other language can be made here")
+    subprocess.run(["localedef", "-i", "da_DK", "-f", "UTF-8", tmp_path / "da_DK.UTF-8"], check=True)
+
+    class Danish(RedisServer):
+        def process_options(self) -> dict[str, Any]:
+            return {"env": {**self.environment(), "LC_ALL": "da_DK.UTF-8", "LOCPATH": os.fspath(tmp_path)}}
+
+    random = Random(7)
+    pairs = [place(LogPosition(1, random.randrange(20), random.randrange(2**40)), 0) for _ in range(2000)]
+    script = "local found = {} for i = 2, #ARGV do found[i - 1] = ARGV[i - 1] < ARGV[i] and 1 or 0 end return found"
+    with Danish() as server:
+        world = new_redis_world(server.url())
+        assert world.client.eval("return 'aa' < 'z'", 0) is None
+        wanted = [int(pairs[at] < pairs[at + 1]) for at in range(len(pairs) - 1)]
+        assert world.client.eval(script, 0, *pairs) == wanted
+
+
+# --- what the sink refuses, and where it goes on ---
+
+
+def test_a_server_that_evicts_is_refused(new_redis_world: NewWorld) -> None:
+    with RedisServer(options={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
+        world = new_redis_world(server.url(), mode="set")
+        with pytest.raises(HandlerFailed, match="allkeys-lru") as refused:
+            world.attach()
+        assert isinstance(refused.value.__cause__, TargetRefused)
+        report = world.kit.run(world.sinks[0].examine())
+        assert [found.check for found in report.findings if found.severity is Severity.PROBLEM] == ["target_memory"]
+        new_redis_world(server.url()).attach()  # which removes keys only
+
+
+def test_an_emptied_server_is_filled_by_a_backfill(world: World) -> None:
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    world.client.flushdb()
+    cause = failed(flow, lambda: flow.commit(put(2, "b")))
+    assert cause.code == "target-empty"
+    flow.backfill(TABLE, [read(TABLE, key=1, after={"text": "a"}), read(TABLE, key=2, after={"text": "b"})])
+    assert (sorted(world.rows), flow.datamarker) == ([f"{TABLE}:1", f"{TABLE}:2"], flow.end)
+
+
+def test_other_templates_need_a_backfill_which_removes_the_former_keys(world: World) -> None:
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    world.settings["key"] = "{log}/{table}:{key}"
+    cause = failed(flow, lambda: flow.crash_and_redeliver(0, subscriber=world.sink().subscriber))
+    assert (cause.code, "other templates" in cause.message) == ("target-empty", True)
+    flow.backfill(TABLE, [read(TABLE, key=1, after={"text": "a"})])
+    assert list(world.rows) == [f"shop/{TABLE}:1"]
+
+
+def test_a_server_that_was_set_back_goes_on_from_its_own_datamarker(new_redis_world: NewWorld) -> None:
+    with RedisServer(options={"appendonly": "no"}) as server:
+        world = new_redis_world(server.url(), mode="set")
+        flow = world.attach()
+        flow.commit(put(1, "a"), put(2, "a"))
+        world.client.save()
+        flow.commit(put(1, "b"), gone(2))
+        flow.commit(put(3, "c"))
+        server.kill()  # what came behind the copy is lost
+        server.start()
+        flow.cut()
+        flow.assign()
+        assert {key[-1]: row["text"] for key, row in world.rows.items()} == {"1": "b", "3": "c"}
+        assert flow.datamarker == flow.end
+
+
+def test_two_tables_whose_rows_could_have_the_same_key(new_redis_world: NewWorld, redis_url: str) -> None:
+    world = new_redis_world(redis_url, mode="set", keys={"a": "row:{key}", "b": "row:1:{key}"})
+    world.attach(shard="db1").commit(update("a", key=(1, 2), after={"text": "a"}))
+    flow = world.attach(shard="db1.b")
+    cause = failed(flow, lambda: flow.commit(update("b", key=2, after={"text": "b"})))
+    assert isinstance(cause, TargetRefused)
+    assert "row:1:" in cause.message
+    another = world.attach(shard="db2")
+    assert "db1/a" in failed(another, lambda: another.commit(update("a", key=1, after={"text": "c"}))).message
+
+
+def test_a_log_whose_histories_were_lost_is_not_taken_for_an_old_one(world: World) -> None:
+    """Its publisher counts them from one again, and every version would be older than those that are stored."""
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    (record,) = world.client.keys("wormhole:flow:*")
+    index = f"wormhole:rows:shop:{TABLE}"
+    entry: Any = world.client.hget(index, f"{TABLE}:1")
+    assert entry.startswith(b"010011")  # era 0, incarnation 1
+    world.client.hset(index, f"{TABLE}:1", entry.replace(b"010011", b"010019", 1).decode())
+    world.client.hset(record, mapping={"incarnation": "9", "marker": marker_to_bytes(marker_at(1, 9))})
+    flow.cut()
+    flow.assign()
+    flow.commit(put(1, "b"))
+    assert (world.rows[f"{TABLE}:1"]["text"], flow.datamarker) == ("b", flow.end)
+    assert world.client.hget(record, "era") == b"1"
+
+
+def test_a_woken_process_writes_nothing(world: World) -> None:
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    replaced = flow.hand_over(world.sink().subscriber)
+    flow.commit(put(1, "b"))
+    seen = watched(world, 0)
+    replaced.commit(put(1, "of the zombie"))
+    assert (replaced.fenced, set(seen)) == (True, {(("1", "b"),)})
+
+
+def test_settings_of_one_mode() -> None:
+    settings = RedisSettings.model_validate({"url": "redis://host", "mode": "set", "remember_deleted": "2h"})
+    assert settings.remember_deleted == 7200
