@@ -148,6 +148,7 @@ POSTGRES: Final = Corpus(
         ],
         ["INSERT INTO docs VALUES (1, 1, repeat('x', 5000), convert_to(repeat('y', 5000), 'UTF8'))"],
         ["UPDATE docs SET n = 2"],
+        ["SELECT pg_logical_emit_message(true, 'note', 'hello')"],
     ],
     "(id, f, d, free, da, ts, tstz) VALUES (4, 'NaN', '-Infinity', 'NaN', 'infinity', '-infinity', 'infinity')",
 )
