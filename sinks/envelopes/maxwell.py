@@ -27,7 +27,7 @@ class MaxwellEnvelope:
         check(update, _NAME)
         database, table = place(update.table)
         key, old_key = update.key, update.old_key
-        old: dict[str, Any] | None = None
+        old: dict[str, Any] = {}
         data: dict[str, Any] | None = None
         if update.op is Op.TRUNCATE:
             type_ = _TRUNCATE
@@ -51,7 +51,7 @@ class MaxwellEnvelope:
             document |= {"commit": True} if update.ends_transaction else {"xoffset": update.index}
         if data is not None:
             document["data"] = data
-        if old is not None:
+        if old:
             document["old"] = old
         id_ = update.id
         return [Record(id_, id_, update.table, _key(update, database, table, key), dump(document).encode())]

@@ -48,7 +48,7 @@ def test_operations() -> None:
         ("delete", ROW, "left out"),
         ("insert", ROW, "left out"),
         ("update", moved, {"id": 7}),
-        ("update", ROW, {}),
+        ("update", ROW, "left out"),
         ("table-truncate", "left out", "left out"),
     ]
 
@@ -58,7 +58,7 @@ def test_of_a_log_without_values_from_before() -> None:
         update("public.orders", key=7, after=ROW, op=Op.UPDATE),
         update("public.orders", key=8, old_key=7, after={"id": 8}, op=Op.UPDATE),
         update("public.orders", key=8),
-    ) == [("update", ROW, {}), ("update", {"id": 8}, {"id": 7}), ("delete", {"id": 8}, "left out")]
+    ) == [("update", ROW, "left out"), ("update", {"id": 8}, {"id": 7}), ("delete", {"id": 8}, "left out")]
 
 
 def test_an_existing_row_has_no_time_and_no_transaction() -> None:
