@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -66,6 +67,10 @@ def run(
     from subscriber_sdk import SubscriberOptions
 
     loaded, sink = _chosen(config, name)
+    if sys.stderr.isatty():
+        from sinks.commands.progress import begin_progress
+
+        begin_progress(sink.application, config)
     options: SubscriberOptions = {"coordinator": coordinator or os.fspath(config)}
     if loaded.tls is not None and "WORMHOLE_TLS" not in os.environ:
         options["tls"] = loaded.tls

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from sinks.commands.progress import show_progress
 from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
+from wormhole.host.where import Where
+from wormhole.wire.v1 import admin_pb2
 
 
 @pytest.fixture
@@ -58,3 +64,35 @@ def test_a_file_without_sinks_has_none_to_show(tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
     file.write_text("version = 1\n")
     assert run("sink", "show", "-c", str(file)) == (0, "no sinks\n", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Rounds(threading.Event):
+    """Ends after the states were seen, each in a round."""
+
+    def __init__(self, backfill: admin_pb2.BackfillStatus, *states: str) -> None:
+        super().__init__()
+        self.backfill = backfill
+        self.states = list(states)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self.states:
+            self.backfill.state = self.states.pop(0)
+            return False
+        return True
+
+
+def test_a_terminal_shows_the_progress_of_existing_rows_until_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = FakeAdmin().install(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    backfill = admin.status.flows[0].backfill
+    backfill.MergeFrom(admin_pb2.BackfillStatus(generation=1, rows=1200, share=0.5))
+    show_progress("cache", Where(), Rounds(backfill, "done", "running", "running", "done", "done"))
+    shown = terminal.getvalue()
+    assert shown.count("[############............]  50%") == 2
+    assert shown.count("\n") == 1, "rows that were sent before are no news"
+    assert shown.endswith("1 of 1 flow ended\n")
