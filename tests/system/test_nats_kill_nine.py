@@ -103,7 +103,7 @@ def test_the_stream_holds_each_update_once_and_in_order(
                 enough = count() + 20
                 until(lambda enough=enough: count() > enough, story)  # type: ignore[misc]
                 say(f"  kill {fault}")
-                killed = {"sink": sink, "nats": nats, "publisher": publisher}
+                killed: dict[str, Command | NatsServer] = {"sink": sink, "nats": nats, "publisher": publisher}
                 for name in fault.split(" and "):
                     killed[name].kill()
                 for name in reversed(fault.split(" and ")):
