@@ -102,6 +102,7 @@ class Connected:
         self._stream = stream
         self._settings = settings
         self._client = _Client()
+        self._jetstream = self._client.jetstream(timeout=2 * _TIMEOUT_S)  # the shorter wait is that of _ask
         self._denied: list[str] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.info: StreamInfo
@@ -164,7 +165,7 @@ class Connected:
         """The stream as it is now."""
         about = f"$JS.API.STREAM.INFO.{self._stream}"
         try:
-            return await self._ask(about, self._client.jetstream(timeout=_TIMEOUT_S).stream_info(self._stream))
+            return await self._ask(about, self._jetstream.stream_info(self._stream))
         except (APIError, nats.errors.NoRespondersError, NoStreamResponseError) as error:
             raise target_error(self._stream, self._settings, error) from error
 
@@ -205,8 +206,7 @@ class Connected:
         return {"Nats-Msg-Id": message.id, "Nats-Expected-Stream": self._stream}
 
     async def _publish(self, message: Message, headers: dict[str, str]) -> PubAck:
-        stream = self._client.jetstream(timeout=_TIMEOUT_S)
-        return await stream.publish(message.subject, message.payload, headers=headers)
+        return await self._jetstream.publish(message.subject, message.payload, headers=headers)
 
     async def _publish_together(self, messages: Sequence[Message]) -> PubAck:
         batch = secrets.token_hex(8)
