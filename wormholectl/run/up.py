@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 
 _READY_S: Final = 60.0
 _CHECK_EVERY_S: Final = 2.0
+_SETTLED: Final = {Phase.RUNNING, Phase.GIVEN_UP, Phase.DRAINED}
 
 
 class _Everything(Container[str]):
@@ -194,7 +195,7 @@ class _Up:
 
     async def _tell_ready(self, monitor: Monitor, config: Config, live: LiveLog) -> None:
         waiting, step = await _wait_for_ready(monitor)
-        phases = {one.phase for one in monitor.state.publishers.values()}
+        phases = {one.phase for one in (*monitor.state.publishers.values(), *monitor.state.sinks.values())}
         undo = ""
         if Phase.DRAINED in phases:
             drain = f"wormholectl drain {monitor.state.host} --undo -c {self._coordinator}"
@@ -217,6 +218,8 @@ class _Up:
         publishers = monitor.state.publishers.values()
         running = sum(1 for one in publishers if one.phase is Phase.RUNNING)
         ready = sum(map(_serves, publishers))
+        sinks = sum(one.phase is Phase.RUNNING for one in monitor.state.sinks.values())
+        of_sinks = f"{counted(sinks, 'sink')} running, " if monitor.state.sinks else ""
         coordinator = self._coordinator
         applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
         more = "" if self._default_folder else f" --data {self._folder}"
@@ -226,6 +229,7 @@ class _Up:
         )
         return (
             f"{counted(running, 'publisher')} running{f', {ready} ready' if ready < running else ''}, "
+            f"{of_sinks}"
             f"data in {self._folder}\n"
             f"  status page  {monitor.page}{elsewhere}\n"
             f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: '
@@ -295,7 +299,7 @@ def _is_settled(publisher: PublisherState) -> bool:
         # Stored flows are known before its log: what it warns of is known with that.
         state = log_condition(status).state
         return state is not State.STARTING and (state is not State.OK or status.HasField("log_end"))
-    return publisher.phase in {Phase.GIVEN_UP, Phase.DRAINED}
+    return publisher.phase in _SETTLED
 
 
 def _is_wrong(found: Condition) -> bool:
@@ -319,15 +323,18 @@ def _warnings(monitor: Monitor) -> list[str]:
 
 
 async def _wait_for_ready(monitor: Monitor) -> tuple[list[str], str]:
-    """The publishers that do not serve yet, and why, with the next step of the first one that has one: returns when all
-    serve, when it is known of each why it does not, or after a minute.
+    """The publishers and sinks that do not serve yet, and why, with the next step of the first one that has one.
+
+    Returns when all serve, when it is known of each why it does not, or after a minute.
     """
     state = monitor.state
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_READY_S):
             while True:
                 seen = state.version
-                if state.configuration and all(map(_is_settled, state.publishers.values())):
+                settled = [*map(_is_settled, state.publishers.values())]
+                settled += [one.phase in _SETTLED for one in state.sinks.values()]
+                if state.configuration and all(settled):
                     break
                 await state.wait(seen)
     if not state.configuration:
@@ -344,4 +351,9 @@ async def _wait_for_ready(monitor: Monitor) -> tuple[list[str], str]:
         elif one.status is not None and _is_wrong(found := log_condition(one.status)):
             waiting.append(f"{key} is not ready: {found.cause}")
             steps.append(found.next_step)
+    for name, sink in sorted(state.sinks.items()):
+        if sink.phase is Phase.DRAINED:
+            waiting.append(f"{name} is not ready: {drained}")
+        elif sink.phase is not Phase.RUNNING:
+            waiting.append(f"{name} is not ready, {sink.phase.value}: {sink.problem or 'its cause is not known'}")
     return waiting, next(iter(steps), "")

@@ -22,7 +22,7 @@ import pytest
 from monitor import supervisor
 from monitor.daemon import Monitor
 from monitor.processes import find
-from monitor.state import LogKey, Phase, PublisherState
+from monitor.state import LogKey, Phase, PublisherState, SinkKey, SinkState
 from tests.support import stub_publisher
 from tests.support.eventually import eventually, patience
 from wormhole.config import Config, parse
@@ -98,6 +98,27 @@ async def test_ready_is_when_all_run_or_nothing_is_tried_any_more(monkeypatch: p
     monkeypatch.setattr(module, "_READY_S", 0.02)
     assert await waiting_for(Phase.STARTING) == ["shop/main/db0 is not ready, starting: its cause is not known"]
     assert await waiting_for(configuration="") == ["the configuration of this host is not known yet"]
+
+
+async def test_a_sink_that_does_not_run_is_not_ready_and_those_that_run_are_counted(tmp_path: Path) -> None:
+    config = parse(STATIC, "test")
+    monitor, told, live = Monitor(config, lambda: config), Told(), LiveLog(tmp_path, "monitor")
+    monitor.state.configuration = "current"
+    for name, phase in (("lines", Phase.RUNNING), ("search", Phase.GIVEN_UP)):
+        monitor.state.sinks[SinkKey(name)] = SinkState(SinkKey(name), phase, problem="boom")
+    up = _Up(tmp_path / "shop.toml", None, config, told)
+    up._folder.mkdir(parents=True)
+    await up._tell_ready(monitor, config, live)
+    [line] = told.lines
+    assert (line["ready"], line["given_up"]) == (False, True)
+    assert line["waiting"] == ["sinks/search is not ready, given up: boom"]
+    assert str(line["text"]).startswith("0 publishers running, 1 sink running, data in ")
+
+
+def test_up_runs_every_sink_of_its_file_unless_that_names_some(tmp_path: Path) -> None:
+    text = STATIC + "".join(f'[sinks.{name}]\nurl = "jsonlines:///{name}"\n' for name in ("a", "b"))
+    assert _placed(parse(text, "test"), tmp_path).monitor.sinks == ("a", "b")
+    assert _placed(parse(f'{text}[monitor]\nsinks = ["b"]\n', "test"), tmp_path).monitor.sinks == ("b",)
 
 
 async def test_a_publisher_that_cannot_read_its_log_is_not_ready_and_its_next_step_is_shown(
