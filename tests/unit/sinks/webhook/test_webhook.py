@@ -231,7 +231,10 @@ def test_a_limit_that_the_receiver_shows_is_kept(attach: Attach, receiver: Webho
     assert [key for request in receiver.requests for key in request.keys] == list(range(8))
 
 
-def test_a_pause_that_the_receiver_asks_for_is_kept(attach: Attach, receiver: WebhookReceiver) -> None:
+def test_a_pause_that_the_receiver_asks_for_is_kept(
+    attach: Attach, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_module, "_WAIT_S", 0.001)
     receiver.statuses, receiver.headers = [429], {"Retry-After": "3600"}
     error = failure(attach(), row(1))
     assert isinstance(error, TargetUnavailable)
