@@ -35,6 +35,7 @@ EXTENDED: Final = (
     "tests/system/test_relay.py",
     "tests/system/test_rocksdb_disasters.py::test_a_full_disk_of_the_state_folder_stops_no_delivery_and_passes",
     "tests/system/test_server_replay.py",
+    "tests/system/test_sink_mirror.py",
     # Every value, type, collation and form of statement, compared with what the server says.
     "tests/integration/test_mixed_tables.py",
     "tests/integration/test_mysql_differential.py",
