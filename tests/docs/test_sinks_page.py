@@ -20,6 +20,7 @@ from sinks.webhook.message import Origin, message
 from sinks.webhook.settings import WebhookSettings
 from subscriber_sdk import HandlerFailed, Subscriber, Update
 from subscriber_sdk.testing import Kit, update
+from tests.support.command_line import can_be_typed
 from tests.support.pages import Page
 from tests.support.webhook_receiver import SECRET, WebhookReceiver
 from wormhole.config import parse
@@ -38,6 +39,13 @@ def test_the_configuration_is_one() -> None:
         "password_file",
     }
     assert {key for key in keys if f"`{key}`" not in PAGE.text} == set()
+
+
+def test_its_commands_can_be_typed() -> None:
+    lines = [line for block in PAGE.blocks("sh") for line in block.splitlines()]
+    assert len(lines) >= 5
+    for line in lines:
+        can_be_typed(line)
 
 
 def test_the_table_has_every_kind_with_its_guarantee() -> None:
