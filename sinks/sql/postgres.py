@@ -1,13 +1,9 @@
-"""Rows of PostgreSQL, through psycopg.
-
-The text of rows and arrays is made here: psycopg converts each value by itself, which takes several times as long.
-"""
+"""Rows of PostgreSQL, through psycopg."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import repeat
 from typing import Any, Final
 
@@ -16,14 +12,16 @@ from psycopg.rows import tuple_row
 
 from sinks.sql.arrays import Arrays
 from sinks.sql.database import Columns, Data, Own
-from sinks.sql.failures import RowRefused
 from sinks.sql.schema import Dialect, TargetColumn, TargetTable
+from sinks.sql.texts import Form, texts
 from subscriber_sdk.transactional.psycopg import PsycopgStore
 
 __all__ = ["Postgres"]
 
 _COPIED: Final = 50  # rows; for fewer, the savepoint takes longer
 _LEFT_OUT: Final = 100  # tries
+_IN_ARRAYS: Final = Form((("\\", "\\\\"), ('"', '\\"')), '"{}"', r'"\\x{}"')
+_IN_LINES: Final = Form((("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")), "{}", r"\\x{}", r"\N")
 
 _FORMS = (
     ", set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), "
@@ -103,7 +101,7 @@ class Postgres(Arrays):
         return f"%s::{column.cast}[]"
 
     def _values(self, column: TargetColumn, values: Sequence[Any]) -> str:
-        return f"{{{','.join(_texts(column, values, _IN_ARRAYS, 'NULL', _QUOTED))}}}"
+        return f"{{{','.join(texts(column.name, values, _IN_ARRAYS))}}}"
 
     def _executed(self, connection: psycopg.Connection[Any], sql: str, values: Sequence[Any]) -> Any:
         return connection.cursor(row_factory=tuple_row).execute(sql.encode(), values)
@@ -111,39 +109,6 @@ class Postgres(Arrays):
 
 def _lines(columns: Columns, data: Data, own: Own) -> str:
     """The rows as COPY reads them."""
-    texts = [_texts(column, values, _IN_LINES, "\\N", "{}") for column, values in zip(columns, data, strict=True)]
-    stamp = "\t".join(text for value in own.values() for text in _texts(_OWN, [value], _IN_LINES, "\\N", "{}"))
-    return "\n".join(map("\t".join, zip(*texts, repeat(stamp), strict=False))) + "\n"
-
-
-def _texts(column: TargetColumn, values: Sequence[Any], escapes: _Escapes, null: str, quoted: str) -> list[str]:
-    """The text of each value, all of one type. Raises :class:`~sinks.sql.failures.RowRefused`."""
-    types = set(map(type, values)) - _NONE
-    if types <= _NUMBERS:
-        return [null if value is None else str(value) for value in values]
-    if types == _BYTES:
-        shown = ["" if value is None else rf"\\x{value.hex()}" for value in values]
-    elif types == _TEXT:
-        known = values if None not in values else ["" if value is None else value for value in values]
-        joined = "\0".join(known)
-        if joined.count("\0") >= len(values):
-            raise RowRefused(f"text with the character U+0000 in column {column.name}")
-        for character, escaped in escapes:  # in all of them at once
-            joined = joined.replace(character, escaped)
-        shown = joined.split("\0")
-    else:
-        raise TypeError(f"values of {', '.join(sorted(type_.__name__ for type_ in types))} in column {column.name}")
-    if quoted == "{}" and None not in values:
-        return shown
-    return [null if value is None else quoted.format(text) for value, text in zip(values, shown, strict=True)]
-
-
-_Escapes = Sequence[tuple[str, str]]
-_IN_ARRAYS: Final[_Escapes] = (("\\", "\\\\"), ('"', '\\"'))
-_IN_LINES: Final[_Escapes] = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-_QUOTED: Final = '"{}"'
-_OWN: Final = TargetColumn("of the sink's own", "text")
-_NONE: Final = {type(None)}
-_NUMBERS: Final = {int, Decimal, float, bool}
-_BYTES: Final = {bytes}
-_TEXT: Final = {str}
+    shown = [texts(column.name, values, _IN_LINES) for column, values in zip(columns, data, strict=True)]
+    stamp = "\t".join(text for name, value in own.items() for text in texts(name, [value], _IN_LINES))
+    return "\n".join(map("\t".join, zip(*shown, repeat(stamp), strict=False))) + "\n"

@@ -6,19 +6,22 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Final
 
 from sqlalchemy import Connection, event
 
 from sinks.sql.database import Columns, Data, Database, Own, Scope
 from sinks.sql.schema import Dialect, TargetTable
+from sinks.sql.texts import Form, texts
 from subscriber_sdk.transactional.sqlalchemy import SqlAlchemyStore
 from subscriber_sdk.transactional.store import Session
 
 __all__ = ["MySql", "Sqlite"]
 
 _PORTION: Final = 500  # keys in one statement
+_STATEMENT: Final = 1 << 20  # characters
+_IN_STATEMENTS: Final = Form((("\\", "\\\\"), ("'", "\\'"), ("%", "%%")), "'{}'", "x'{}'", zero=True)
 _MARKS: Final = re.compile(r"%([s%])")
 
 
@@ -29,11 +32,14 @@ class _Rows(Database):
         self, connection: Connection, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool
     ) -> None:
         names = [*(column.name for column in columns), *own]
-        listed = ", ".join(map(self.quoted, names))
-        sql = f"INSERT INTO {self.named(table.name)} ({listed}) VALUES ({', '.join(['%s'] * len(names))})"  # noqa: S608
-        if table.key:
-            sql += self._or_replace(table.key, [name for name in names if name not in table.key])
-        self._many(connection, sql, [*data, *map(repeat, own.values())])
+        into = f"INSERT INTO {self.named(table.name)} ({', '.join(map(self.quoted, names))}) VALUES "  # noqa: S608
+        rest = self._or_replace(table.key, [name for name in names if name not in table.key]) if table.key else ""
+        self._insert(connection, into, [*names], [*data, *map(repeat, own.values())], rest)
+
+    def _insert(
+        self, connection: Connection, into: str, names: Sequence[str], columns: Sequence[Any], rest: str
+    ) -> None:
+        self._many(connection, f"{into}({', '.join(['%s'] * len(names))}){rest}", columns)
 
     def patch(
         self, connection: Connection, table: TargetTable, columns: Columns, data: Data, own: Own, scope: Scope
@@ -116,6 +122,7 @@ class MySql(_Rows):
     lock_bounds = ("SET SESSION lock_wait_timeout = 3",)
 
     def __init__(self, url: str, password: Callable[[], str | None]) -> None:
+        self._portion = _STATEMENT
         store = self.store = _Store(f"mysql+pymysql://{url.partition('://')[2]}", self._connected)
 
         @event.listens_for(store._engine, "do_connect")
@@ -134,6 +141,26 @@ class MySql(_Rows):
         ((packet,),) = self.run(connection, "SELECT @@max_allowed_packet")
         connection.rollback()
         self.largest = packet // 2 - 4096  # each byte of a value may get a backslash
+        self._portion = min(_STATEMENT, packet // 8)  # a character may have four bytes
+
+    def _insert(
+        self, connection: Connection, into: str, names: Sequence[str], columns: Sequence[Any], rest: str
+    ) -> None:
+        """The rows as text, in statements that the server takes."""
+        count = len(columns[0])
+        shown = [
+            texts(name, list(islice(values, count)), _IN_STATEMENTS)
+            for name, values in zip(names, columns, strict=True)
+        ]
+        rows: list[str] = []
+        size = 0
+        for row in map(",".join, zip(*shown, strict=True)):
+            size += len(row)
+            if rows and size > self._portion:
+                self.run(connection, f"{into}({'),('.join(rows)}){rest}")
+                rows, size = [], len(row)
+            rows.append(row)
+        self.run(connection, f"{into}({'),('.join(rows)}){rest}")
 
     def _or_replace(self, key: Sequence[str], names: Sequence[str]) -> str:
         return f" ON DUPLICATE KEY UPDATE {', '.join(f'{c} = VALUES({c})' for c in map(self.quoted, names))}"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sinks.sql import rows
+from sinks.sql.rows import MySql
+from subscriber_sdk.testing import Kit, update
 from tests.contract.sinks import test_sql
+from tests.contract.sinks.test_sql import T
 from tests.support.sql_targets import SqlTarget, empty_target
 
 pytestmark = pytest.mark.allow_blocking
@@ -26,3 +31,38 @@ class TestContract(test_sql.TestContract):
 
 class TestMirror(test_sql.TestMirror):
     test_rights_that_are_missing_are_named = None  # type: ignore[assignment]  # of PostgreSQL
+
+    def test_rows_are_written_in_statements_of_a_bounded_size(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sizes: list[int] = []
+        run = MySql.run
+
+        def noted(self: MySql, connection: Any, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
+            if sql.startswith("INSERT INTO `orders`"):
+                sizes.append(len(sql))
+            return run(self, connection, sql, values)
+
+        monkeypatch.setattr(MySql, "run", noted)
+        monkeypatch.setattr(rows, "_STATEMENT", 1000)
+        flow = test_sql.attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"text": "x" * (3000 if key == 20 else 100)}) for key in range(40)))
+        assert len(sql_target.rows("orders", "id")) == 40
+        assert max(size for size in sizes if size < 3000) < 1500
+        assert len([size for size in sizes if size > 3000]) == 1
+
+    def test_a_row_that_no_packet_holds_is_parked(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The server would close the connection, as if it were away."""
+        connected = MySql._connected
+
+        def small(self: MySql, connection: Any) -> None:
+            connected(self, connection)
+            self.largest = 5000
+
+        monkeypatch.setattr(MySql, "_connected", small)
+        flow = test_sql.attached(wormhole_kit, sql_target, parks=True)
+        flow.commit(*(update(T, key=key, after={"text": "x" * (6000 if key == 2 else 10)}) for key in (1, 2, 3)))
+        assert flow.parked == ["test:1:1"]
+        assert sql_target.rows("orders", "id") == [(1,), (3,)]

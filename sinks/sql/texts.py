@@ -1,0 +1,65 @@
+"""Values as text within statements, and as COPY reads them. Pure.
+
+Drivers convert each value by itself, which takes several times as long as all values of a column at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from sinks.sql.failures import RowRefused
+
+__all__ = ["Form", "texts"]
+
+_NONE: Final = {type(None)}
+_NUMBERS: Final = {int, Decimal, float, bool}
+_BYTES: Final = {bytes}
+_TEXT: Final = {str}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How values are written. ``escapes``: what replaces a character of text, in order; ``quoted``: text, with ``{}``
+    for it; ``data``: bytes, with ``{}`` for their hexadecimal digits. ``zero``: whether text may have U+0000.
+    """
+
+    escapes: tuple[tuple[str, str], ...]
+    quoted: str
+    data: str
+    null: str = "NULL"
+    zero: bool = False
+
+
+def texts(name: str, values: Sequence[Any], form: Form) -> list[str]:
+    """The text of each value of the column ``name``. But for NULL, all are numbers, bytes, or text.
+
+    Raises :class:`~sinks.sql.failures.RowRefused`.
+    """
+    null, types = form.null, set(map(type, values)) - _NONE
+    if types <= _NUMBERS:
+        return [null if value is None else str(value) for value in values]
+    if types == _BYTES:
+        return [null if value is None else form.data.format(value.hex()) for value in values]
+    if types != _TEXT:
+        raise TypeError(f"values of {', '.join(sorted(type_.__name__ for type_ in types))} in column {name}")
+    whole = None not in values
+    known = values if whole else ["" if value is None else value for value in values]
+    joined = "\0".join(known)
+    if joined.count("\0") < len(values):
+        shown = _escaped(joined, form).split("\0")  # of all at once
+    elif form.zero:
+        shown = [_escaped(value, form) for value in known]
+    else:
+        raise RowRefused(f"text with the character U+0000 in column {name}")
+    if whole and form.quoted == "{}":
+        return shown
+    return [null if value is None else form.quoted.format(text) for value, text in zip(values, shown, strict=True)]
+
+
+def _escaped(text: str, form: Form) -> str:
+    for character, escaped in form.escapes:
+        text = text.replace(character, escaped)
+    return text
