@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 import time
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ _REDIRECT: Final = "redirects are not followed: write the final address into url
 _USUAL_HINT: Final = "the receiver's log says why; resume the flow when it accepts requests"
 _MOST_BYTES: Final = 64 << 10  # read from a body; a connection with a larger one is not used again
 _LONGEST_PAUSE: Final = 300.0
-_WAIT_S: Final = 3.0  # the most of a pause in one call
+_WAIT_S: Final = 1.0  # the most of a pause in one call
 _IDLE_S: Final = 2.0  # shorter than what servers keep idle connections for
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "wormhole"}
 
@@ -122,7 +123,7 @@ class Receiver:
             async with (
                 asyncio.timeout(self._timeout),
                 self._opened().post(
-                    self._url, data=message.body, headers=headers, ssl=context, allow_redirects=False
+                    self._url, data=io.BytesIO(message.body), headers=headers, ssl=context, allow_redirects=False
                 ) as answer,
             ):
                 status, retry_after = answer.status, answer.headers.get("Retry-After", "")

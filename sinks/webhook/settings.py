@@ -14,7 +14,7 @@ from wormhole.config.fields import PathFromHere, Seconds, Size
 __all__ = ["FORM", "WebhookSettings"]
 
 FORM: Final = "https://host/path; http://host/path for this host only, unless insecure = true"
-_LONGEST_S: Final = 25.0
+_LONGEST_S: Final = 15.0
 
 
 def _timeout(value: float) -> float:

@@ -15,7 +15,7 @@ from wormhole.model.errors import TargetUnavailable
 
 __all__ = ["WebhookWriter"]
 
-_CALL_S: Final = 15.0  # what the port allows to a call
+_SEARCH_S: Final = 1.5  # with a pause, a last request and the turn of a callback less than 30 s
 
 
 class WebhookWriter(RecordWriter):
@@ -55,6 +55,6 @@ class WebhookWriter(RecordWriter):
         if status == 413:
             self.most_bytes = sum(record.size for record in records) // 2
         for half in (records[: self.most], records[self.most :]):
-            if asyncio.get_running_loop().time() > began + _CALL_S / 2:
+            if asyncio.get_running_loop().time() > began + _SEARCH_S:
                 raise TargetUnavailable(f"{self._receiver.name} is slow: smaller requests follow in another attempt")
             await self._send(shard, half, began)

@@ -104,9 +104,11 @@ class WebhookReceiver:
 @contextlib.asynccontextmanager
 async def answers_badly(
     first: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    *,
+    reads: bool = True,
 ) -> AsyncIterator[tuple[str, list[bytes]]]:
     """A server whose first connection is handled by ``first`` and then closed. Later ones answer 200. Yields its URL,
-    and the heads of all requests.
+    and the heads of all requests. ``reads``: whether bodies are read before that.
     """
     heads: list[bytes] = []
     tasks: set[asyncio.Task[Any]] = set()
@@ -119,7 +121,8 @@ async def answers_badly(
             head = await reader.readuntil(b"\r\n\r\n")
             heads.append(head)
             (length,) = [line[15:] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-            await reader.readexactly(int(length))
+            if reads:
+                await reader.readexactly(int(length))
             if len(heads) == 1:
                 await first(reader, writer)
             else:
