@@ -49,7 +49,7 @@ def texts(name: str, values: Sequence[Any], form: Form) -> list[str]:
     known = values if whole else ["" if value is None else value for value in values]
     joined = "\0".join(known)
     if joined.count("\0") < len(values):
-        shown = _escaped(joined, form).split("\0")  # of all at once
+        shown = _escaped(joined, form).split("\0")  # one call for all of them
     elif form.zero:
         shown = [_escaped(value, form) for value in known]
     else:
