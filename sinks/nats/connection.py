@@ -19,6 +19,7 @@ from nats.js.api import PubAck, StreamInfo
 from nats.js.errors import APIError, NoStreamResponseError
 
 from sinks.nats.failures import TOO_LARGE, target_error
+from sinks.nats.nkeys import UserKey, read_user_key
 from sinks.nats.settings import NatsSettings
 from sinks.nats.subjects import covers, pattern_of
 from wormhole.model.errors import TargetRefused
@@ -57,6 +58,9 @@ class Message:
 
 
 class _Client(Client):
+    def use_key(self, key: UserKey) -> None:
+        self._public_nkey = key.public
+
     def _connect_command(self) -> bytes:
         # The client itself encrypts if the server asks for it: whoever is in between could leave that out.
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
@@ -124,6 +128,13 @@ class Connected:
         given: dict[str, Any] = {}
         if (secret := await asyncio.to_thread(settings.read_password)) is not None:
             given = {"token": secret} if settings.user is None else {"user": settings.user, "password": secret}
+        if settings.credentials_file is not None:
+            key = await asyncio.to_thread(read_user_key, settings.credentials_file)
+            given["signature_cb"] = key.signature
+            if (jwt := key.jwt) is None:
+                self._client.use_key(key)
+            else:
+                given["user_jwt_cb"] = lambda: bytearray(jwt)
         if settings.encrypted:
             given["tls"] = await asyncio.to_thread(settings.tls)
         last: list[Exception] = []

@@ -47,7 +47,7 @@ def target_error(
     if any(word in text.lower() for word in _LOGIN):
         return TargetRefused(
             f"{settings.url} refuses the login",
-            hint="correct the user in the URL, or the content of password_file",
+            hint="correct the user in the URL, or the content of password_file or credentials_file",
             code="login-refused",
         )
     if isinstance(error, nats.errors.SecureConnWantedError):

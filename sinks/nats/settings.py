@@ -33,11 +33,13 @@ class NatsSettings(HeldRecordSettings):
     ``ca_file``: the authorities that may have signed the server's certificate, PEM; ``None``: those of the system.
     ``cert_file`` and ``key_file``: the sink's own certificate and its private key. All three are for ``tls://``.
 
-    ``password_file`` holds the password of the URL's user, or a token if the URL has no user.
+    ``password_file`` holds the password of the URL's user, or a token if the URL has no user; ``credentials_file`` a
+    user's key instead, see :mod:`sinks.nats.nkeys`.
     """
 
     stream: str | None = None
     subject: str = "{stream}.{table}"
+    credentials_file: PathFromHere | None = None
     ca_file: PathFromHere | None = None
     cert_file: PathFromHere | None = None
     key_file: PathFromHere | None = None
@@ -72,6 +74,8 @@ class NatsSettings(HeldRecordSettings):
             raise ValueError("ca_file, cert_file and key_file are for tls://")
         if self.user is not None and self.password_file is None:
             raise ValueError("a URL with a user needs password_file")
+        if self.credentials_file is not None and self.password_file is not None:
+            raise ValueError("password_file and credentials_file exclude each other")
         return self
 
     @property

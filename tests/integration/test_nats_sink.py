@@ -6,6 +6,8 @@ What every kind has to do is in `tests/contract/sinks/test_nats.py`.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import json
 import os
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
 from nats.js.api import PubAck
 from nats.js.client import JetStreamContext
@@ -28,6 +31,7 @@ from sinks.port import Sink
 from subscriber_sdk import HandlerFailed, RetryPolicy
 from subscriber_sdk.testing import Change, Kit, KitFlow, kit, update
 from tests.support.certificates import Authority
+from tests.support.eventually import patience
 from tests.support.nats_server import NatsServer, stored
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Severity
@@ -75,8 +79,8 @@ def row(key: int, text: str = "") -> Change:
     return update("shop.orders", key=key, after={"text": text})
 
 
-def attached(wormhole_kit: Kit, sink: Sink, *, parks: bool = False, attempts: int = 2) -> KitFlow:
-    retry = RetryPolicy(attempts=attempts, first_wait=0.01, longest_wait=0.01)
+def attached(wormhole_kit: Kit, sink: Sink, *, parks: bool = False) -> KitFlow:
+    retry = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.01)
     return wormhole_kit.attach(sink.subscriber, retry=retry, on_failure="park" if parks else "halt")
 
 
@@ -149,11 +153,10 @@ def test_the_server_is_killed_while_records_are_published(
 ) -> None:
     """Before it reads any of them, after some of them, and after it stored them and before the sink knows that."""
     killed.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
-    flow = attached(wormhole_kit, opened(killed.url, stream), attempts=1)
+    flow = attached(wormhole_kit, opened(killed.url, stream))
     flow.commit(row(1))
     publish, publish_stored = Client.publish, JetStreamContext.publish
     left = {"sent": 0, "half": 2, "stored": 10**9}[at]
-    monkeypatch.setattr(connection, "_TIMEOUT_S", 1000.0)  # a connection that is lost is noticed without it
 
     async def sends(self: Client, *arguments: Any, **more: Any) -> None:
         nonlocal left
@@ -179,6 +182,23 @@ def test_the_server_is_killed_while_records_are_published(
     flow.assign()
     flow.commit(row(2))
     assert found(killed, stream) == ["test:1:0", *(f"test:2:{index}" for index in range(5)), "test:3:0"]
+
+
+async def test_a_call_ends_with_its_connection(
+    killed: NatsServer, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_TIMEOUT_S", 3600.0)
+    await asyncio.to_thread(killed.make_stream, name=stream, subjects=[f"{stream}.>"])
+    servers = connection.Servers(stream, NatsSettings(url=killed.url))
+    connected = await servers.connected()
+    os.kill(killed.pid, signal.SIGSTOP)
+    call = asyncio.ensure_future(connected.publish(connection.Message(f"{stream}.a", "1", b"{}")))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(killed.kill)
+    async with patience():
+        with pytest.raises(TargetUnavailable, match="connection closed"):
+            await call
+    await servers.close()
 
 
 def test_a_server_that_does_not_answer_gets_another_connection(
@@ -390,6 +410,74 @@ def test_a_token_is_a_password_without_a_user(wormhole_kit: Kit, opened: Opened,
             error = refused(wormhole_kit, opened(server.url, "changes", password_file=token))
             assert error.code == code
         assert "has no stream" in error.message
+
+
+class Key:
+    """A key of NATS. ``kind``: the first letter of its public half."""
+
+    def __init__(self, kind: str) -> None:
+        prefix = {"O": 14, "A": 0, "U": 20}[kind] << 3
+        self._key = Ed25519PrivateKey.generate()
+        self.public = self._text(bytes([prefix]) + self._key.public_key().public_bytes_raw())
+        self.seed = self._text(bytes([18 << 3 | prefix >> 5, (prefix & 31) << 3]) + self._key.private_bytes_raw())
+
+    def jwt(self, subject: str, **claims: Any) -> str:
+        """A JWT about ``subject``."""
+        body = {"jti": subject, "iat": 1_700_000_000, "iss": self.public, "name": "n", "sub": subject, "nats": claims}
+        parts = [
+            base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
+            for part in ({"typ": "JWT", "alg": "ed25519-nkey"}, body)
+        ]
+        signature = base64.urlsafe_b64encode(self._key.sign(b".".join(parts))).rstrip(b"=")
+        return b".".join([*parts, signature]).decode()
+
+    @staticmethod
+    def _text(data: bytes) -> str:
+        checked = data + binascii.crc_hqx(data, 0).to_bytes(2, "little")
+        return base64.b32encode(checked).rstrip(b"=").decode()
+
+
+def test_a_user_may_have_a_key(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:
+    seed, known = tmp_path / "seed", Key("U")
+    with NatsServer(lines=f"authorization {{ users: [ {{ nkey: {known.public} }} ] }}") as server:
+        for key, code in ((Key("U"), "login-refused"), (known, "target-refused")):
+            seed.write_text(f"{key.seed}\n")
+            error = refused(wormhole_kit, opened(server.url, "changes", credentials_file=seed))
+            assert error.code == code
+        assert "has no stream" in error.message
+
+
+def test_a_user_may_have_a_key_and_a_jwt(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:
+    operator, system, account, user = Key("O"), Key("A"), Key("A"), Key("U")
+    limits = dict.fromkeys(["subs", "data", "payload", "conn", "leaf", "imports", "exports", "mem_storage",
+                            "disk_storage", "streams", "consumer"], -1)  # fmt: skip
+    accounts = {
+        key.public: operator.jwt(key.public, type="account", version=2, limits={**given, "wildcards": True})
+        for key, given in ((system, {name: -1 for name in limits if "storage" not in name}), (account, limits))
+    }
+    preloaded = ", ".join(f"{name}: {text}" for name, text in accounts.items())
+    lines = f"""
+operator: {operator.jwt(operator.public, type="operator", version=2)}
+system_account: {system.public}
+resolver: MEMORY
+resolver_preload: {{ {preloaded} }}
+"""
+    unlimited = {"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1}
+    credentials = tmp_path / "user.creds"
+    credentials.write_text(f"""-----BEGIN NATS USER JWT-----
+{account.jwt(user.public, **unlimited)}
+------END NATS USER JWT------
+
+-----BEGIN USER NKEY SEED-----
+{user.seed}
+------END USER NKEY SEED------
+""")
+    with NatsServer(lines=lines) as server:
+        error = refused(wormhole_kit, opened(server.url, "changes", credentials_file=credentials))
+        assert "has no stream" in error.message
+        credentials.write_text(credentials.read_text().replace(user.seed, Key("U").seed))
+        error = refused(wormhole_kit, opened(server.url, "changes", credentials_file=credentials))
+        assert error.code == "login-refused"
 
 
 def test_tls_checks_both_certificates(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:

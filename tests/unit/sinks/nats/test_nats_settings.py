@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sinks.nats.kind import KIND
+from sinks.nats.nkeys import read_user_key
 from sinks.nats.settings import NatsSettings
 from sinks.nats.subjects import Subjects, covers, pattern_of
 from sinks.records import Record
@@ -40,6 +42,7 @@ def test_a_url_has_a_user_and_several_servers() -> None:
         ({"url": "nats://a,,b"}, "must be nats://"),
         ({"url": "nats://a b"}, "must be nats://"),
         ({"url": "nats://me@a"}, "needs password_file"),
+        ({"password_file": "/p", "credentials_file": "/c"}, "exclude each other"),
         ({"stream": "a.b"}, "must be the name of a stream"),
         ({"subject": "changes.{table}.{op}"}, "must be letters"),
         ({"subject": "changes.{table!r}"}, "must be letters"),
@@ -67,6 +70,25 @@ def test_a_file_for_tls_that_cannot_be_used_is_refused() -> None:
     with pytest.raises(TargetRefused, match="file for TLS") as refused:
         settings(url="tls://a", ca_file="/missing").tls()
     assert refused.value.code == "certificate-refused"
+
+
+@pytest.mark.allow_blocking
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "no seed"),
+        (b"\xff secret", "no seed"),
+        (b"SU" + b"A" * 56, "letter of its seed is wrong"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_without_credentials_is_refused(tmp_path: Path, content: bytes | None, why: str) -> None:
+    path = tmp_path / "user.creds"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TargetRefused, match=why) as refused:
+        read_user_key(path)
+    assert (refused.value.code, "secret" in str(refused.value)) == ("login-refused", False)
 
 
 @pytest.mark.parametrize(
