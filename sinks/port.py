@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
@@ -11,7 +12,8 @@ from subscriber_sdk import Subscriber
 from wormhole.config.fields import Name, PathFromHere, Settings
 from wormhole.host.password_file import read_password_file
 from wormhole.model.errors import TargetRefused, UsageError
-from wormhole.model.findings import Report
+from wormhole.model.findings import Finding, Report
+from wormhole.model.table_definition import TableDefinition
 
 __all__ = ["Guarantee", "Sink", "SinkKind", "SinkSettings"]
 
@@ -75,6 +77,12 @@ class Sink(ABC):
 
         Raises :class:`~wormhole.model.errors.TargetUnavailable` if the store cannot be reached.
         """
+
+    async def compare(self, log: str, tables: Sequence[TableDefinition]) -> list[Finding]:
+        """Connect, and report what becomes of these tables of the log ``log``. Changes nothing. Raises as
+        :meth:`examine`. A store without tables has nothing to report.
+        """
+        return []
 
     async def close(self) -> None:
         """Close connections and files. Called once, after the last callback has returned."""

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sinks.commands.source_tables import source_tables
+from sinks.port import Sink
 from sinks.settings import ConfiguredSink
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import Answer
+from wormhole.config import Config
 from wormhole.host.where import Where
 from wormhole.model.errors import WormholeError
 from wormhole.model.findings import Report, Severity
@@ -30,20 +33,26 @@ class ExaminedSink:
     code: int = 0
 
 
-def examined(sinks: Sequence[ConfiguredSink]) -> list[ExaminedSink]:
-    """Connect to the stores of all sinks at a time. A store that cannot be examined is a finding. Changes nothing."""
+def examined(sinks: Sequence[ConfiguredSink], config: Config | None = None) -> list[ExaminedSink]:
+    """Connect to the stores of all sinks at a time. A store that cannot be examined is a finding. Changes nothing.
+    ``config``: compare the stores also with the tables of the sources.
+    """
 
     async def together() -> list[ExaminedSink]:
-        return list(await asyncio.gather(*map(_examined, sinks)))
+        return list(await asyncio.gather(*(_examined(sink, config) for sink in sinks)))
 
     return asyncio.run(together())
 
 
-async def _examined(sink: ConfiguredSink) -> ExaminedSink:
+async def _examined(sink: ConfiguredSink, config: Config | None) -> ExaminedSink:
     try:
         opened = await asyncio.to_thread(sink.open)
         try:
             report = await opened.examine()
+            if config is not None and type(opened).compare is not Sink.compare:
+                for source in await asyncio.to_thread(source_tables, config, sink.application):
+                    report.findings += await opened.compare(source.log, source.tables)
+                    report.findings += source.problems
         finally:
             await opened.close()
     except WormholeError as error:

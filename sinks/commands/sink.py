@@ -66,7 +66,7 @@ def run(
     from sinks.running import run_sink
     from subscriber_sdk import SubscriberOptions
 
-    loaded, sink = _chosen(config, name)
+    loaded, [sink] = _chosen(config, name)
     if sys.stderr.isatty():
         from sinks.commands.progress import begin_progress
 
@@ -97,7 +97,8 @@ def check(
     from sinks.commands.examining import examined
     from sinks.commands.show import show_checks
 
-    found = examined([_chosen(config, name)[1]] if name else _all(config))
+    loaded, sinks = _chosen(config, name) if name else _all(config)
+    found = examined(sinks, loaded)
     show_checks(found, as_json)
     raise typer.Exit(max((one.code for one in found), default=0))
 
@@ -111,7 +112,7 @@ def show(config: ConfigAt, as_json: AsJson = False) -> None:
     from sinks.commands.examining import asked, examined, flows_of
     from sinks.commands.show import show_sinks
 
-    sinks = _all(config)
+    _, sinks = _all(config)
     answers, silent = asked(config) if sinks else ([], "")
     found = examined(sinks)
     show_sinks(found, [flows_of(sink, answers) for sink in sinks], silent, as_json)
@@ -119,7 +120,7 @@ def show(config: ConfigAt, as_json: AsJson = False) -> None:
         raise typer.Exit(UNREACHABLE)
 
 
-def _chosen(file: Path, name: str) -> "tuple[Config, ConfiguredSink]":
+def _chosen(file: Path, name: str) -> "tuple[Config, list[ConfiguredSink]]":
     """The configuration, and its sink ``name``, or the only one. Raises as
     :func:`~sinks.settings.configured_sink`.
     """
@@ -127,12 +128,13 @@ def _chosen(file: Path, name: str) -> "tuple[Config, ConfiguredSink]":
     from wormhole.config import load
 
     config = load(file)
-    return config, configured_sink(config, file, name or only_sink(config, file))
+    return config, [configured_sink(config, file, name or only_sink(config, file))]
 
 
-def _all(file: Path) -> "list[ConfiguredSink]":
-    """The sinks of a file by name. Raises as :func:`~sinks.settings.configured_sinks`."""
+def _all(file: Path) -> "tuple[Config, list[ConfiguredSink]]":
+    """The configuration, and its sinks by name. Raises as :func:`~sinks.settings.configured_sinks`."""
     from sinks.settings import configured_sinks
     from wormhole.config import load
 
-    return [sink for _, sink in sorted(configured_sinks(load(file), file).items())]
+    config = load(file)
+    return config, [sink for _, sink in sorted(configured_sinks(config, file).items())]

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from sinks.port import Sink
 from sinks.sql.database import Database
 from sinks.sql.handler import MirrorHandler
 from sinks.sql.owners import targets
+from sinks.sql.proposal import proposed, target_of
+from sinks.sql.schema import actual
 from sinks.sql.settings import DuckDbSettings, SqlSettings
 from subscriber_sdk import Subscriber
 from subscriber_sdk.transactional import Transactional
 from subscriber_sdk.transactional.store import finish
 from wormhole.model.errors import TargetUnavailable
-from wormhole.model.findings import Report, Severity
+from wormhole.model.findings import Finding, Report, Severity
+from wormhole.model.table_definition import TableDefinition
 
 __all__ = ["SqlSink"]
 
@@ -39,20 +46,35 @@ class SqlSink(Sink):
     def _examined(self) -> Report:
         report = Report(self._settings.url)
         database = self._database
+        with self._connected() as connection:
+            found = targets(database, connection)
+        report.facts["dialect"] = database.dialect.value
+        for name, owner, source in found:
+            report.add("target_tables", Severity.OK, f"{name} is filled from {source} by {owner}")
+        return report
+
+    async def compare(self, log: str, tables: Sequence[TableDefinition]) -> list[Finding]:
+        return await asyncio.to_thread(self._compared, log, tables)
+
+    def _compared(self, log: str, tables: Sequence[TableDefinition]) -> list[Finding]:
+        database, findings = self._database, list[Finding]()
+        with self._connected() as connection:
+            for table in tables:
+                target = target_of(table, log, self._settings, database.dialect)
+                there = actual(partial(database.run, connection), target.name, database.dialect)
+                findings += proposed(table, target, there, database.dialect)
+        return findings
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
         try:
-            session = finish(database.store.connect())
+            session = finish(self._database.store.connect())
             try:
-                found = targets(database, session.connection)
+                yield session.connection
             finally:
                 finish(session.close())
         except Exception as error:
             raise TargetUnavailable(f"{self._settings.url} cannot be used: {error}") from error
-        report.facts["dialect"] = database.dialect.value
-        for name, owner, source in found:
-            report.add("target_tables", Severity.OK, f"{name} is filled from {source} by {owner}")
-        if not found:
-            report.add("target_tables", Severity.OK, "no table is filled yet; each is made with its first row")
-        return report
 
 
 def _database(settings: SqlSettings) -> Database:

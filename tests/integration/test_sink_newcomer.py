@@ -54,7 +54,7 @@ def test_a_table_is_mirrored_and_verifies(
     out = typed(tmp_path, f"wormholectl init {source} --to '{at}' --password-file source.password")
     commands = [line.partition("   #")[0].strip() for line in out.partition("Next:")[2].strip().splitlines()]
     (checked, started, shown, verified) = commands
-    assert "no table is filled yet" in typed(tmp_path, checked)
+    assert "the sink runs: CREATE TABLE" in typed(tmp_path, checked)
     typed(tmp_path, started)
     try:
         assert f"{ROWS} rows compared" in typed(tmp_path, f"{verified} --yes")

@@ -290,8 +290,7 @@ class TestMirror:
 
     def test_an_examination_lists_the_targets(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         sink = sql_target.open()
-        (empty,) = wormhole_kit.run(sink.examine()).findings
-        assert "no table is filled yet" in empty.what
+        assert wormhole_kit.run(sink.examine()).findings == []
         attached(wormhole_kit, sql_target).commit(update(T, key=1, after={"a": 1}))
         (found,) = wormhole_kit.run(sink.examine()).findings
         assert found.what.startswith("orders is filled from ")
