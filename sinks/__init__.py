@@ -9,6 +9,7 @@
     envelopes   the JSON documents of updates
     records     for kinds that cannot roll back: whole transactions as records, written in order
     jsonlines   the kind that writes files of JSON lines
+    kafka       the kind that writes to Kafka within transactions
     nats        the kind that publishes to a stream of NATS JetStream
     redis       the kind for Redis and Valkey
     commands    `wormholectl sink`

@@ -8,6 +8,7 @@ from typing import Final
 
 from sinks.records.record import Record
 from wormhole.formats.json_values import listed_as_json, row_as_json, time_as_json
+from wormhole.model.values import Value
 from wormhole.wire.update import Update
 
 __all__ = ["WormholeEnvelope"]
@@ -22,7 +23,7 @@ class WormholeEnvelope:
     def records(self, update: Update) -> Sequence[Record]:
         """One record."""
         transaction = update.transaction
-        key, id_ = update.key, update.id
+        key, old_key, id_ = update.key, update.old_key, update.id
         document = {
             "version": _VERSION,
             "id": id_,
@@ -30,7 +31,7 @@ class WormholeEnvelope:
             "table": update.table,
             "shard": update.shard,
             "key": listed_as_json(key),
-            "old_key": listed_as_json(update.old_key),
+            "old_key": listed_as_json(old_key),
             "key_end": listed_as_json(update.key_end),
             "before": row_as_json(update.before),
             "after": row_as_json(update.after),
@@ -40,8 +41,8 @@ class WormholeEnvelope:
             "transaction": transaction.id,
             "ends_transaction": update.ends_transaction,
         }
-        return [
-            Record(
-                id_, id_, update.table, _dump(listed_as_json(key)).encode() if key else b"", _dump(document).encode()
-            )
-        ]
+        return [Record(id_, id_, update.table, _key(key), _dump(document).encode(), _key(old_key))]
+
+
+def _key(values: Sequence[Value] | None) -> bytes:
+    return _dump(listed_as_json(values)).encode() if values else b""

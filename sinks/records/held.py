@@ -18,7 +18,7 @@ from wormhole.model.units import format_size
 
 __all__ = ["Budget", "Held"]
 
-_HEAD: Final = struct.Struct("<5i")  # lengths of a record's parts; -1: there is no value
+_HEAD: Final = struct.Struct("<6i?")  # lengths of a record's parts, -1: there is no value; whether it is everywhere
 _PORTION: Final = 1 << 20
 
 
@@ -72,11 +72,11 @@ class Held:
         parts: list[bytes] = []
         for record in self._records:
             fields = [text.encode() for text in (record.id, record.update_id, record.table)]
-            fields += [record.key, record.value or b""]
+            fields += [record.key, record.old_key, record.value or b""]
             lengths = [len(field) for field in fields]
             if record.value is None:
                 lengths[-1] = -1
-            parts += [_HEAD.pack(*lengths), *fields]
+            parts += [_HEAD.pack(*lengths, record.everywhere), *fields]
         data = b"".join(parts)
         if self._budget.on_disk + len(data) > self._budget.disk:
             self.clear()
@@ -134,8 +134,8 @@ class Held:
         if self._file is not None:
             self._file.seek(0)
             while head := self._file.read(_HEAD.size):
-                *lengths, last = _HEAD.unpack(head)
-                id_, update_id, table, key = (self._file.read(length) for length in lengths)
+                *lengths, last, everywhere = _HEAD.unpack(head)
+                id_, update_id, table, key, old_key = (self._file.read(length) for length in lengths)
                 value = None if last < 0 else self._file.read(last)
-                yield Record(id_.decode(), update_id.decode(), table.decode(), key, value)
+                yield Record(id_.decode(), update_id.decode(), table.decode(), key, value, old_key, everywhere)
         yield from self._records

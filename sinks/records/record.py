@@ -30,7 +30,9 @@ class Record(NamedTuple):
     ``/1``, ``/2`` and so on behind it for further records of one update. ``update_id``: that of its update. ``table``:
     the table's name in updates. ``key``: the document of the row's key; empty for an operation on a whole table, and
     for a row without a key. ``value``: the document; ``None``: the store has no longer a record with this key (a
-    tombstone).
+    tombstone). ``old_key``: that of the row's key before a change of the key, if this record also stands for its end;
+    else empty. ``everywhere``: whether it is of a TRUNCATE or a range of keys, so that a store with partitions needs it
+    in each.
     """
 
     id: str
@@ -38,6 +40,8 @@ class Record(NamedTuple):
     table: str
     key: bytes
     value: bytes | None
+    old_key: bytes = b""
+    everywhere: bool = False
 
     @property
     def size(self) -> int:

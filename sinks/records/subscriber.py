@@ -13,12 +13,13 @@ from sinks.records.confirmed import Confirmed
 from sinks.records.held import Budget, Held
 from sinks.records.record import Envelope, Record
 from sinks.records.writer import RecordRefused, RecordWriter
-from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, ShardNotice, Subscriber, Update
+from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, Op, ShardNotice, Subscriber, Update
 from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
 
 __all__ = ["RecordSubscriber"]
 
 _MOST_REFUSED: Final = 10_000
+_EVERYWHERE: Final = {Op.TRUNCATE, Op.DELETE_RANGE}
 # Seconds after which a callback begins no further write. The SDK cancels a callback after 30 s (handler_timeout), and a
 # write has its own bound.
 _TURN_S: Final = 12.0
@@ -74,7 +75,7 @@ class RecordSubscriber(Subscriber):
                 shard.failed[update.id] = update.position
                 raise refused
             await self._add(shard, update)
-            if update.ends_transaction:
+            if update.ends_transaction or self._writer.aborts:
                 await self._complete(update.shard, shard)
         await self._write(batch[0].shard, shard)
 
@@ -131,8 +132,9 @@ class RecordSubscriber(Subscriber):
         shard.confirmed.begin_again()
 
     async def _add(self, shard: _Shard, update: Update) -> None:
+        everywhere = update.op in _EVERYWHERE
         for record in self._envelope.records(update):
-            shard.open.add(record)
+            shard.open.add(record._replace(everywhere=True) if everywhere else record)
         if shard.open.overfull:
             await asyncio.to_thread(shard.open.spill)
 

@@ -31,12 +31,15 @@ class RecordWriter(ABC):
     :class:`~wormhole.model.errors.TargetRefused` for what only an operator can change.
 
     ``most`` and ``most_bytes``: records, and about how many bytes, of one call of :meth:`write`, which may take 15
-    seconds. ``keeps``: whether a record that was confirmed stays, also when its flow is rolled back.
+    seconds. ``keeps``: whether a record that was confirmed stays, also when its flow is rolled back. ``aborts``:
+    whether :meth:`rolled_back` undoes what was written since the last datamarker. Then records are written before their
+    transaction is complete.
     """
 
     most: int = 1000
     most_bytes: int = 1 << 20
     keeps: bool = False
+    aborts: bool = False
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch of a shard begins. Returns the datamarker that the store holds of it, if it holds datamarkers."""

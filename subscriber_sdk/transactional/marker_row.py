@@ -69,8 +69,9 @@ def row_key(notice: ShardNotice) -> bytes:
     return sha256(b"".join(len(name.encode()).to_bytes(4, "big") + name.encode() for name in names)).digest()
 
 
-def start_of(row: MarkerRow | None, notice: ShardNotice) -> Start:
-    """How the epoch of an ASSIGNED notice begins. ``row``: what is stored; ``None``: nothing.
+def start_of(row: MarkerRow | None, notice: ShardNotice, where: str = "wormhole_marker") -> Start:
+    """How the epoch of an ASSIGNED notice begins. ``row``: what is stored; ``None``: nothing. ``where`` names the place
+    of the rows in messages.
 
     Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
     """
@@ -80,7 +81,7 @@ def start_of(row: MarkerRow | None, notice: ShardNotice) -> Start:
     if row is None:
         if not notice.acknowledged:
             return Start(fresh)
-        return Start(replace(fresh, version=notice.generation, marker=b""), halt=_empty(notice))
+        return Start(replace(fresh, version=notice.generation, marker=b""), halt=_empty(notice, where))
     if row.epoch > notice.epoch:
         raise EpochRefused(
             f"the target holds shard {notice.shard} in epoch {row.epoch}", held_epoch=row.epoch, shard=notice.shard
@@ -90,7 +91,7 @@ def start_of(row: MarkerRow | None, notice: ShardNotice) -> Start:
         return Start(raised, halt=_ended_early(notice.application, notice.shard))
     if not row.marker:
         filled = notice.generation > row.version or notice.move > row.move
-        return Start(fresh) if filled else Start(raised, halt=_empty(notice))
+        return Start(fresh) if filled else Start(raised, halt=_empty(notice, where))
     have = row.datamarker
     # A publisher of an earlier release sends no number.
     unnumbered = notice.rewound and not notice.move and have.order > notice.marker.order
@@ -123,10 +124,10 @@ def after_refusal(row: MarkerRow | None, mine: MarkerRow, application: str, shar
     )
 
 
-def _empty(notice: ShardNotice) -> TargetRefused:
+def _empty(notice: ShardNotice, where: str) -> TargetRefused:
     flow = f"{notice.application}/{notice.shard}"
     return TargetRefused(
-        f"the target has no row of shard {notice.shard} in wormhole_marker, and the flow is at {notice.marker}: what "
+        f"the target has no row of shard {notice.shard} in {where}, and the flow is at {notice.marker}: what "
         "came before is not in the target",
         code="target-empty",
         hint=f"`wormholectl backfill start {notice.application}`, or `wormholectl markers set {flow} PLACE` to begin "

@@ -12,17 +12,19 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from scripts import pinned_jars
 from tests.support import jars as pinned
-from tests.support.eventually import PATIENCE_S
+from tests.support.eventually import PATIENCE_S, until
 from tests.support.ports import free_port
 from wormhole.host.private_server import PrivateServer
 
@@ -128,6 +130,18 @@ class KafkaServer(PrivateServer):
         admin = self.admin()  # without a name it ends, and its requests with it
         admin.create_topics([new])[topic].result(PATIENCE_S)
 
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_S)
+
+    def alter(self, topic: str, setting: str, value: str) -> None:
+        """Change a setting of a topic."""
+        entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
     def records(self, topic: str, isolation: str = "read_committed") -> list[KafkaRecord]:
         """Everything that a new reader of ``topic`` gets now, the records of each partition in their order."""
         settings: dict[str, Any] = {
@@ -143,6 +157,23 @@ class KafkaServer(PrivateServer):
             return _until_the_end(consumer, topic)
         finally:
             consumer.close()
+
+    def settle(self, *topics: str) -> None:
+        """Wait until the transactions that were committed or aborted have ended in the first partition of ``topics``.
+
+        A broker that is its own controller and is killed before may never end them: when it starts again it takes the
+        partitions for deleted, as long as they have no leader.
+        """
+        ends = [
+            Consumer({"bootstrap.servers": self.bootstrap, "group.id": "tests", "isolation.level": isolation})
+            for isolation in ("read_committed", "read_uncommitted")
+        ]
+        try:
+            for topic in topics:
+                until(partial(_agree, ends, TopicPartition(topic, 0)), f"{topic} has open transactions")
+        finally:
+            for end in ends:
+                end.close()
 
     # -- what a private server needs
 
@@ -179,6 +210,10 @@ class KafkaServer(PrivateServer):
         file = self.folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in (self.options | places).items()))
         return file
+
+
+def _agree(ends: Sequence[Consumer], place: TopicPartition) -> bool:
+    return len({end.get_watermark_offsets(place, timeout=PATIENCE_S) for end in ends}) == 1
 
 
 def _until_the_end(consumer: Consumer, topic: str) -> list[KafkaRecord]:

@@ -1,0 +1,39 @@
+"""What all clients of a sink are configured with, by the names of librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sinks.kafka.settings import KafkaSettings
+
+__all__ = ["Configure", "client_config", "reader_config"]
+
+Configure = Callable[[], Mapping[str, Any]]
+"""Makes the configuration of a new client. Blocks, and raises as :func:`client_config`."""
+
+
+def client_config(name: str, settings: KafkaSettings) -> Mapping[str, Any]:
+    """The configuration of a client of the sink ``name``. Blocks. Raises
+    :class:`~wormhole.model.errors.TargetRefused` if there is no password.
+    """
+    tls, password = settings.tls, settings.read_password()
+    protocol = "PLAINTEXT" if tls is None else "SSL"
+    config: dict[str, Any] = {
+        "bootstrap.servers": settings.brokers,
+        "client.id": f"wormhole-{name}",
+        "log_level": 0,  # errors are in the exceptions
+    }
+    if tls is not None:
+        files = {"ssl.ca.location": tls.ca, "ssl.certificate.location": tls.cert, "ssl.key.location": tls.key}
+        config |= {setting: str(file) for setting, file in files.items() if file is not None}
+    if password is not None:
+        protocol = f"SASL_{protocol}"
+        user = {"sasl.mechanisms": settings.mechanism, "sasl.username": settings.user, "sasl.password": password}
+        config |= user
+    return config | {"security.protocol": protocol}
+
+
+def reader_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a client that reads, and that asks for topics without making them. It joins no group."""
+    return {**config, "group.id": "wormhole", "enable.auto.commit": False, "fetch.wait.max.ms": 10}

@@ -1,0 +1,60 @@
+"""What an error of the client means for a sink."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+
+__all__ = ["REFUSES_RECORD", "target_error"]
+
+REFUSES_RECORD: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave the column out (columns)",
+    KafkaError.INVALID_RECORD: "its topic is compacted, so that it takes no row without a key: give it another policy",
+}
+"""Codes of a record that the broker will never take, with what helps."""
+
+_LOGIN: Final = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+}
+_RIGHTS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_OPERATOR: Final = {
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "lower transaction_timeout of the sink, or raise "
+    "transaction.max.timeout.ms of the brokers",
+    KafkaError._UNSUPPORTED_FEATURE: "the sink needs brokers of Kafka 0.11 or later, with transactions",
+    KafkaError._INVALID_ARG: "correct the settings of the sink",
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic of datamarkers",
+}
+
+
+def target_error(error: KafkaError, doing: str, cause: KafkaError | None = None) -> TargetUnavailable | TargetRefused:
+    """The error of the port: refused where the same call cannot succeed before an operator has changed something, and
+    unavailable otherwise. ``cause``: what the client reported last of its connections, which an ``error`` about time
+    does not contain.
+    """
+    if error.code() == KafkaError._TIMED_OUT and cause is not None:
+        error = cause
+    code = error.code()
+    text = f"{doing}: {error.str()}"
+    if code in _LOGIN:
+        return TargetRefused(
+            text, hint="correct the user, mechanism or password_file of the sink", code="login-refused"
+        )
+    if code in _RIGHTS:
+        hint = (
+            "allow the user Write and Describe on the topics, Write, Read and Describe on the topic of datamarkers, "
+            "and Write and Describe on transactional ids with the prefix wormhole/"
+        )
+        return TargetRefused(text, hint=hint, code="account-lacks-rights")
+    if code in _OPERATOR:
+        return TargetRefused(text, hint=_OPERATOR[code])
+    return TargetUnavailable(text)

@@ -1,0 +1,121 @@
+"""The record of a shard's datamarker in the compacted topic, and its reader."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from subscriber_sdk.transactional.marker_row import MarkerRow
+from wormhole.model.errors import TargetUnavailable
+
+__all__ = ["PARTITION", "MarkerRecord", "last_value"]
+
+PARTITION: Final = 0
+"""The same for every shard, so that a change of the number of partitions hides no record."""
+
+_FORM: Final = 1
+_SPAN: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRecord:
+    """What is stored of a shard: its row, as a table of a database has it, and the number of partitions of each topic
+    that it writes to.
+    """
+
+    row: MarkerRow
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The value of the record."""
+        row = self.row
+        document = {
+            "form": _FORM,
+            "epoch": row.epoch,
+            "version": row.version,
+            "move": row.move,
+            "marker": base64.b64encode(row.marker).decode(),
+            "letters": row.letters,
+            "partitions": dict(self.partitions),
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> MarkerRecord:
+        """Inverse of :meth:`to_bytes`. Raises ``ValueError`` for anything else."""
+        document = json.loads(value)
+        try:
+            if document["form"] != _FORM:
+                raise ValueError(f"its form is {document['form']!r:.20}")
+            row = MarkerRow(
+                int(document["epoch"]),
+                int(document["version"]),
+                int(document["move"]),
+                base64.b64decode(document["marker"], validate=True),
+                letters=tuple(map(str, document["letters"])),
+            )
+            partitions = {str(topic): int(count) for topic, count in document["partitions"].items()}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return cls(row, partitions)
+
+
+def last_value(config: Mapping[str, Any], topic: str, key: bytes, left: Callable[[], float]) -> bytes | None:
+    """The value of the last committed record with this key; ``None``: there is none. Blocks for ``left()`` seconds.
+
+    The caller has fenced all that wrote the key. Then every transaction that did has ended, but transactions of other
+    shards may be open, and hide its records from readers of what is committed. So the end to be reached is that of all
+    records, and the transactions before it are waited for. It is read backwards from there, in growing portions.
+
+    Raises ``KafkaException``, and :class:`~wormhole.model.errors.TargetUnavailable` if those transactions stay open.
+    """
+    ends = Consumer({**config, "isolation.level": "read_uncommitted"})
+    try:
+        low, end = ends.get_watermark_offsets(TopicPartition(topic, PARTITION), timeout=left())
+    finally:
+        ends.close()
+    reader = Consumer({**config, "isolation.level": "read_committed", "enable.partition.eof": True})
+    span = _SPAN
+    try:
+        while end > low:
+            begin = max(low, end - span)
+            found = _last_between(reader, TopicPartition(topic, PARTITION, begin), end, key, left)
+            if found is not None:
+                return found
+            end, span = begin, 4 * span
+    finally:
+        reader.close()
+    return None
+
+
+def _last_between(
+    reader: Consumer, begin: TopicPartition, end: int, key: bytes, left: Callable[[], float]
+) -> bytes | None:
+    found: bytes | None = None
+    reader.assign([begin])
+    while (seconds := left()) > 0:
+        message = reader.poll(seconds)
+        if message is None:
+            continue
+        if _is_past(message, end):
+            return found
+        if message.error() is None and message.key() == key:
+            found = message.value()
+    raise TargetUnavailable(
+        f"transactions of other shards in the topic {begin.topic} have not ended",
+        hint="a transaction whose process is gone ends after its transaction_timeout; if it does not, "
+        "`kafka-transactions.sh find-hanging` names it",
+    )
+
+
+def _is_past(message: Message, end: int) -> bool:
+    error, offset = message.error(), message.offset()
+    assert offset is not None
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return offset >= end

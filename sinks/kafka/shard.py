@@ -1,0 +1,343 @@
+"""The transactions of one shard."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+from sinks.kafka.clients import Configure, reader_config
+from sinks.kafka.failures import REFUSES_RECORD, target_error
+from sinks.kafka.markers import PARTITION, MarkerRecord, last_value
+from sinks.kafka.names import is_topic, partition_of, topic_of, transactional_id
+from sinks.kafka.settings import KafkaSettings
+from sinks.records import Record, RecordRefused
+from subscriber_sdk import Datamarker, KeptMarker, ShardNotice, Update
+from subscriber_sdk.transactional.marker_row import start_of
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.wire.markers import marker_to_bytes
+
+__all__ = ["ShardProducer"]
+
+log = logging.getLogger("sinks")
+
+_LOOK_S: Final = 30.0
+"""Seconds for which a number of partitions is not looked up again."""
+_ABORT_S: Final = 1.0
+_SLICE_S: Final = 0.1
+_BATCH: Final = 1_000_000
+
+
+class ShardProducer:
+    """One shard, over all its epochs. Calls never overlap. Each blocks for ``settings.timeout`` seconds at most, and
+    ends the open transaction if it fails.
+
+    A producer is not used after an error. The next one fences it and ends its transaction, whether it was to be
+    committed or not. Then the record of the datamarker has the outcome, and is read. So does a zombie, before it writes
+    anything: it finds a record that is not its own.
+
+    Methods raise :class:`~wormhole.model.errors.TargetUnavailable` when the shard has to be assigned again, and
+    :class:`~wormhole.model.errors.TargetRefused` when it has to halt.
+    """
+
+    def __init__(self, configure: Configure, settings: KafkaSettings) -> None:
+        self._configure = configure
+        self._settings = settings
+        self._shard = ""
+        self._id = ""
+        self._until = 0.0
+        self._producer: Producer | None = None
+        self._looker: Consumer | None = None  # a producer that asks for a topic makes it, if the broker allows that
+        self._open = False  # the transaction
+        self._stored: MarkerRecord | None = None  # None: only ASSIGNED can find out what is stored
+        self._partitions: dict[str, int] = {}
+        self._places: dict[str, tuple[str, int]] = {}  # topic and partitions by table, looked up since...
+        self._looked = 0.0
+        self._batch = _BATCH  # bytes that are sent together; a larger record is sent alone
+        self._errors: list[tuple[KafkaError, bytes | None]] = []  # records that did not arrive, by their values
+        self._connection: KafkaError | None = None  # the last error of a connection
+        self._down = False  # no broker could be reached
+        self._letters: list[str] = []  # dead letters that the open transaction contains
+        self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
+
+    # --- called by the writer ---
+
+    def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+        """An epoch begins. Returns where; ``None``: at the publisher's datamarker.
+
+        Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
+        """
+        self.rest()
+        self._shard, self._id, self._stored = notice.shard, transactional_id(notice), None
+        self._letters.clear()
+        with self._working():
+            stored = self._connected()
+            topic = self._settings.marker_topic
+            start = start_of(stored.row if stored else None, notice, f"the topic {topic}")
+            self._partitions = dict(stored.partitions) if stored else {}
+            record = MarkerRecord(start.row, dict(self._partitions))
+            self._commit(record)
+            if start.halt is not None:
+                raise start.halt
+            self._stored, self._among_letters = record, True
+            return start.have
+
+    def is_new(self, update: Update) -> bool:
+        """Whether the records of an update are not stored. Only a dead letter, which comes before everything else of
+        its epoch, may be. Does no I/O.
+        """
+        if not self._among_letters or not update.replayed:
+            return True
+        row = self._known().row
+        if update.id in row.letters or update.id in self._letters:
+            return False
+        if update.position <= row.datamarker.order:
+            self._letters.append(update.id)
+        return True
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Add records to the transaction, and wait until the brokers have them. Raises
+        :class:`~sinks.records.RecordRefused`.
+        """
+        with self._working():
+            self._begin()
+            for record in records:
+                self._add(record)
+            self._flush(records)
+
+    def marked(self, marker: Datamarker) -> None:
+        """Commit everything since the last datamarker, and ``marker`` with it."""
+        with self._working():
+            stored = self._known()
+            if not self._open and marker_to_bytes(marker) == stored.row.marker:
+                return  # an idle flow offers the same datamarker again
+            self._begin()
+            after = MarkerRecord(stored.row.advanced(marker, self._letters), dict(self._partitions))
+            self._stored = None  # not known until the commit is answered
+            self._commit(after)
+            self._stored = after
+            self._letters.clear()
+            if after.row.marker != stored.row.marker:
+                self._among_letters = False
+
+    def rolled_back(self, to: Datamarker) -> None:
+        """Updates after ``to`` come again. Does not raise."""
+        self.rest()
+        self._letters.clear()
+        if self._stored is not None and self._stored.row.marker != marker_to_bytes(to):
+            self._stored = None  # a commit of which the flow was not informed
+
+    def replaying(self) -> None:
+        """A replay of older updates begins: what comes before the datamarker is no dead letter."""
+        self._among_letters = False
+
+    def rest(self) -> None:
+        """End the open transaction, and use its producer no more. Does not raise."""
+        producer, looker, is_open = self._producer, self._looker, self._open
+        self._producer, self._looker, self._open = None, None, False
+        self._places.clear()
+        if looker is not None:
+            looker.close()
+        if producer is not None and is_open:
+            try:
+                producer.abort_transaction(max(_ABORT_S, self._left()))
+            except KafkaException as error:  # the next producer ends it, or its timeout
+                log.debug("shard %s: abort: %s", self._shard, error)
+
+    # --- inside a call ---
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        self._until = time.monotonic() + self._settings.timeout
+        try:
+            yield
+        except BaseException as error:
+            self.rest()
+            # The traceback keeps the producer, which would go on, and might fence the next one.
+            traceback.clear_frames(error.__traceback__)
+            # The client raises what is fatal from a poll, before or after it called back.
+            found = error.__cause__ if isinstance(error, SystemError) else error
+            if isinstance(found, KafkaException):
+                what = f"the records of shard {self._shard} are not written"
+                raise target_error(found.args[0], what, self._connection) from None
+            raise
+
+    def _left(self) -> float:
+        return max(0.0, self._until - time.monotonic())
+
+    def _known(self) -> MarkerRecord:
+        if self._stored is None:
+            raise TargetUnavailable(f"what Kafka holds of shard {self._shard} has to be read again")
+        return self._stored
+
+    def _connected(self) -> MarkerRecord | None:
+        """Fence and end what any former producer did, and return what is stored then."""
+        settings, config = self._settings, self._configure()
+        self._errors.clear()
+        self._connection, self._down = None, False
+        self._producer = Producer(
+            {
+                **config,
+                "transactional.id": self._id,
+                "transaction.timeout.ms": round(1000 * settings.transaction_timeout),
+                "compression.type": settings.compression,
+                "message.max.bytes": 1_000_000_000,  # the topics decide
+                "batch.size": self._batch,
+                "queue.buffering.max.kbytes": 64 << 10,
+                "delivery.report.only.error": True,
+                "on_delivery": self._undelivered,
+                "error_cb": self._disconnected,
+            }
+        )
+        self._until_done(self._producer.init_transactions)
+        reader = reader_config(config)
+        self._looker = Consumer(reader)
+        topic = settings.marker_topic
+        self._look_up(topic)
+        value = last_value(reader, topic, self._id.encode(), self._left)
+        try:
+            return None if value is None else MarkerRecord.from_bytes(value)
+        except ValueError as error:
+            raise TargetRefused(
+                f"the record of shard {self._shard} in the topic {topic} cannot be read: {error}",
+                hint="if this sink did not write it, name another topic with marker_topic",
+            ) from None
+
+    def _begin(self) -> None:
+        if self._open:
+            return
+        if self._producer is None:
+            known = self._known()
+            if self._connected() != known:
+                self._stored = None
+                raise TargetUnavailable(f"another process has written for shard {self._shard} meanwhile")
+        assert self._producer is not None
+        self._producer.begin_transaction()
+        self._open = True
+
+    def _commit(self, record: MarkerRecord) -> None:
+        self._begin()
+        producer = self._producer
+        assert producer is not None
+        producer.produce(self._settings.marker_topic, record.to_bytes(), self._id.encode(), PARTITION)
+        self._until_done(producer.commit_transaction)
+        self._open = False
+
+    def _until_done(self, call: Callable[[float], None]) -> None:
+        """An unanswered call has to be continued by the same call. Returns early if no broker can be reached."""
+        assert self._producer is not None
+        while True:
+            try:
+                call(min(self._left(), _SLICE_S))
+            except KafkaException as error:
+                self._producer.poll(0)  # it reports its connections here only
+                if error.args[0].retriable() and self._left() and not self._down:
+                    continue
+                raise
+            return
+
+    def _add(self, record: Record) -> None:
+        topic, partitions = self._place(record)
+        if record.everywhere:
+            for number in range(partitions):
+                self._produce(record, topic, b"", number)
+            return
+        for key in filter(None, (record.old_key, record.key)):
+            self._produce(record, topic, key, partition_of(key, partitions))
+        if not record.key:
+            self._produce(record, topic, None, 0)
+
+    def _produce(self, record: Record, topic: str, key: bytes | None, partition: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        while True:
+            try:
+                producer.produce(topic, record.value, key, partition)
+            except BufferError:
+                producer.poll(0.01)
+                if not self._left():
+                    raise self._late() from None
+            except KafkaException as error:
+                if error.args[0].code() in REFUSES_RECORD:
+                    raise _refused(record, error.args[0]) from None
+                raise
+            else:
+                return
+
+    def _flush(self, records: Sequence[Record]) -> None:
+        assert self._producer is not None
+        left = self._producer.flush(self._left())
+        refused = [(error, value) for error, value in self._errors if error.code() in REFUSES_RECORD]
+        if len(refused) > 1 and self._batch > 1:
+            self._batch //= 10
+            raise TargetUnavailable("a broker refuses several records together: fewer are sent together from now on")
+        if refused:
+            error, value = refused[0]
+            raise _refused(next(record for record in records if record.value == value), error)
+        if self._errors:
+            raise KafkaException(self._errors[0][0])
+        if left:
+            raise self._late()
+
+    def _late(self) -> Exception:
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _place(self, record: Record) -> tuple[str, int]:
+        """The topic of a record, and the number of its partitions, by which keys are distributed.
+
+        Kafka moves keys to other partitions when their number changes. Then their records are in no order, unless all
+        readers first read what is there.
+        """
+        now = time.monotonic()
+        if now - self._looked > _LOOK_S:
+            self._places.clear()
+            self._looked = now
+        if (place := self._places.get(record.table)) is not None:
+            return place
+        topic = topic_of(self._settings.topic, record.table)
+        if not is_topic(topic):
+            raise RecordRefused(record, "its topic's name would be too long", hint="set topic of the sink")
+        found = self._look_up(topic)
+        wanted = self._settings.partitions.get(topic) or self._partitions.get(topic, found)
+        if found != wanted:
+            raise TargetRefused(
+                f"the topic {topic} has {found} partitions, and the records of shard {self._shard} are in {wanted}: "
+                "keys would change their partition",
+                hint=f"let its readers read to its end; then set partitions = {{ {topic!r} = {found} }} in the sink, "
+                "restart it, and resume the flow",
+            )
+        self._partitions[topic] = found
+        place = self._places[record.table] = topic, found
+        return place
+
+    def _look_up(self, topic: str) -> int:
+        assert self._looker is not None
+        described = self._looker.list_topics(topic, timeout=max(0.1, self._left())).topics[topic]
+        if described.error is not None and described.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise KafkaException(described.error)
+        if not described.partitions:
+            kind = " --config cleanup.policy=compact --partitions 1" if topic == self._settings.marker_topic else ""
+            raise TargetUnavailable(
+                f"Kafka has no topic {topic}",
+                hint=f"`kafka-topics.sh --bootstrap-server {self._settings.brokers} --create --topic {topic}{kind}`; "
+                "the sink continues by itself",
+            )
+        return len(described.partitions)
+
+    def _undelivered(self, error: KafkaError, message: Message) -> None:
+        self._errors.append((error, message.value()))
+
+    def _disconnected(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # the reason comes with another one
+            self._down = True
+        else:
+            self._connection = error
+
+
+def _refused(record: Record, error: KafkaError) -> RecordRefused:
+    return RecordRefused(record, error.str(), hint=REFUSES_RECORD[error.code()])

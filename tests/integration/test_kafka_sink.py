@@ -1,0 +1,404 @@
+"""The sink of Kafka and a broker: what readers of committed records get, whatever ends in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from scripts.prepare import ROOT
+from sinks.kafka.kind import KIND
+from sinks.kafka.names import partition_of
+from sinks.kafka.settings import KafkaSettings
+from sinks.kafka.shard import ShardProducer
+from sinks.port import Sink
+from sinks.records import RecordRefused
+from subscriber_sdk import HandlerFailed, RetryPolicy
+from subscriber_sdk.testing import Change, Kit, KitFlow, body_of, frames, marker_at, update
+from tests.support.dialled import Dialler, dialled
+from tests.support.eventually import eventually
+from tests.support.kafka_server import KafkaRecord, KafkaServer
+from tests.support.ports import free_port
+from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.model.values import Op
+from wormhole.wire.markers import marker_from_message
+
+# The kit calls what would run in a thread in place, on its loop.
+pytestmark = pytest.mark.allow_blocking
+
+RETRY = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.02)
+
+
+class Topics:
+    """Topics of one test. ``name`` begins their names."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.server = server
+        self.name = f"t{uuid.uuid4().hex}"
+        self.markers = f"{self.name}-markers"
+        server.create(self.markers, cleanup_policy="compact")
+
+    def make(self, table: str, partitions: int = 3, **settings: str) -> str:
+        topic = f"{self.name}.{table}"
+        self.server.create(topic, partitions, **settings)
+        return topic
+
+    def settings(self, **given: Any) -> dict[str, Any]:
+        return {
+            "url": f"kafka://{self.server.bootstrap}",
+            "topic": f"{self.name}.{{table}}",
+            "marker_topic": self.markers,
+            "timeout": "5s",
+            **given,
+        }
+
+    def sink(self, **given: Any) -> Sink:
+        return KIND.open("lines", KafkaSettings.model_validate(self.settings(**given)))
+
+    def attached(self, kit: Kit, *, shard: str = "shop", parks: bool = False, **given: Any) -> KitFlow:
+        subscriber = self.sink(**given).subscriber
+        return kit.attach(subscriber, shard=shard, on_failure="park" if parks else "halt", retry=RETRY)
+
+    def records(self, table: str = "orders") -> list[KafkaRecord]:
+        return self.server.records(f"{self.name}.{table}")
+
+    def ids(self, table: str = "orders") -> list[str]:
+        return [json.loads(record.value or b"")["id"] for record in self.records(table)]
+
+
+@pytest.fixture
+def topics(kafka_server: KafkaServer) -> Topics:
+    return Topics(kafka_server)
+
+
+def dies(_: object) -> None:
+    """The publisher's death before it deleted a dead letter."""
+    raise ConnectionResetError
+
+
+def row(key: int, text: str = "", table: str = "orders") -> Change:
+    return update(table, key=key, after={"text": text})
+
+
+def refusal(failed: pytest.ExceptionInfo[HandlerFailed]) -> BaseException | None:
+    return failed.value.__cause__
+
+
+def test_records_of_a_key_are_in_one_partition_in_order(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 5)
+    flow = topics.attached(wormhole_kit)
+    for text in "abc":
+        flow.commit(*(row(key, text) for key in range(20)))
+    found: dict[bytes, list[tuple[int, str]]] = {}
+    for record in topics.records():
+        after = json.loads(record.value or b"")["after"]
+        found.setdefault(record.key or b"", []).append((record.partition, after["text"]))
+    for key in range(20):
+        at = partition_of(b"[%d]" % key, 5)
+        assert found[b"[%d]" % key] == [(at, "a"), (at, "b"), (at, "c")]
+    assert len({place for records in found.values() for place, _ in records}) == 5
+
+
+def test_a_truncate_is_in_every_partition_and_a_changed_key_in_both(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 3)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(update("orders", key=(), op=Op.TRUNCATE))
+    assert sorted(record[:4:2] for record in topics.records()) == [(0, b""), (1, b""), (2, b"")]
+    flow.commit(update("orders", key=7, old_key=1, before={"text": "a"}, after={"text": "a"}))
+    moved = [record for record in topics.records() if record.key]
+    assert {record.key: record.partition for record in moved} == {key: partition_of(key, 3) for key in (b"[1]", b"[7]")}
+    assert len({record.value for record in moved}) == 1
+    flow.commit(update("orders", key=(), after={"text": "without a key"}))
+    assert [record.partition for record in topics.records() if record.key is None] == [0]
+
+
+def test_nothing_of_a_transaction_is_published_before_its_datamarker(wormhole_kit: Kit, topics: Topics) -> None:
+    """A callback fails after its records were written: they are aborted, and come again once."""
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    marked = ShardProducer.marked
+    seen = []
+
+    def fails(producer: ShardProducer, marker: Any) -> None:
+        seen.append((topics.ids(), len(topics.server.records(f"{topics.name}.orders", "read_uncommitted"))))
+        if len(seen) == 1:
+            raise ValueError("once")
+        marked(producer, marker)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ShardProducer, "marked", fails)
+        flow.commit(row(1), row(2))
+    assert seen == [([], 2), ([], 4)]
+    assert topics.ids() == ["test:1:0", "test:1:1"]
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._STATE], ids=["unanswered", "broken"])
+@pytest.mark.parametrize("done", [True, False], ids=["committed", "not committed"])
+def test_a_commit_of_unknown_outcome_is_decided_by_the_stored_datamarker(
+    wormhole_kit: Kit, topics: Topics, monkeypatch: pytest.MonkeyPatch, code: int, done: bool
+) -> None:
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(row(1))
+    until_done = ShardProducer._until_done
+    lost: list[Any] = []
+
+    def loses(producer: ShardProducer, call: Any) -> None:
+        if call.__name__ != "commit_transaction" or lost:
+            until_done(producer, call)
+            return
+        lost.append(call)
+        if done:
+            until_done(producer, call)
+        raise KafkaException(KafkaError(code))
+
+    monkeypatch.setattr(ShardProducer, "_until_done", loses)
+    flow.commit(row(2), row(3))
+    flow.commit(row(4))
+    assert lost
+    assert flow.datamarker == flow.end
+    assert topics.ids() == ["test:1:0", "test:2:0", "test:2:1", "test:3:0"]
+
+
+def test_records_that_are_too_large_are_parked_and_no_others(wormhole_kit: Kit, topics: Topics) -> None:
+    """Several records that are sent together may be too large only together."""
+    topics.make("orders", 1, max_message_bytes="20000")
+    flow = topics.attached(wormhole_kit, parks=True)
+    flow.commit(*(row(key, "x" * 3000) for key in range(20)))
+    assert topics.ids() == [f"test:1:{index}" for index in range(20)]
+    flow.commit(row(1), row(2, "x" * 30_000), row(3), row(2))
+    assert flow.parked == ["test:2:1", "test:2:3"]
+    assert topics.ids()[20:] == ["test:2:0", "test:2:2"]
+    flow.discard()
+    flow.commit(row(4))
+    assert topics.ids()[22:] == ["test:3:0"]
+
+
+def test_a_record_without_a_key_is_refused_by_a_compacted_topic(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 1, cleanup_policy="compact")
+    flow = topics.attached(wormhole_kit)
+    with pytest.raises(HandlerFailed) as failed:
+        flow.commit(row(1), update("orders", key=(), after={"text": "a"}))
+    assert isinstance(cause := refusal(failed), RecordRefused)
+    assert "without a key" in str(cause)
+
+
+def test_a_dead_letter_whose_records_are_stored_is_not_written_again(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 1, max_message_bytes="20000")
+    flow = topics.attached(wormhole_kit, parks=True)
+    flow.commit(row(1), row(2, "x" * 30_000))
+    topics.server.alter(f"{topics.name}.orders", "max.message.bytes", "100000")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(flow._letters, "delivered", dies)
+        with pytest.raises(ConnectionResetError):
+            flow.retry()
+    assert topics.ids() == ["test:1:0", "test:1:1"]
+    flow.crash_and_redeliver(0, subscriber=topics.sink().subscriber)
+    flow.commit(row(3))
+    assert (flow.parked, topics.ids()) == ([], ["test:1:0", "test:1:1", "test:2:0"])
+
+
+def test_a_missing_topic_is_waited_for(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(row(1))
+    with pytest.raises(HandlerFailed) as failed:
+        flow.commit(row(2), row(1, table="lines"))
+    assert isinstance(cause := refusal(failed), TargetUnavailable)
+    assert f"--create --topic {topics.name}.lines" in str(cause)
+    assert topics.ids() == ["test:1:0"]
+    topics.make("lines", 1)
+    flow.assign()
+    assert topics.ids() == ["test:1:0", "test:2:0"]
+    assert topics.ids("lines") == ["test:2:1"]
+
+
+def test_a_changed_number_of_partitions_halts_the_flow_until_it_is_accepted(wormhole_kit: Kit, topics: Topics) -> None:
+    topic = topics.make("orders", 2)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(row(1))
+    topics.server.grow(topic, 3)
+    flow.revoke()
+    flow.assign()
+    with pytest.raises(HandlerFailed) as failed:
+        flow.commit(row(2))
+    assert isinstance(cause := refusal(failed), TargetRefused)
+    assert f"'{topic}' = 3" in str(cause)
+    assert topics.ids() == ["test:1:0"]
+    flow.crash_and_redeliver(0, subscriber=topics.sink(partitions={topic: 3}).subscriber)
+    flow.crash_and_redeliver(0, subscriber=topics.sink().subscriber)
+    flow.commit(row(3))
+    assert sorted(topics.ids()) == ["test:1:0", "test:2:0", "test:3:0"]
+
+
+def test_an_emptied_topic_of_datamarkers_halts_the_flow(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(row(1))
+    other = Topics(topics.server)
+    with pytest.raises(HandlerFailed) as failed:
+        flow.crash_and_redeliver(0, subscriber=topics.sink(marker_topic=other.markers).subscriber)
+    assert isinstance(cause := refusal(failed), TargetRefused)
+    assert cause.code == "target-empty"
+    assert other.markers in str(cause)
+
+
+def test_an_open_transaction_of_another_shard_is_waited_for(wormhole_kit: Kit, topics: Topics) -> None:
+    """It hides the datamarkers that were committed behind its first record."""
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    other = Producer({"bootstrap.servers": topics.server.bootstrap, "transactional.id": topics.name, "log_level": 0})
+    other.init_transactions()
+    other.begin_transaction()
+    other.produce(topics.markers, b"{}", b"other", 0)
+    other.flush()
+    flow.commit(row(1))
+    with pytest.raises(HandlerFailed) as failed:
+        flow.crash_and_redeliver(1, subscriber=topics.sink(timeout="200ms").subscriber)
+    assert isinstance(refusal(failed), TargetUnavailable)
+    other.abort_transaction()
+    flow.crash_and_redeliver(1, subscriber=topics.sink().subscriber)
+    flow.commit(row(2))
+    assert topics.ids() == ["test:1:0", "test:2:0"]
+
+
+def test_a_datamarker_is_found_behind_thousands_of_others(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(row(1))
+    other = Producer({"bootstrap.servers": topics.server.bootstrap})
+    for number in range(6000):
+        other.produce(topics.markers, b"{}", b"%d" % number, 0)
+    other.flush()
+    flow.crash_and_redeliver(1, subscriber=topics.sink().subscriber)
+    flow.commit(row(2))
+    assert topics.ids() == ["test:1:0", "test:2:0"]
+
+
+CONFIG = """
+version = 1
+
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///var/lib/shop"
+
+[applications.lines]
+dataset = "shop"
+start = "latest"
+subscribers = {{ one = "{listen}" }}
+
+[sinks.lines]
+url = "kafka://{bootstrap}"
+topic = "{name}.{{table}}"
+marker_topic = "{name}-markers"
+"""
+TRANSACTIONS = 160
+
+
+class Process:
+    """The sink as a process, and the publisher that connects to it."""
+
+    def __init__(self, folder: Path, topics: Topics) -> None:
+        self.listen = f"127.0.0.1:{free_port()}"
+        self._config = folder / "shop.toml"
+        self._config.write_text(CONFIG.format(listen=self.listen, bootstrap=topics.server.bootstrap, name=topics.name))
+        self.epoch = 0
+        self.acknowledged = marker_at(0)
+
+    async def start(self) -> asyncio.subprocess.Process:
+        command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(self._config))
+        return await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+
+    async def push(self, publisher: Dialler) -> None:
+        """Push what follows the place that the sink returns, and wait until all is acknowledged."""
+        self.epoch += 1
+        done = int(self.acknowledged.delivered)
+        await publisher.send(
+            frames.hello("lines", "one", heartbeat_ms=5000, dataset="shop"),
+            frames.assign(1, self.epoch, "lines", "db1", self.acknowledged, acknowledged=done > 0),
+        )
+        accepted = (await publisher.next("accepted")).accepted
+        begin = marker_from_message(accepted.have) if accepted.HasField("have") else self.acknowledged
+        await publisher.send(frames.schema(row(0).schema))
+        first = int(begin.delivered) + 1
+        for number in range(first, TRANSACTIONS + 1):
+            body = body_of([row(number % 7, str(number)), row(number % 5, str(number))], number=number)
+            await publisher.send(
+                frames.batch(1, self.epoch, number - first + 1, body),
+                frames.datamarker(1, self.epoch, marker_at(number)),
+            )
+        while int(self.acknowledged.delivered) < TRANSACTIONS:
+            self.acknowledged = marker_from_message((await publisher.next("ack")).ack.marker)
+
+
+async def test_a_transaction_that_the_database_rolls_back_is_published_nowhere(
+    tmp_path: Path, kafka_server: KafkaServer
+) -> None:
+    """Its first piece is in the topic, where readers of uncommitted records find it."""
+    topics = await asyncio.to_thread(Topics, kafka_server)
+    topic = await asyncio.to_thread(topics.make, "orders", 1)
+    sink = Process(tmp_path, topics)
+    process = await sink.start()
+    try:
+        async with dialled(sink.listen, wait=True) as publisher:
+            await publisher.send(
+                frames.hello("lines", "one", heartbeat_ms=5000, dataset="shop"),
+                frames.assign(1, 1, "lines", "db1", marker_at(0)),
+            )
+            await publisher.next("accepted")
+            body = body_of([row(1), row(2)], number=1, ends=False)
+            await publisher.send(frames.schema(row(0).schema), frames.batch(1, 1, 1, body, unfinished=True))
+            await eventually(lambda: kafka_server.records(topic, "read_uncommitted"), "the first piece")
+            await publisher.send(frames.revoke(1, 1, "the database rolled it back"))
+            await publisher.next("released")
+            await publisher.send(frames.assign(2, 2, "lines", "db1", marker_at(0)))
+            await publisher.next("accepted")
+            await publisher.send(
+                frames.schema(row(0).schema),
+                frames.batch(2, 2, 1, body_of([row(3)], number=2)),
+                frames.datamarker(2, 2, marker_at(2)),
+            )
+            await publisher.next("ack")
+    finally:
+        process.kill()
+        await process.wait()
+    assert await asyncio.to_thread(topics.ids) == ["test:2:0"]
+
+
+async def test_nothing_is_missing_or_twice_after_processes_were_killed(
+    tmp_path: Path, kafka_server: KafkaServer
+) -> None:
+    topics = await asyncio.to_thread(Topics, kafka_server)
+    await asyncio.to_thread(topics.make, "orders", 1)
+    sink, chance = Process(tmp_path, topics), random.Random(7)
+    kills = 0
+    while int(sink.acknowledged.delivered) < TRANSACTIONS:
+        process = await sink.start()
+        try:
+            async with dialled(sink.listen, wait=True) as publisher:
+                pushing = asyncio.create_task(sink.push(publisher))
+                goal = int(sink.acknowledged.delivered) + chance.randrange(10, 60)
+                while not pushing.done() and int(sink.acknowledged.delivered) < goal:  # noqa: ASYNC110 - at any moment
+                    await asyncio.sleep(chance.uniform(0, 0.02))
+                if pushing.done():
+                    await pushing
+                    break
+                kills += 1
+                process.kill()
+                await process.wait()
+                pushing.cancel()
+                await asyncio.wait([pushing])
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert kills >= 3
+    expected = [f"test:{number}:{index}" for number in range(1, TRANSACTIONS + 1) for index in (0, 1)]
+    assert await asyncio.to_thread(topics.ids) == expected
