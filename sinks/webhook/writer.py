@@ -27,6 +27,7 @@ class WebhookWriter(RecordWriter):
         self._application = application
         self._receiver = receiver
         self._usual = settings.batch_records
+        self._searched = ""  # the shard that has the refused record
         self.most, self.most_bytes = settings.batch_records, settings.batch_size
         self._shards: dict[str, Origin] = {}
 
@@ -41,7 +42,8 @@ class WebhookWriter(RecordWriter):
 
     async def marked(self, marker: Datamarker) -> None:
         """No record before it is refused."""
-        self.most = self._usual
+        if marker.shard == self._searched:
+            self.most = self._usual
 
     async def _send(self, shard: str, records: Sequence[Record], began: float) -> None:
         status = await self._receiver.post(message(self._shards[shard], records))
@@ -51,7 +53,7 @@ class WebhookWriter(RecordWriter):
             raise RecordRefused(
                 records[0], f"{self._receiver.name} answers {status}", hint="the receiver's log says what it refuses"
             )
-        self.most = len(records) // 2
+        self._searched, self.most = shard, len(records) // 2
         if status == 413:
             self.most_bytes = sum(record.size for record in records) // 2
         for half in (records[: self.most], records[self.most :]):

@@ -15,6 +15,7 @@ from aiohttp import web
 from sinks.port import Sink
 from sinks.records import subscriber as subscriber_module
 from sinks.webhook import receiver as receiver_module
+from sinks.webhook import writer as writer_module
 from sinks.webhook.kind import KIND
 from sinks.webhook.receiver import Receiver
 from sinks.webhook.settings import WebhookSettings
@@ -215,20 +216,49 @@ def test_only_the_refused_record_of_a_batch_is_parked(attach: Attach, receiver: 
     assert flow.datamarker == flow.end
     assert list(dict.fromkeys(taken)) == [0, 1, 2, 3, 4, 6, 7]
     flow.commit(row(8), row(9))
-    assert taken[-2:] == [8, 9]
+    assert receiver.requests[-1].keys == ([9] if status == 413 else [8, 9])
+
+
+def test_the_search_for_a_refused_record_takes_several_attempts_of_a_slow_receiver(
+    attach: Attach, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(request: Request, _: web.Request) -> web.Response:
+        return web.Response(status=422 if 5 in request.keys else 200)
+
+    receiver.answer = answer
+    monkeypatch.setattr(writer_module, "_SEARCH_S", -1.0)
+    flow = attach(on_failure="park")
+    flow.commit(*(row(key) for key in range(8)))
+    assert (flow.parked, flow.datamarker) == (["test:1:5"], flow.end)
+    assert len({request.body["epoch"] for request in receiver.requests}) > 2
+
+
+def test_the_search_goes_on_beside_another_shard(
+    attach: Attach, receiver: WebhookReceiver, opened: Callable[..., Sink], wormhole_kit: Kit
+) -> None:
+    sink = opened(receiver.url)
+    searched, other = (wormhole_kit.attach(sink.subscriber, shard=shard, retry=QUICK) for shard in ("one", "two"))
+    receiver.statuses = [400, 410]
+    failure(searched, row(1), row(2), row(3), row(4))
+    other.commit(row(1), row(2), row(3))
+    searched.assign()
+    other.commit(row(4), row(5), row(6))
+    assert [request.keys for request in receiver.requests[2:]] == [[1, 2], [3], [1, 2], [3, 4], [4, 5, 6]]
 
 
 def test_a_limit_that_the_receiver_shows_is_kept(attach: Attach, receiver: WebhookReceiver) -> None:
+    statuses: list[int] = []
+
     async def answer(_: Request, given: web.Request) -> web.Response:
-        return web.Response(status=413 if (given.content_length or 0) > 6000 else 200)
+        statuses.append(413 if (given.content_length or 0) > 6000 else 200)
+        return web.Response(status=statuses[-1])
 
     receiver.answer = answer
     flow = attach()
-    flow.commit(*(row(key, "x" * 1000) for key in range(8)))
-    assert flow.datamarker == flow.end
-    receiver.requests.clear()
-    flow.commit(*(row(key, "x" * 1000) for key in range(8)))
-    assert [key for request in receiver.requests for key in request.keys] == list(range(8))
+    for refused in (True, False):
+        statuses.clear()
+        flow.commit(*(row(key, "x" * 1000) for key in range(8)))
+        assert (413 in statuses, flow.datamarker) == (refused, flow.end)
 
 
 def test_a_pause_that_the_receiver_asks_for_is_kept(
