@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,15 +16,18 @@ from sinks.redis.keys import Keys, values_of
 from sinks.redis.scripts import Entry, index_of
 from sinks.redis.store import Store
 from sinks.redis.stored import value_of
-from sinks.redis.versions import READ, digits, place
-from subscriber_sdk import Datamarker, KeptMarker, Key, KeyRange, ScanEnd, SchemaChange, ShardNotice, Value
+from sinks.redis.versions import CHANGE, READ, digits, place
+from subscriber_sdk import Datamarker, KeptMarker, Key, KeyRange, ScanEnd, SchemaChange, ShardNotice, Update, Value
 from wormhole.model.errors import TargetRefused
+from wormhole.model.values import Op
 
 __all__ = ["RowSubscriber", "RowWriter", "evicting"]
 
 _SCANNED: Final = 2000  # entries that one HSCAN returns, about
-Folded = dict[bytes, tuple[Entry, bytes]]
-"""By key the newest state of each row of a portion, and its document; ``b""``: it is gone."""
+_State = tuple[Entry, bytes]
+"""What is known of a row, and its document; ``b""``: it is gone."""
+Folded = dict[bytes, _State]
+"""By key the newest state of each row of a portion."""
 
 
 class RowWriter(RecordWriter):
@@ -35,6 +39,8 @@ class RowWriter(RecordWriter):
         self._flows = FlowRecords(store, form, whole=True)
         self._keep = int(keep * 1000)
         self._owners: dict[str, str] = {}  # dataset and application, by shard
+        self.ends: dict[str, tuple[str, str]] = {}
+        """By shard the last transaction that came in pieces, and its place, which its first pieces did not have."""
         self._owned: set[tuple[str, str]] = set()  # shards and tables whose keys are known to be of no other table
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
@@ -92,8 +98,8 @@ class RowWriter(RecordWriter):
     # --- one table ---
 
     async def _write_table(self, shard: str, table: str, records: Sequence[Record]) -> None:
-        changes = [(record.key, RowChange.from_bytes(record.value or b"")) for record in records]
-        stored = await self._bases(changes)
+        changes = [(record.key, self._change(shard, record)) for record in records]
+        stored = await self._bases(shard, table, changes)
         folded: Folded = {}
         for number, (key, change) in enumerate(changes):
             version = digits(self._flows.era(shard)) + change.version
@@ -106,33 +112,31 @@ class RowWriter(RecordWriter):
                 await self._truncate(shard, table, version)
             elif change.kind == RANGE:
                 await self._remove_range(shard, table, change, version)
-            stored = await self._bases(changes[number:])
+            stored = await self._bases(shard, table, changes[number:])
         await self._apply(shard, table, folded)
 
-    def _fold(
-        self,
-        shard: str,
-        key: bytes,
-        change: RowChange,
-        version: str,
-        folded: Folded,
-        stored: Mapping[bytes, bytes | None],
-    ) -> None:
+    def _change(self, shard: str, record: Record) -> RowChange:
+        change = RowChange.from_bytes(record.value or b"")
+        transaction, _, index = record.update_id.rpartition(":")
+        of, end = self.ends.get(shard, ("", ""))
+        return change._replace(version=end + digits(int(index))) if of == transaction else change
+
+    def _fold(self, shard: str, key: bytes, change: RowChange, version: str, folded: Folded, stored: Folded) -> None:
         value = b"" if change.kind == GONE else change.document
         if change.kind == PART:
-            base = folded[change.base][1] if change.base in folded else stored[change.base]
-            row = _document(base)
             # Without the rest of the row there is no document. The next backfill or repair writes it.
-            value = b"" if row is None else dump(row | json.loads(value)).encode()
+            rest = _rest(key, change.base, version, ChainMap(folded, stored))
+            value = b"" if rest is None else dump(rest | json.loads(value)).encode()
         folded[key] = Entry(version, bool(value), change.generation, change.types, shard), value
 
-    async def _bases(self, changes: Iterable[tuple[bytes, RowChange]]) -> dict[bytes, bytes | None]:
-        """The stored documents that changes without all columns need."""
-        keys = {change.base for _, change in changes if change.kind == PART}
+    async def _bases(self, shard: str, table: str, changes: Iterable[tuple[bytes, RowChange]]) -> Folded:
+        """The stored rows that changes without all columns need."""
+        keys = {name for key, change in changes if change.kind == PART for name in (change.base, key)}
         if not keys:
             return {}
-        (found,) = await self._store.run(("MGET", *keys))
-        return dict(zip(keys, found, strict=True))
+        entries, documents = await self._store.run(("HMGET", self._index(shard, table)[0], *keys), ("MGET", *keys))
+        found = zip(keys, entries, documents, strict=True)
+        return {key: (Entry.from_bytes(entry), data) for key, entry, data in found if entry and data}
 
     async def _apply(self, shard: str, table: str, folded: Folded) -> None:
         if folded:
@@ -218,7 +222,17 @@ class RowSubscriber(RecordSubscriber):
         super().__init__(RowEnvelope(keys), writer, budget)
         self._rows = writer
         self._keys = keys
+        self._open: dict[str, str] = {}  # by shard the transaction of which pieces have come; empty: there is none
         self._schemas: dict[str, dict[str, str]] = {}  # types of columns, by table
+
+    async def on_updates(self, batch: Sequence[Update]) -> None:
+        """Note where a transaction ends that comes in pieces, and write what is complete."""
+        first, last = batch[0], batch[-1]
+        ended = self._open.get(first.shard) == first.transaction.id and not first.in_unfinished
+        if ended and first.op is not Op.READ:
+            self._rows.ends[first.shard] = first.transaction.id, place(first.position, CHANGE)
+        self._open[first.shard] = last.transaction.id if last.in_unfinished else ""
+        await super().on_updates(batch)
 
     async def on_schema(self, change: SchemaChange) -> None:
         """The types of columns are needed to compare values."""
@@ -256,6 +270,19 @@ def evicting(info: Mapping[str, Any]) -> str | None:
     """The policy by which a server removes keys by itself; ``None``: it does not."""
     policy = str(info.get("maxmemory_policy", "noeviction"))
     return policy if info.get("maxmemory") and policy != "noeviction" else None
+
+
+def _rest(key: bytes, base: bytes, version: str, known: Mapping[bytes, _State]) -> dict[str, Any] | None:
+    """The row before a change without all columns, by the states ``known``: that of ``base``. Where that is gone, the
+    change is repeated, and its row is here already. A later life of ``base`` is not taken.
+    """
+    for name in (base, key):
+        entry, document = known.get(name, (None, b""))
+        if entry is not None and (entry.version < version or (name == key and entry.version == version)):
+            row = _document(document)
+            if row is not None:
+                return row
+    return None
 
 
 def _document(data: bytes | None) -> dict[str, Any] | None:

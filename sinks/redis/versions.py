@@ -16,7 +16,8 @@ CHANGE: Final = 0
 READ: Final = 1
 """The class of existing rows, which are read behind the transaction that ends at their place."""
 UNFINISHED: Final = 2
-"""The class of changes with the place where their transaction begins, because its end has not come."""
+"""The class of changes with the place where their transaction begins, because its end is not known: its last update
+was parked, or they were parked themselves."""
 
 
 def digits(number: int) -> str:

@@ -57,6 +57,7 @@ EXTENDED: Final = (
     "tests/integration/test_verification.py",
     "tests/integration/test_webhook_command.py",
     "tests/property/test_backfill.py",
+    "tests/property/test_redis_rows.py",
     "tests/unit/spark_replay/export/test_expiry.py",
     "tests/property/test_states_and_observers.py",
     "tests/unit/spark_replay/export/test_exporter.py",
