@@ -98,6 +98,8 @@ class MirrorHandler(TransactionalHandler[Any]):
             shard.defined = _Definition(name, owner, planned.statements, planned.stale)
             raise TargetUnavailable(f"{name} is defined for {change.table} first" + (f": {failed}" if failed else ""))
         assert found is not None
+        if change.old is not None and change.added:  # a column that was dropped kept its values
+            _note_stale(owner)
         for loss in planned.losses:
             if (name, loss) not in self._losses:
                 self._losses.add((name, loss))
@@ -190,8 +192,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         finally:
             finish(session.close())
         if defined.stale:
-            text = "rows of %s may lack values of what changed. Next: `wormholectl backfill start %s`"
-            _log.warning(text, defined.name, defined.owner.owner.partition("/")[0])
+            _note_stale(defined.owner)
 
     def _of(
         self, shard: _Shard, name: str, table: str, connection: Any, schema: Schema | None = None
@@ -236,6 +237,11 @@ class MirrorHandler(TransactionalHandler[Any]):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a driver raises
             raise database_error(error, table) from None
+
+
+def _note_stale(owner: Owner) -> None:
+    text = "rows of %s may lack values of what changed. Next: `wormholectl backfill start %s`"
+    _log.warning(text, owner.target, owner.owner.partition("/")[0])
 
 
 def _by_table(batch: Sequence[Update]) -> dict[str, list[Update]]:

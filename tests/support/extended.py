@@ -50,7 +50,7 @@ EXTENDED: Final = (
     "tests/integration/test_postgres_publication.py::test_what_a_handmade_publication_has_refused_is_foreseen",
     "tests/integration/test_random_ddl.py",
     "tests/integration/test_sink_tables.py",
-    "tests/contract/sinks/test_sql_mysql.py",
+    "tests/contract/sinks/test_sql_others.py",
     "tests/integration/test_rocksdb_tables.py",
     "tests/integration/test_statements_without_rows.py",
     "tests/integration/test_value_filters.py",

@@ -159,8 +159,8 @@ def empty_target(request: pytest.FixtureRequest, name: str, folder: Path) -> Ite
             finish(session.close())
 
 
-@pytest.fixture(params=("postgres", "sqlite", "duckdb"))
+@pytest.fixture(params=("postgres", "sqlite"))
 def sql_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlTarget]:
-    """Those that ``make test`` tries. tests/contract/sinks/test_sql_mysql.py has the others."""
+    """Those that ``make test`` tries. tests/contract/sinks/test_sql_others.py has the others."""
     with empty_target(request, request.param, tmp_path) as target:
         yield target

@@ -229,6 +229,19 @@ class TestMirror:
         first.commit(update(T, key=(), op=Op.TRUNCATE))
         assert sql_target.rows("orders", "id") == [(2,)]
 
+    def test_a_column_that_was_dropped_and_added_again_is_reported(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Its former values are still there."""
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"a": key, "b": "x"}) for key in (1, 2)))
+        flow.commit(update(T, key=2, after={"a": 3}))
+        assert "may lack values" not in caplog.text
+        flow.commit(update(T, key=3, after={"a": 3, "b": None}))
+        assert "rows of orders may lack values of what changed. Next: `wormholectl backfill start" in caplog.text
+        flow.backfill(T, [read(T, key=key, after={"a": key, "b": None}) for key in (1, 2, 3)])
+        assert sql_target.rows("orders", "id", "b") == [(1, None), (2, None), (3, None)]
+
     def test_rows_whose_updates_are_parked_outlive_a_scan(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target, parks=True)
         bad = REFUSED.get(sql_target.name, 1 << 40)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
-from sinks.sql.schema import Dialect, Kind, Options, TableName, TargetColumn, plan, quoted, reader, selected, wanted
+from sinks.sql.schema import (
+    Dialect,
+    Kind,
+    Options,
+    TableName,
+    TargetColumn,
+    TargetTable,
+    plan,
+    quoted,
+    reader,
+    selected,
+    wanted,
+)
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import NAN
 
@@ -47,6 +60,18 @@ def test_a_name_that_postgresql_would_cut_is_refused(name: str) -> None:
             wanted(Schema("t", (), ()), TableName(None, name), Dialect.POSTGRES, Options()), None, Dialect.POSTGRES
         ).refused
     )
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+def test_a_column_is_found_as_the_dialect_compares_names(dialect: Dialect) -> None:
+    table = wanted(Schema("t", columns(("id", "int")), columns(("a", "int"))), TableName(None, "t"), dialect, Options())
+    upper = tuple(
+        replace(column, name=column.name.upper(), kind=Kind.INT if column.generic == "int" else Kind.TEXT)
+        for column in table.columns
+    )
+    there = TargetTable(table.name, upper, ("ID",))
+    found = plan(table, there, dialect)
+    assert (found.kept != (), found.refused != "") == (dialect is Dialect.POSTGRES, dialect is Dialect.POSTGRES)
 
 
 def test_names_are_quoted_whatever_they_contain() -> None:

@@ -1,4 +1,4 @@
-"""The tests of ``test_sql`` over MariaDB and MySQL."""
+"""The tests of ``test_sql`` over MariaDB, MySQL and DuckDB."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.support.sql_targets import SqlTarget, empty_target
 pytestmark = pytest.mark.allow_blocking
 
 
-@pytest.fixture(params=("mariadb", "mysql"))
+@pytest.fixture(params=("mariadb", "mysql", "duckdb"))
 def sql_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlTarget]:
-    """Both servers in turn."""
+    """Each in turn."""
     with empty_target(request, request.param, tmp_path) as target:
         yield target
 
