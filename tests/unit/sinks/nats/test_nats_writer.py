@@ -129,6 +129,29 @@ async def test_what_this_process_knows_is_stored_again_behind_a_record_that_was_
     assert stream.stored == ["1", "2", "1", "2"]
 
 
+async def test_what_was_confirmed_is_before_the_records_of_the_next_epoch() -> None:
+    """The connection was lost. The stream knows the second record from an earlier process, before the first."""
+    stream = Stream(stored=["2"], known={"app/shop/db1/0/2": 1})
+    sink = await begun(process(stream), 1)
+    await sink.write("db1", records(1))
+    await begun(sink, 2)
+    await sink.write("db1", records(2))
+    assert stream.stored == ["2", "1", "2"]
+
+
+@pytest.mark.parametrize(("marks", "epoch"), [(True, 2), (False, 3)], ids=["marked", "another process"])
+async def test_what_comes_again_from_an_earlier_place_is_dropped(marks: bool, epoch: int) -> None:
+    """The acknowledgement of a datamarker was lost, or another process had the shard."""
+    stream = Stream()
+    sink = await begun(process(stream), 1)
+    await sink.write("db1", records(1, 2))
+    if marks:
+        await sink.marked(marker(2))
+    await begun(sink, epoch)
+    await sink.write("db1", records(1, 2))
+    assert stream.stored == ["1", "2"]
+
+
 @pytest.mark.parametrize("atomic", [True, False])
 async def test_a_call_has_as_many_records_as_the_server_takes(atomic: bool) -> None:
     sink = await begun(process(Stream(atomic)), 1)
