@@ -69,8 +69,8 @@ _SOURCES = {"start", "columns", "where", "mask", "tables", "source"}
     ("table", "kinds"),
     [
         ("| JDBC sink connector | here |", ["postgresql"]),
-        ("| Debezium Server | here |", ["https", "nats"]),
-        ("| destination of a Sequin sink | here |", ["https", "nats", "mysql"]),
+        ("| Debezium Server | here |", ["https", "kafka", "nats"]),
+        ("| destination of a Sequin sink | here |", ["https", "kafka", "nats", "mysql"]),
         ("| PeerDB | here |", ["postgresql"]),
         ("| `http_client` | here |", ["https"]),
     ],
