@@ -35,12 +35,12 @@ def test_ten_minutes_with_your_own_store(tmp_path: Path, writer: RocksWriter, pa
         assert tail.says("user:1").endswith("delete        default  user:1\n")
 
     (tmp_path / "cache.py").write_text(*page.blocks("python"))
-    reader.shell(page.command("init"))
+    reader.shell(page.command("init rocksdb"))
     own_port(tmp_path)
     assert "2 passed" in reader.shell(page.line("pytest "))
     with (
         reader.running(sys.executable, "cache.py") as application,
-        reader.running("sh", "-c", f"exec {page.command('up')}") as up,
+        reader.running("sh", "-c", f"exec {page.command('up -f')}") as up,
     ):
         up.says("flows given away")
         writer.put(b"user:7", b"Bob")
