@@ -39,16 +39,16 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
             raise
         print_json({"ok": False, "problems": error.message.splitlines()})
         raise typer.Exit(WRONG) from None
-    logs, applications = logs_of(config), sorted(config.applications)
+    logs, applications, sinks = logs_of(config), sorted(config.applications), sorted(config.sinks)
     tls = report_on(config.tls) or TlsReport()
     if as_json:
         certificates = {"facts": list(tls.facts), "faults": list(tls.faults)}
-        print_json(
-            {"ok": True, "logs": logs, "applications": applications, "certificates": certificates, "warnings": warnings}
-        )
+        found = {"ok": True, "logs": logs, "applications": applications, "sinks": sinks}
+        print_json({**found, "certificates": certificates, "warnings": warnings})
     else:
         print_text(
             f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
+            + (f" Sinks: {', '.join(sinks)}." if sinks else "")
         )
         # A file may be checked on another host than its own, where these files are missing.
         for line in (*tls.facts, *(f"WARNING on this host: {fault}" for fault in tls.faults)):

@@ -13,6 +13,7 @@ from sinks.port import SinkSettings
 from sinks.records import Record, RecordWriter
 from sinks.settings import configured_sink, configured_sinks, only_sink
 from subscriber_sdk.testing import Kit, update
+from tests.support.command_line import run
 from wormhole.config import parse
 from wormhole.config.check import check_config
 from wormhole.config.model import Config
@@ -62,6 +63,9 @@ def test_a_kind_that_no_package_has() -> None:
 
 def test_a_check_of_the_file_checks_its_sinks(tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
+    file.write_text(f"version = 1\n{LINES}")
+    assert run("config", "check", str(file))[1].endswith("Applications: none. Sinks: lines.\n")
+    assert json.loads(run("config", "check", str(file), "--json")[1])["sinks"] == ["lines"]
     file.write_text('version = 1\n[sinks.a]\nurl = "jsonlines:///a"\nsize = 1\n')
     with pytest.raises(ConfigError, match=r"sinks\.a\.size: unknown key"):
         check_config(file, 0.0)

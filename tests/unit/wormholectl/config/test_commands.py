@@ -28,7 +28,7 @@ def test_checking_a_configuration(tmp_path: Path) -> None:
     assert run("config", "check", str(good)) == (0, f"{good}: right. Logs: shop/main/db1. Applications: cache.\n", "")
     code, out, _ = run("config", "check", str(good), "--json")
     certificates: dict[str, list[str]] = {"facts": [], "faults": []}
-    about = {"logs": ["shop/main/db1"], "applications": ["cache"], "certificates": certificates}
+    about = {"logs": ["shop/main/db1"], "applications": ["cache"], "sinks": [], "certificates": certificates}
     assert json.loads(out) == {"schema": 1, "ok": True, "warnings": [], **about}
     bad = toml(tmp_path, DATASET, application("true"), "unknown_key = 1\n")
     code, out, _ = run("config", "check", str(bad), "--json")
