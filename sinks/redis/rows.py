@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import ChainMap
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sinks.records import Record, RecordSubscriber, RecordWriter
@@ -98,11 +98,12 @@ class RowWriter(RecordWriter):
     # --- one table ---
 
     async def _write_table(self, shard: str, table: str, records: Sequence[Record]) -> None:
-        changes = [(record.key, self._change(shard, record)) for record in records]
+        changes = list(self._changes(shard, records))
+        era = digits(self._flows.era(shard))
         stored = await self._bases(shard, table, changes)
         folded: Folded = {}
         for number, (key, change) in enumerate(changes):
-            version = digits(self._flows.era(shard)) + change.version
+            version = era + change.version
             if key:
                 self._fold(shard, key, change, version, folded, stored)
                 continue
@@ -115,23 +116,27 @@ class RowWriter(RecordWriter):
             stored = await self._bases(shard, table, changes[number:])
         await self._apply(shard, table, folded)
 
-    def _change(self, shard: str, record: Record) -> RowChange:
-        change = RowChange.from_bytes(record.value or b"")
-        transaction, _, index = record.update_id.rpartition(":")
+    def _changes(self, shard: str, records: Sequence[Record]) -> Iterator[tuple[bytes, RowChange]]:
         of, end = self.ends.get(shard, ("", ""))
-        return change._replace(version=end + digits(int(index))) if of == transaction else change
+        for record in records:
+            change = RowChange.from_bytes(record.value or b"")
+            if of:
+                transaction, _, index = record.update_id.rpartition(":")
+                if of == transaction:
+                    change = change._replace(version=end + digits(int(index)))
+            yield record.key, change
 
     def _fold(self, shard: str, key: bytes, change: RowChange, version: str, folded: Folded, stored: Folded) -> None:
         value = b"" if change.kind == GONE else change.document
         if change.kind == PART:
             # Without the rest of the row there is no document. The next backfill or repair writes it.
-            rest = _rest(key, change.base, version, ChainMap(folded, stored))
+            rest = _rest(key, change.base or key, version, ChainMap(folded, stored))
             value = b"" if rest is None else dump(rest | json.loads(value)).encode()
         folded[key] = Entry(version, bool(value), change.generation, change.types, shard), value
 
     async def _bases(self, shard: str, table: str, changes: Iterable[tuple[bytes, RowChange]]) -> Folded:
         """The stored rows that changes without all columns need."""
-        keys = {name for key, change in changes if change.kind == PART for name in (change.base, key)}
+        keys = {name for key, change in changes if change.kind == PART for name in (change.base or key, key)}
         if not keys:
             return {}
         entries, documents = await self._store.run(("HMGET", self._index(shard, table)[0], *keys), ("MGET", *keys))
