@@ -237,10 +237,11 @@ class TestMirror:
         flow.commit(*(update(T, key=key, after={"a": key, "b": "x"}) for key in (1, 2)))
         flow.commit(update(T, key=2, after={"a": 3}))
         assert "may lack values" not in caplog.text
-        flow.commit(update(T, key=3, after={"a": 3, "b": None}))
+        flow.commit(update(T, key=3, after={"a": 3, "b": "y"}))
         assert "rows of orders may lack values of what changed. Next: `wormholectl backfill start" in caplog.text
-        flow.backfill(T, [read(T, key=key, after={"a": key, "b": None}) for key in (1, 2, 3)])
-        assert sql_target.rows("orders", "id", "b") == [(1, None), (2, None), (3, None)]
+        assert sql_target.rows("orders", "id", "b") == [(1, "x"), (2, "x"), (3, "y")]
+        flow.backfill(T, [read(T, key=key, after={"a": key, "b": "z"}) for key in (1, 2, 3)])
+        assert sql_target.rows("orders", "id", "b") == [(1, "z"), (2, "z"), (3, "z")]
 
     def test_rows_whose_updates_are_parked_outlive_a_scan(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target, parks=True)
