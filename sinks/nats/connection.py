@@ -27,7 +27,8 @@ from wormhole.model.errors import TargetRefused
 __all__ = ["Connected", "Message", "Servers", "TooLarge"]
 
 _TIMEOUT_S: Final = 10.0
-_CONNECT_S: Final = 5
+_CONNECT_S: Final = 3
+_CONNECT_ALL_S: Final = 10.0  # of all servers, in random order; the SDK ends a callback after 30 s
 _CLOSE_S: Final = 1.0
 _BATCH_HEADERS: Final = 128
 """Bytes of the headers of a message in a batch, beside its own; at most."""
@@ -74,21 +75,37 @@ class Servers:
     def __init__(self, stream: str, settings: NatsSettings) -> None:
         self._stream = stream
         self._settings = settings
-        self._lock = asyncio.Lock()
         self._connected: Connected | None = None
+        self._opening: asyncio.Task[Connected] | None = None
 
     async def connected(self) -> Connected:
-        """The connection; a new one if it was lost. Raises the errors of the port."""
-        async with self._lock:
-            if self._connected is None or self._connected.lost.done():
-                await self._close()
-                self._connected = await Connected.open(self._stream, self._settings)
+        """The connection; a new one if it was lost. Raises the errors of the port.
+
+        All calls wait for one attempt: each is part of a callback, which may not take long.
+        """
+        if self._connected is not None and not self._connected.lost.done():
             return self._connected
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
 
     async def close(self) -> None:
         """End the connection."""
-        async with self._lock:
-            await self._close()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        await self._close()
+
+    def _opened(self, opening: asyncio.Task[Connected]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # every call that waits has it
+
+    async def _open(self) -> Connected:
+        await self._close()
+        self._connected = await Connected.open(self._stream, self._settings)
+        return self._connected
 
     async def _close(self) -> None:
         connected, self._connected = self._connected, None
@@ -148,17 +165,18 @@ class Connected:
             self._lose()
 
         try:
-            await self._client.connect(
-                settings.servers,
-                name="wormhole-sink",
-                error_cb=failed,
-                closed_cb=closed,
-                allow_reconnect=False,
-                max_reconnect_attempts=1,  # each server is tried twice
-                reconnect_time_wait=0,
-                connect_timeout=_CONNECT_S,
-                **given,
-            )
+            async with asyncio.timeout(_CONNECT_ALL_S):
+                await self._client.connect(
+                    settings.servers,
+                    name="wormhole-sink",
+                    error_cb=failed,
+                    closed_cb=closed,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,  # each server is tried twice
+                    reconnect_time_wait=0,
+                    connect_timeout=_CONNECT_S,
+                    **given,
+                )
             if not self._client.is_connected:
                 raise nats.errors.ConnectionClosedError
         except (nats.errors.Error, OSError, ValueError, TypeError) as error:

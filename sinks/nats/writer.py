@@ -77,8 +77,8 @@ class NatsWriter(RecordWriter):
         """Publish the records."""
         state = self._shards[shard]
         records = [record for record in records if record.value is not None]
+        connected = await self._servers.connected()
         async with self._at_once:
-            connected = await self._servers.connected()
             messages = [self._message(state, record, connected) for record in records]
             if len(messages) > 1 and connected.info.config.allow_atomic:
                 last = await connected.publish_together(messages)

@@ -201,6 +201,40 @@ async def test_a_call_ends_with_its_connection(
     await servers.close()
 
 
+async def test_an_attempt_to_connect_is_one_for_all_and_bounded(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several shards wait for servers that accept connections and say nothing."""
+    monkeypatch.setattr(connection, "_CONNECT_S", 3600)
+    monkeypatch.setattr(connection, "_CONNECT_ALL_S", 0.2)
+    greeted = 0
+
+    async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal greeted
+        greeted += 1
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(says_nothing, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        servers = connection.Servers(stream, NatsSettings(url=f"nats://127.0.0.1:{port},127.0.0.1:{port}"))
+        async with patience():
+            failed = await asyncio.gather(*(servers.connected() for _ in range(20)), return_exceptions=True)
+        assert {type(error) for error in failed} == {TargetUnavailable}
+        assert greeted == 1
+        await servers.close()
+
+
+async def test_a_sink_may_be_closed_while_it_connects(stream: str) -> None:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        servers = connection.Servers(stream, NatsSettings(url=f"nats://127.0.0.1:{port}"))
+        waiting = asyncio.ensure_future(servers.connected())
+        await asyncio.sleep(0)
+        async with patience():
+            await servers.close()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+
 def test_a_server_that_does_not_answer_gets_another_connection(
     killed: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
