@@ -53,7 +53,7 @@ class Database(ABC):
     sink_table: ClassVar[str]
     """Makes the table ``wormhole_sink`` where it is missing."""
     lock_bounds: ClassVar[tuple[str, ...]] = ()
-    """Bound how long the DDL of a transaction waits for the locks of others."""
+    """Bound how long the DDL of a transaction waits for the locks of others, and let one of them run at a time."""
 
     @abstractmethod
     def run(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

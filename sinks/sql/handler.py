@@ -14,7 +14,7 @@ from sinks.sql.database import Database
 from sinks.sql.failures import RowRefused, database_error
 from sinks.sql.mirrored import Mirrored, Place
 from sinks.sql.owners import Owner, claimed, is_claimed
-from sinks.sql.schema import Options, TableName, actual, plan, wanted
+from sinks.sql.schema import Options, TableName, TargetTable, actual, plan, wanted
 from sinks.sql.settings import SqlSettings, target_name
 from subscriber_sdk import Datamarker, Key, KeyRange, NoticeKind, ScanEnd, SchemaChange, ShardNotice, Update, Value
 from subscriber_sdk.transactional import TransactionalHandler
@@ -30,14 +30,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """What has to be done to a target before its next row: ``statements``, and the owner's entry. ``stale``: rows that
-    are there may lack values after it.
-    """
+    """What has to be there before the next row of a target: the table, and the owner's entry."""
 
-    name: TableName
+    target: TargetTable
     owner: Owner
-    statements: tuple[str, ...]
-    stale: bool
 
 
 @dataclass(slots=True)
@@ -83,8 +79,9 @@ class MirrorHandler(TransactionalHandler[Any]):
         name = target_name(self._settings, shard.log, change.table)
         with self._translated(str(name)):
             options = Options(self._settings.soft_delete, self._settings.merge)
+            target = wanted(change.new, name, dialect, options)
             found = actual(self._runs(connection), name, dialect)
-            planned = plan(wanted(change.new, name, dialect, options), found, dialect)
+            planned = plan(target, found, dialect)
             owner = self._owner(shard, name, change.table)
             owned = is_claimed(self._database, connection, owner)
         if planned.refused:
@@ -95,7 +92,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             failed, shard.failed = shard.failed, None
             if isinstance(failed, TargetRefused):
                 raise failed
-            shard.defined = _Definition(name, owner, planned.statements, planned.stale)
+            shard.defined = _Definition(target, owner)
             raise TargetUnavailable(f"{name} is defined for {change.table} first" + (f": {failed}" if failed else ""))
         assert found is not None
         if change.old is not None and change.added:  # a column that was dropped kept its values
@@ -170,11 +167,11 @@ class MirrorHandler(TransactionalHandler[Any]):
             return
         defined, shard.defined = shard.defined, None
         try:
-            with self._translated(str(defined.name)):
+            with self._translated(str(defined.target.name)):
                 self._define(defined)
         except WormholeError as error:
             # Raised at the next delivery: an exception of this callback would count as an attempt.
-            _log.warning("%s could not be defined: %s", defined.name, error)
+            _log.warning("%s could not be defined: %s", defined.target.name, error)
             shard.failed = error
 
     def _define(self, defined: _Definition) -> None:
@@ -185,13 +182,16 @@ class MirrorHandler(TransactionalHandler[Any]):
             for statement in (*database.lock_bounds, database.sink_table):
                 database.run(session.connection, statement)
             claimed(database, session.connection, defined.owner)
-            for statement in defined.statements:
+            # Another shard may have done the same since.
+            found = actual(self._runs(session.connection), defined.target.name, database.dialect)
+            planned = plan(defined.target, found, database.dialect)
+            for statement in planned.statements:
                 _log.info("%s", statement)
                 database.run(session.connection, statement.replace("%", "%%"))
             finish(session.commit())
         finally:
             finish(session.close())
-        if defined.stale:
+        if planned.stale:
             _note_stale(defined.owner)
 
     def _of(

@@ -52,7 +52,7 @@ class Postgres(Arrays):
         "CREATE TABLE IF NOT EXISTS wormhole_sink (target BYTEA PRIMARY KEY, name TEXT NOT NULL, "
         "owner TEXT NOT NULL, source TEXT NOT NULL)"
     )
-    lock_bounds = ("SET LOCAL lock_timeout = '3s'",)
+    lock_bounds = ("SET LOCAL lock_timeout = '3s'", "SELECT pg_advisory_xact_lock(hashtext('wormhole_sink'))")
 
     def __init__(self, url: str, password: Callable[[], str | None]) -> None:
         self.store = _Store(url, password)

@@ -119,7 +119,7 @@ class MySql(_Rows):
         "NOT NULL, owner TEXT CHARACTER SET utf8mb4 NOT NULL, source TEXT CHARACTER SET utf8mb4 NOT NULL) "
         "ENGINE = InnoDB"
     )
-    lock_bounds = ("SET SESSION lock_wait_timeout = 3",)
+    lock_bounds = ("SET SESSION lock_wait_timeout = 3", "SELECT GET_LOCK('wormhole_sink', 3)")
 
     def __init__(self, url: str, password: Callable[[], str | None]) -> None:
         self._portion = _STATEMENT

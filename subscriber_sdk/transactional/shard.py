@@ -260,7 +260,8 @@ class ShardTransactions(Generic[C]):
             await session.execute(statement, {})
         found = await session.row(dialect.engine, {})
         if found is None:
-            await session.execute(dialect.create, {})
+            for statement in filter(None, (dialect.alone, dialect.create)):
+                await session.execute(statement, {})
             found = await session.row(dialect.engine, {})
         await session.commit()
         if found is None or found[0] not in dialect.engines:

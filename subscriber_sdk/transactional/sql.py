@@ -54,7 +54,8 @@ class Dialect:
     ``create``: makes the table. ``engine``: returns the name of the table's storage engine in one row, none without a
     table; ``engines``: those that have transactions. ``locking``: what makes ``READ`` lock the row. ``connected`` and
     ``begun``: statements that bound the waits, once for a connection and in each transaction; they get ``seconds`` and
-    ``milliseconds``.
+    ``milliseconds``. ``alone``: holds up other transactions that are about to make the table; empty: `IF NOT EXISTS`
+    does.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Dialect:
     locking: str = ""
     connected: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
+    alone: str = ""
 
     def bounds(self, statements: tuple[str, ...], timeout: float) -> list[str]:
         """The statements, for waits of ``timeout`` seconds."""
@@ -92,6 +94,7 @@ POSTGRES: Final = Dialect(
     frozenset({"heap"}),
     " FOR UPDATE",
     begun=(_LOCAL_BOUNDS,),
+    alone="SELECT pg_advisory_xact_lock(hashtext('wormhole_marker'))",
 )
 MYSQL: Final = Dialect(
     "MySQL",

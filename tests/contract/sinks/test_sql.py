@@ -309,6 +309,25 @@ class TestMirror:
         (found,) = wormhole_kit.run(sink.examine()).findings
         assert found.what.startswith("orders is filled from ")
 
+    def test_shards_that_begin_together_make_the_target_once(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The second one finds the table that was missing when it looked."""
+        sink = sql_target.open()
+        handler = sink.subscriber._handler  # type: ignore[attr-defined]
+        flows = [wormhole_kit.attach(sink.subscriber, shard=shard, retry=2) for shard in ("one", "two")]
+        define = handler._define
+
+        def twice(defined: Any) -> None:
+            define(defined)
+            define(defined)
+
+        handler._define = twice
+        for key, flow in enumerate(flows):
+            flow.commit(update(T, key=key, after={"a": key}))
+        assert sql_target.rows("orders", "id") == [(0,), (1,)]
+        assert not [record for record in caplog.records if "could not be defined" in record.getMessage()]
+
     def test_a_definition_that_fails_is_reported_and_tried_again(
         self, sql_target: SqlTarget, wormhole_kit: Kit
     ) -> None:
