@@ -13,16 +13,20 @@ from typing import Any
 
 import pytest
 
+from sinks.redis.changes import RowEnvelope
+from sinks.redis.keys import Keys
 from sinks.redis.settings import RedisSettings
 from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
 from subscriber_sdk import UNAVAILABLE, HandlerFailed, LogPosition, Op, Value
-from subscriber_sdk.testing import KitFlow, marker_at, read, update
+from subscriber_sdk.testing import KitFlow, body_of, marker_at, read, update
 from subscriber_sdk.testing.changes import Change
 from tests.support.redis_server import RedisServer
 from tests.support.redis_world import NewWorld, World
 from wormhole.model.errors import TargetRefused
 from wormhole.model.findings import Severity
+from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_to_bytes
+from wormhole.wire.update import Batch
 
 # The client looks up addresses, which the kit's loop does in place.
 pytestmark = pytest.mark.allow_blocking
@@ -106,6 +110,20 @@ def test_columns_that_the_log_lacks_are_those_of_the_row_before(world: World) ->
     assert world.rows == {f"{TABLE}:2": {"id": 2, "text": "long", "n": 4}, f"{TABLE}:3": {"id": 3, "text": "c", "n": 1}}
     flow.move(marker_at(1))
     assert world.rows[f"{TABLE}:2"] == {"id": 2, "text": "long", "n": 4}
+
+
+def test_a_repeated_key_change_and_a_new_change_behind_it_in_one_write(world: World) -> None:
+    flow = world.attach()
+    flow.commit(update(TABLE, key=1, after={"text": "long", "n": 1}))
+    writer: Any = world.sinks[0].subscriber._writer  # type: ignore[attr-defined]
+    moved = update(TABLE, key=2, old_key=1, after={"text": UNAVAILABLE, "n": 2}, op=Op.UPDATE)
+    body = parse_body(body_of([moved, partly(2, n=3)], number=2))
+    envelope = RowEnvelope(Keys("{table}:{key}", {}))
+    updates = Batch(body, "shop", 1, False, lambda _: moved.schema).updates()
+    records = [record for update in updates for record in envelope.records(update)]
+    world.kit.run(writer.write("shop", records[:2]))
+    world.kit.run(writer.write("shop", records))
+    assert world.rows == {f"{TABLE}:2": {"id": 2, "text": "long", "n": 3}}
 
 
 def test_a_row_of_which_only_a_part_is_known_is_not_written(world: World) -> None:
