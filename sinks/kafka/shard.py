@@ -118,7 +118,6 @@ class ShardProducer:
                 return  # an idle flow offers the same datamarker again
             self._begin()
             after = MarkerRecord(stored.row.advanced(marker, self._letters), dict(self._partitions))
-            self._stored = None  # not known until the commit is answered
             self._commit(after)
             self._stored = after
             self._letters.clear()

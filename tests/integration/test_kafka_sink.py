@@ -9,7 +9,7 @@ import random
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -19,15 +19,17 @@ from sinks.kafka.kind import KIND
 from sinks.kafka.names import partition_of
 from sinks.kafka.settings import KafkaSettings
 from sinks.kafka.shard import ShardProducer
+from sinks.kafka.writer import KafkaWriter
 from sinks.port import Sink
 from sinks.records import RecordRefused
-from subscriber_sdk import HandlerFailed, RetryPolicy
+from subscriber_sdk import Datamarker, EpochRefused, HandlerFailed, NoticeKind, RetryPolicy, ShardNotice
 from subscriber_sdk.testing import Change, Kit, KitFlow, body_of, frames, marker_at, update
 from tests.support.dialled import Dialler, dialled
 from tests.support.eventually import eventually
 from tests.support.kafka_server import KafkaRecord, KafkaServer
 from tests.support.ports import free_port
 from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.model.findings import Severity
 from wormhole.model.values import Op
 from wormhole.wire.markers import marker_from_message
 
@@ -168,6 +170,58 @@ def test_a_commit_of_unknown_outcome_is_decided_by_the_stored_datamarker(
     assert topics.ids() == ["test:1:0", "test:2:0", "test:2:1", "test:3:0"]
 
 
+def test_a_commit_of_which_the_flow_was_not_informed_is_not_repeated(
+    wormhole_kit: Kit, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its callback was cancelled, and the thread went on."""
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    marked = KafkaWriter.marked
+    late: list[Any] = []
+
+    async def uninformed(writer: KafkaWriter, marker: Datamarker) -> None:
+        await marked(writer, marker)
+        if not late:
+            late.append(marker)
+            raise TimeoutError
+
+    monkeypatch.setattr(KafkaWriter, "marked", uninformed)
+    flow.commit(row(1))
+    flow.commit(row(2))
+    assert late
+    assert topics.ids() == ["test:1:0", "test:2:0"]
+
+
+def test_a_process_without_a_connection_that_was_replaced_writes_nothing(wormhole_kit: Kit, topics: Topics) -> None:
+    """Its next producer fences the process in its place, and finds that process's datamarker."""
+    topics.make("orders", 1)
+    sink: Any = topics.sink()
+    flow = wormhole_kit.attach(sink.subscriber, retry=RETRY)
+    flow.commit(row(1))
+    sink._writer._shards["shop"].producer.rest()
+    replaced = flow.hand_over(topics.sink().subscriber)
+    flow.commit(row(2))
+    replaced.commit(row(2))
+    assert replaced.fenced
+    flow.commit(row(3))
+    assert topics.ids() == ["test:1:0", "test:2:0", "test:3:0"]
+
+
+async def test_an_epoch_is_refused_that_is_older_than_one_without_records(kafka_server: KafkaServer) -> None:
+    topics = await asyncio.to_thread(Topics, kafka_server)
+
+    def assigned(epoch: int) -> ShardNotice:
+        return ShardNotice(NoticeKind.ASSIGNED, "shop", epoch, marker_at(0), application="lines")
+
+    first, second = topics.sink(), topics.sink()
+    await cast(Any, first.subscriber).on_shard_notice(assigned(5))
+    with pytest.raises(EpochRefused) as refused:
+        await cast(Any, second.subscriber).on_shard_notice(assigned(4))
+    assert refused.value.held_epoch == 5
+    await first.close()
+    await second.close()
+
+
 def test_records_that_are_too_large_are_parked_and_no_others(wormhole_kit: Kit, topics: Topics) -> None:
     """Several records that are sent together may be too large only together."""
     topics.make("orders", 1, max_message_bytes="20000")
@@ -281,6 +335,22 @@ def test_a_datamarker_is_found_behind_thousands_of_others(wormhole_kit: Kit, top
     flow.crash_and_redeliver(1, subscriber=topics.sink().subscriber)
     flow.commit(row(2))
     assert topics.ids() == ["test:1:0", "test:2:0"]
+
+
+async def test_an_examination_reports_what_would_lose_datamarkers(kafka_server: KafkaServer) -> None:
+    topics = await asyncio.to_thread(Topics, kafka_server)
+    good = await topics.sink().examine()
+    assert [finding.severity for finding in good.findings] == [Severity.OK]
+    await asyncio.to_thread(topics.server.alter, topics.markers, "cleanup.policy", "compact,delete")
+    deleting = await topics.sink(transaction_timeout="1h").examine()
+    assert [(finding.severity, finding.code) for finding in deleting.findings] == [
+        (Severity.PROBLEM, "target-refused")
+    ] * 2
+    assert "--add-config cleanup.policy=compact" in deleting.findings[0].next_step
+    assert "900s" in deleting.findings[1].next_step
+    (missing,) = (await topics.sink(marker_topic=f"{topics.name}-missing").examine()).findings
+    assert (missing.severity, missing.code) == (Severity.PROBLEM, "target-unavailable")
+    assert f"--create --topic {topics.name}-missing" in missing.next_step
 
 
 CONFIG = """
