@@ -74,7 +74,8 @@ def database_error(error: Exception, table: str) -> WormholeError:
         return TargetRefused(
             f"the account may not use {table}: {name}",
             code="account-lacks-rights",
-            hint="GRANT SELECT, INSERT, UPDATE and DELETE on it, then `wormholectl flows resume APP/SHARD`",
+            hint="GRANT SELECT, INSERT, UPDATE and DELETE on it, and the right to create and alter tables there; then "
+            "`wormholectl flows resume APP/SHARD`",
         )
     return RowRefused(f"the database refuses a row of {table}: {name}")
 

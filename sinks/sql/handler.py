@@ -39,14 +39,14 @@ class _Definition:
 @dataclass(slots=True)
 class _Shard:
     """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``defined``: what the next
-    rollback does; ``failed``: why the last attempt of that failed.
+    rollback does; ``failed``: why that failed for a target the last time.
     """
 
     log: str = ""
     owner: str = ""
     tables: dict[str, Mirrored | None] = field(default_factory=dict)
     defined: _Definition | None = None
-    failed: WormholeError | None = None
+    failed: tuple[TableName, WormholeError] | None = None
 
 
 class MirrorHandler(TransactionalHandler[Any]):
@@ -65,13 +65,11 @@ class MirrorHandler(TransactionalHandler[Any]):
         self.figures = Figures()
 
     def on_shard_notice(self, notice: ShardNotice) -> None:
-        """An epoch begins or ends: targets are compared again."""
+        """An epoch begins: targets are compared again."""
         if notice.kind is NoticeKind.ASSIGNED:
             shard = self._shards.setdefault(notice.shard, _Shard())
             shard.log, shard.owner = notice.log, f"{notice.application}/{notice.dataset}"
             shard.tables.clear()
-        elif notice.kind is NoticeKind.REVOKED:
-            self._shards.pop(notice.shard, None)
 
     def on_schema(self, change: SchemaChange, connection: Any) -> None:
         """Compare the target with the rows that follow."""
@@ -89,7 +87,8 @@ class MirrorHandler(TransactionalHandler[Any]):
                 f"{name} cannot hold {change.table}: {planned.refused}", hint="; ".join(planned.helping)
             )
         if planned.statements or not owned:
-            failed, shard.failed = shard.failed, None
+            failed = shard.failed[1] if shard.failed and shard.failed[0] == name else None
+            shard.failed = None
             if isinstance(failed, TargetRefused):
                 raise failed
             shard.defined = _Definition(target, owner)
@@ -172,7 +171,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         except WormholeError as error:
             # Raised at the next delivery: an exception of this callback would count as an attempt.
             _log.warning("%s could not be defined: %s", defined.target.name, error)
-            shard.failed = error
+            shard.failed = defined.target.name, error
 
     def _define(self, defined: _Definition) -> None:
         database = self._database

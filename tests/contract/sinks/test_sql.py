@@ -100,6 +100,16 @@ class TestMirror:
         assert "orders is filled from" in refused.message
         assert sql_target.rows("orders", "id") == [(1,)]
 
+    def test_a_table_that_is_there_is_entered(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        """Nothing has to be created, so only the entry was missing."""
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        flow.revoke()
+        sql_target.sql("DELETE FROM wormhole_sink")
+        flow.assign()
+        flow.commit(update(T, key=2, after={"a": 1}))
+        assert sql_target.rows("wormhole_sink", "name") == [("orders",)]
+
     def test_tables_of_several_databases_have_targets_of_their_own(
         self, sql_target: SqlTarget, wormhole_kit: Kit
     ) -> None:
@@ -299,6 +309,10 @@ class TestMirror:
         flow = attached(wormhole_kit, sql_target, password_file=password)
         refused = halted(flow, update(T, key=1, before={"a": 1}, after={"a": 2}))
         assert refused.code == "account-lacks-rights"
+        flow.revoke()
+        other = attached(wormhole_kit, sql_target, shard="other", password_file=password)
+        assert halted(other, update("shop.lines", key=1, after={"a": 1})).code == "account-lacks-rights"
+        other.revoke()
         sql_target.sql("DROP OWNED BY reader")
         sql_target.sql("DROP ROLE reader")
 
