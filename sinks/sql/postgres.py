@@ -111,4 +111,4 @@ def _lines(columns: Columns, data: Data, own: Own) -> str:
     """The rows as COPY reads them."""
     shown = [texts(column.name, values, _IN_LINES) for column, values in zip(columns, data, strict=True)]
     stamp = "\t".join(text for name, value in own.items() for text in texts(name, [value], _IN_LINES))
-    return "\n".join(map("\t".join, zip(*shown, repeat(stamp), strict=False))) + "\n"
+    return "\n".join(map("\t".join, zip(*shown, repeat(stamp, len(data[0])), strict=True))) + "\n"

@@ -199,7 +199,9 @@ class TestMirror:
         flow.commit(update(T, key=keys[3], before={"a": 3}), update(T, key=keys[0], before={"a": 0}, after={"a": 9}))
         assert sorted(row[0] for row in sql_target.rows("orders", "a")) == [1, 2, 4, 5, 9]
 
-    def test_many_rows_arrive_with_every_character(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+    def test_many_rows_arrive_with_every_character(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """They are new, then they are all there, then some are new and some are there."""
         texts = ["", "\\", "\\N", "NULL", '"', "'", "\t", "\n\r", "{a,b}", "%s %% ?", "\b\f\x1a", "é😀", " ", None]
         schema = update(
@@ -219,6 +221,21 @@ class TestMirror:
         assert flow.verify(T, [row(key, read, 2.0) for key in range(70)]).equal
         flow.backfill(T, [row(key, read, 4.0) for key in range(140)])
         assert flow.verify(T, [row(key, read, 4.0) for key in range(140)]).equal
+        assert "attempt" not in caplog.text
+
+    @pytest.mark.parametrize("sql_target", ["postgres"], indirect=True)
+    def test_one_of_many_rows_is_parked(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target, parks=True)
+        flow.commit(*(update(T, key=key, after={"text": "a\0b" if key == 30 else f"{key}"}) for key in range(60)))
+        assert flow.parked == ["test:1:30"]
+        assert sorted(sql_target.rows("orders", "id", "text")) == [(key, f"{key}") for key in range(60) if key != 30]
+
+    def test_a_single_key_that_was_read_stays(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"a": key}) for key in (1, 2, 3)))
+        flow.begin_backfill()
+        flow.chunk(T, read(T, key=1, after={"a": 5}), keys=[1, 2])
+        assert sql_target.rows("orders", "id", "a") == [(1, 5), (3, 3)]
 
     def test_a_range_of_keys_is_deleted(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target)
