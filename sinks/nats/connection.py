@@ -28,7 +28,7 @@ __all__ = ["Connected", "Message", "Servers", "TooLarge"]
 
 _TIMEOUT_S: Final = 10.0
 _CONNECT_S: Final = 3
-_CONNECT_ALL_S: Final = 10.0  # of all servers, in random order; the SDK ends a callback after 30 s
+_CONNECT_ALL_S: Final = 10.0  # all servers, in random order; the SDK ends a callback after 30 s
 _CLOSE_S: Final = 1.0
 _BATCH_HEADERS: Final = 128
 """Bytes of the headers of a message in a batch, beside its own; at most."""
