@@ -21,19 +21,27 @@ __all__ = ["RedisSink"]
 
 _RIGHTS: Final = """
 if not redis.acl_check_cmd then return {} end
-local own, row = ARGV[1], ARGV[2]
-local commands = {{'HMGET', own, 'a'}, {'HSET', own, 'a', 'b'}, {'UNLINK', row}}
-if ARGV[3] == 'set' then
+local own = ARGV[2]
+local commands = {{'HMGET', own, 'a'}, {'HSET', own, 'a', 'b'}}
+if ARGV[1] == 'set' then
   local more = {{'HGET', own, 'a'}, {'HGETALL', own}, {'HSCAN', own, '0'}, {'HSETNX', own, 'a', 'b'},
-    {'HDEL', own, 'a'}, {'ZADD', own, '0', 'a'}, {'ZREM', own, 'a'}, {'ZRANGEBYSCORE', own, '0', '1'}, {'TIME'},
-    {'MGET', row}, {'MSET', row, 'a'}}
+    {'HDEL', own, 'a'}, {'ZADD', own, '0', 'a'}, {'ZREM', own, 'a'}, {'ZRANGEBYSCORE', own, '0', '1'}, {'TIME'}}
   for _, command in ipairs(more) do table.insert(commands, command) end
 else
   table.insert(commands, {'SCAN', '0'})
 end
+for i = 2, #ARGV do
+  table.insert(commands, {'UNLINK', ARGV[i]})
+  if ARGV[1] == 'set' then
+    table.insert(commands, {'MGET', ARGV[i]})
+    table.insert(commands, {'MSET', ARGV[i], 'a'})
+  end
+end
 local refused = {}
 for _, command in ipairs(commands) do
-  if not redis.acl_check_cmd(unpack(command)) then table.insert(refused, command[1]) end
+  if not redis.acl_check_cmd(unpack(command)) then
+    table.insert(refused, #command > 1 and command[1] .. ' ' .. command[2] or command[1])
+  end
 end
 return refused
 """
@@ -45,13 +53,13 @@ class RedisSink(Sink):
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
         self._store = Store(settings)
-        self._keys = Keys(settings.key, settings.keys)
+        keys = Keys(settings.key, settings.keys)
         self._subscriber: RecordSubscriber
         if settings.mode == "delete":
-            self._subscriber = InvalidatingSubscriber(self._keys, self._store, settings.form, settings.budget)
+            self._subscriber = InvalidatingSubscriber(keys, self._store, settings.form, settings.budget)
         else:
-            writer = RowWriter(self._store, self._keys, settings.form, settings.remember_deleted)
-            self._subscriber = RowSubscriber(self._keys, writer, settings.budget)
+            writer = RowWriter(self._store, keys, settings.form, settings.remember_deleted)
+            self._subscriber = RowSubscriber(keys, writer, settings.budget)
         self.figures = self._subscriber.figures
 
     @property
@@ -118,14 +126,16 @@ class RedisSink(Sink):
         await self._examine_rights(report)
 
     async def _examine_rights(self, report: Report) -> None:
-        key = self._keys.prefix("log", "table") + b"1"
-        (refused,) = await self._store.run(("EVAL", _RIGHTS, 0, "wormhole:flow:", key, self._settings.mode))
+        templates = (self._settings.key, *self._settings.keys.values())
+        # The names of tables are not known here.
+        keys = [template.format(key="1") for template in templates if template.count("{") == 1]
+        (refused,) = await self._store.run(("EVAL", _RIGHTS, 0, self._settings.mode, "wormhole:flow:", *keys))
         if refused:
             commands = ", ".join(command.decode() for command in refused)
             report.add(
                 "target_rights",
                 Severity.PROBLEM,
-                f"the account may not run {commands} for the keys of the sink",
+                f"the account may not run {commands}",
                 because="every flow of the sink would halt",
                 next_step="give the account these commands, for the keys wormhole:* and those of the templates",
                 code="account-lacks-rights",

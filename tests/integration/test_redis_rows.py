@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from decimal import Decimal
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from scripts.prepare import ROOT
 from sinks.redis.changes import RowEnvelope
 from sinks.redis.keys import Keys
 from sinks.redis.settings import RedisSettings
@@ -380,6 +383,31 @@ def test_a_woken_process_writes_nothing(world: World) -> None:
     seen = watched(world, 0)
     replaced.commit(put(1, "of the zombie"))
     assert (replaced.fenced, set(seen)) == (True, {(("1", "b"),)})
+
+
+@pytest.mark.parametrize("mode", ["delete", "set"])
+def test_the_rights_of_the_page_are_enough(
+    new_redis_world: NewWorld, own_redis: RedisServer, tmp_path: Path, mode: str
+) -> None:
+    page = (ROOT / "docs" / "sinks.md").read_text().partition("in Redis's own words")[2]
+    both, rows, *_ = re.findall(r"^`(\+[a-z +]+)`", page, re.MULTILINE)
+    with contextlib.closing(own_redis.client()) as admin:
+        rights = [*both.split(), *(rows.split() if mode == "set" else ())]
+        admin.execute_command(  # type: ignore[no-untyped-call]
+            "ACL", "SETUSER", "sink", "on", ">geheim", "~wormhole:*", f"~{TABLE}:*", *rights
+        )
+    (tmp_path / "password").write_text("geheim")
+    settings = {"mode": mode, "password_file": str(tmp_path / "password")}
+    world = new_redis_world(own_redis.url(), **settings)
+    world.settings["url"] = own_redis.url().replace("//", "//sink@")
+    flow = world.attach()
+    assert world.kit.run(world.sinks[0].examine()).severity is Severity.OK
+    flow.commit(put(1, "a"), put(2, "a"), gone(2))
+    flow.commit(partly(1, n=2), deleted_all(), put(1, "b"))
+    flow.backfill(TABLE, [read(TABLE, key=1, after={"text": "b"})])
+    if mode == "set":
+        assert flow.verify(TABLE, [read(TABLE, key=1, after={"text": "b"})], repair=True).equal
+    assert flow.datamarker == flow.end
 
 
 def test_settings_of_one_mode() -> None:

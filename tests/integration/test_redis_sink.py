@@ -274,7 +274,7 @@ async def test_what_an_account_may_not_is_found_without_a_write(own_redis: Redis
         url, settings = own_redis.url().replace("//", "//sink@"), {"password_file": str(tmp_path / "password")}
         report = await examined(url, key="other:{key}", **settings)
         assert problems(report) == {("target_rights", "account-lacks-rights")}
-        assert "UNLINK, SCAN" in report.findings[-1].what
+        assert "may not run SCAN 0, UNLINK other:1" in report.findings[-1].what
         client.execute_command("ACL", "SETUSER", "sink", "+scan", "~other:*")
         assert problems(await examined(url, key="other:{key}", **settings)) == set()
 
