@@ -75,8 +75,10 @@ class RecordSubscriber(Subscriber):
                 shard.failed[update.id] = update.position
                 raise refused
             await self._add(shard, update)
-            if update.ends_transaction or self._writer.aborts:
+            if update.ends_transaction:
                 await self._complete(update.shard, shard)
+        if self._writer.aborts:
+            await self._complete(batch[0].shard, shard)
         await self._write(batch[0].shard, shard)
 
     async def on_datamarker(self, marker: Datamarker) -> None:
