@@ -33,6 +33,7 @@ class TestMirror(test_sql.TestMirror):
     test_rights_that_are_missing_are_named = None  # type: ignore[assignment]  # of PostgreSQL
     test_one_of_many_rows_is_parked = None  # type: ignore[assignment]
 
+    @pytest.mark.parametrize("sql_target", ["mariadb", "mysql"], indirect=True)
     def test_rows_are_written_in_statements_of_a_bounded_size(
         self, sql_target: SqlTarget, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -52,6 +53,7 @@ class TestMirror(test_sql.TestMirror):
         assert max(size for size in sizes if size < 3000) < 1500
         assert len([size for size in sizes if size > 3000]) == 1
 
+    @pytest.mark.parametrize("sql_target", ["mariadb", "mysql"], indirect=True)
     def test_a_row_that_no_packet_holds_is_parked(
         self, sql_target: SqlTarget, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
