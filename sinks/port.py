@@ -40,6 +40,11 @@ class SinkSettings(Settings):
     application: Name | None = None
     password_file: PathFromHere | None = None
 
+    @property
+    def shown(self) -> str:
+        """The URL for reports and messages, without what only the store should know."""
+        return self.url
+
     def read_password(self) -> str | None:
         """What ``password_file`` holds; ``None`` without one. Blocks. Call it for every new connection: the content may
         have changed.

@@ -56,7 +56,7 @@ async def _examined(sink: ConfiguredSink, config: Config | None) -> ExaminedSink
         finally:
             await opened.close()
     except WormholeError as error:
-        report = Report(sink.settings.url)
+        report = Report(sink.settings.shown)
         report.add("target", Severity.PROBLEM, error.message, next_step=error.hint or "", code=error.code)
         return ExaminedSink(sink, report, exit_code(error))
     return ExaminedSink(sink, report, BROKEN if report.severity is Severity.PROBLEM else 0)

@@ -27,8 +27,8 @@ def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) 
 
     Raises :class:`~wormhole.model.errors.TargetUnavailable` and :class:`~wormhole.model.errors.TargetRefused`.
     """
-    admin = AdminClient(dict(config))
     try:
+        admin = AdminClient(dict(config))
         cluster = admin.list_topics(timeout=settings.timeout)
     except KafkaException as error:
         raise target_error(error.args[0], f"{settings.brokers} cannot be examined") from None

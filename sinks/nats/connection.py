@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -133,14 +133,16 @@ class Connected:
     async def open(cls, stream: str, settings: NatsSettings) -> Connected:
         """Connect to one of the servers, and look at the stream."""
         connected = cls(stream, settings)
+        given = await connected._login()  # a client that did not try to connect cannot be closed
         try:
-            await connected._open()
+            await connected._open(given)
         except BaseException:
             await connected.close()
             raise
         return connected
 
-    async def _open(self) -> None:
+    async def _login(self) -> Mapping[str, Any]:
+        """What the client is given, by the names of its parameters."""
         settings = self._settings
         given: dict[str, Any] = {}
         if (secret := await asyncio.to_thread(settings.read_password)) is not None:
@@ -154,6 +156,10 @@ class Connected:
                 given["user_jwt_cb"] = lambda: bytearray(jwt)
         if settings.encrypted:
             given["tls"] = await asyncio.to_thread(settings.tls)
+        return given
+
+    async def _open(self, given: Mapping[str, Any]) -> None:
+        settings = self._settings
         last: list[Exception] = []
 
         async def failed(error: Exception) -> None:

@@ -50,7 +50,7 @@ class Receiver:
     """
 
     def __init__(self, settings: WebhookSettings) -> None:
-        self.name = settings.origin
+        self.name = settings.shown
         try:
             self._url = URL(settings.url)
         except ValueError:

@@ -57,8 +57,8 @@ class WebhookSettings(HeldRecordSettings):
         return self
 
     @property
-    def origin(self) -> str:
-        """Scheme, host and port, for messages: path and query may hold what only the receiver should know."""
+    def shown(self) -> str:
+        """Scheme, host and port: path and query may hold what only the receiver should know."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 

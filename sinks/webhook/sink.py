@@ -45,7 +45,7 @@ class WebhookSink(Sink):
         """Sends a signed request without records. HEAD and OPTIONS would prove neither the secret nor the path: what
         receives POST alone answers them with 405, and verifies no signature.
         """
-        report = Report(self._settings.origin)
+        report = Report(self._settings.shown)
         await asyncio.to_thread(_examine_file, self._settings.secret_file, report)
         if urlsplit(self._settings.url).scheme == "https":
             await self._examine_certificate(report)

@@ -39,6 +39,30 @@ def test_every_sink_of_a_file_is_checked_and_one_that_is_named(config: Path) -> 
     assert "sink cache: JSON lines, at least once, application cache" in out
 
 
+@pytest.mark.parametrize(
+    ("sink", "code"),
+    [
+        ("url = 'nats://me@127.0.0.1:1'\npassword_file = 'missing'", "login-refused"),
+        ("url = 'nats://127.0.0.1:1'\ncredentials_file = 'missing'", "login-refused"),
+        ("url = 'tls://127.0.0.1:1'\nca_file = 'empty'", "certificate-refused"),
+        ("url = 'kafka://127.0.0.1:1'\ntls = { ca = 'empty' }", "target-refused"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_a_problem_of_its_sink(config: Path, sink: str, code: str) -> None:
+    (config.parent / "empty").touch()
+    config.write_text(f"{config.read_text()}[sinks.other]\n{sink}\n")
+    _, out, _ = run("sink", "check", "-c", str(config), "--json")
+    found = {one["sink"]: one for one in check("sink-check", out)["sinks"]}
+    assert found["cache"]["severity"] == "ok"
+    assert [one["code"] for one in found["other"]["findings"]] == [code]
+
+
+def test_a_path_and_a_query_that_may_be_secret_are_not_shown(config: Path) -> None:
+    config.write_text("version = 1\n[sinks.hook]\nurl = 'https://a.example/secret?t=secret'\nsecret_file = 'missing'\n")
+    code, out, err = run("sink", "check", "-c", str(config))
+    assert (code, "https://a.example\n" in out, "/secret" in out + err) == (2, True, False)
+
+
 def test_sinks_are_shown_with_their_flows_and_stores(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FakeAdmin().install(monkeypatch)
     code, out, _ = run("sink", "show", "-c", str(config), "--json")

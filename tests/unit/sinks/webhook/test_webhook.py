@@ -619,8 +619,8 @@ def test_a_url_that_is_refused(url: str) -> None:
 
 def test_http_is_for_this_host_unless_allowed() -> None:
     for host in ("localhost", "127.0.0.1:80", "127.9.9.9", "[::1]:8080"):
-        assert settings(url=f"http://{host}/?a=b").origin == f"http://{host}"
-    assert settings(url="http://10.0.0.1/", insecure=True).origin == "http://10.0.0.1"
+        assert settings(url=f"http://{host}/?a=b").shown == f"http://{host}"
+    assert settings(url="http://10.0.0.1/", insecure=True).shown == "http://10.0.0.1"
 
 
 @pytest.mark.parametrize("given", [{"timeout": "16s"}, {"batch_records": 0}, {"batch_size": "0"}, {"secret_file": ""}])
