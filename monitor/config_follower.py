@@ -9,10 +9,9 @@ import os
 from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
-from monitor.desired_logs import desired_logs
+from monitor.desired_logs import DesiredLog
 from monitor.desired_sinks import DesiredSink
 from monitor.last_good_config import LastGoodConfig
 from monitor.state import HostState, LogKey, SinkKey
@@ -23,7 +22,7 @@ from wormhole.coordination.port import Contact, Coordinator, HostRequest, Monito
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.model.errors import CoordinationLost, WormholeError
 
-__all__ = ["ConfigFollower"]
+__all__ = ["ConfigFollower", "Desired"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +33,15 @@ _UPDATE_EVERY_S: Final = 1.0
 _AWAY: Final = (Contact.SUSPENDED.value, Contact.LOST.value)
 
 
+Desired = tuple[Mapping[LogKey, DesiredLog], Mapping[SinkKey, DesiredSink]]
+"""The logs and the sinks of a host."""
+
+
 class ConfigFollower:
     """Follows one configuration of this host (``config``, with its coordinator) until it is cancelled.
 
-    ``folder``: of the last known good configuration. ``everything``: see
-    :func:`monitor.desired_logs.desired_logs`. ``address``: of the status page, as it is registered. ``sinks``: that
-    this host runs.
+    ``folder``: of the last known good configuration. ``address``: of the status page, as it is registered.
+    ``desired``: what this host runs, by the datasets.
     """
 
     def __init__(
@@ -49,18 +51,15 @@ class ConfigFollower:
         supervisor: Supervisor,
         folder: Path,
         address: str,
-        everything: Container[str] | None = None,
+        desired: Callable[[Mapping[str, DatasetConfig]], Desired],
         make: Callable[[Config], Coordinator] = connect,
-        *,
-        sinks: Mapping[SinkKey, DesiredSink] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._state = state
         self._supervisor = supervisor
         self._file = folder / "last-good.json"
         self._address = address
-        self._everything = everything
-        self._sinks = sinks
+        self._desired = desired
         self._coordinator = make(config)
         self._static = config.form is CoordinatorForm.STATIC
         self._datasets: Mapping[str, DatasetConfig] | None = None
@@ -215,11 +214,11 @@ class ConfigFollower:
                 )
 
     def _apply(self, datasets: Mapping[str, DatasetConfig], drained: bool, source: str) -> None:
-        desired = desired_logs(self._config, datasets, everything=self._everything)
-        self._supervisor.set_desired(desired, self._sinks, drained=drained)
+        logs, sinks = self._desired(datasets)
+        self._supervisor.set_desired(logs, sinks, drained=drained)
         self._state.configuration = source
-        self._warn(datasets, desired)
-        names = ", ".join(sorted(map(str, [*desired, *self._sinks]))) or "no log"
+        self._warn(datasets, logs)
+        names = ", ".join(sorted(map(str, [*logs, *sinks]))) or "no log"
         self._report_config(f"{source}: {names} here", logging.INFO)
 
     def _warn(self, datasets: Mapping[str, DatasetConfig], desired: Container[LogKey]) -> None:

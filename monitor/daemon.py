@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from monitor.config_follower import ConfigFollower
+from monitor.config_follower import ConfigFollower, Desired
+from monitor.desired_logs import desired_logs
 from monitor.desired_sinks import DesiredSink, desired_sinks
 from monitor.folder_lock import FolderLock
 from monitor.metrics import add_routes as add_metrics
@@ -24,7 +25,7 @@ from monitor.state import HostState, SinkKey
 from monitor.status_poller import StatusPoller
 from monitor.supervisor import Supervisor
 from monitor.web import add_routes as add_page
-from wormhole.config import Config, load
+from wormhole.config import Config, DatasetConfig, load
 from wormhole.host.http_server import serve, url
 from wormhole.host.private_files import keep_private
 from wormhole.host.tls import open_trust
@@ -170,15 +171,12 @@ class Monitor:
         return follower
 
     def _follower(self, config: Config) -> ConfigFollower:
-        return ConfigFollower(
-            config,
-            self.state,
-            self._supervisor,
-            self._folder,
-            self.page,
-            self._everything,
-            sinks=self._sinks(config),
-        )
+        sinks = self._sinks(config)
+
+        def desired(datasets: Mapping[str, DatasetConfig]) -> Desired:
+            return desired_logs(config, datasets, everything=self._everything), sinks
+
+        return ConfigFollower(config, self.state, self._supervisor, self._folder, self.page, desired)
 
     def _application(self) -> web.Application:
         app = web.Application()

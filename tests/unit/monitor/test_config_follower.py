@@ -14,7 +14,7 @@ import pytest
 
 from monitor import config_follower as module
 from monitor.config_follower import ConfigFollower
-from monitor.desired_logs import DesiredLog
+from monitor.desired_logs import DesiredLog, desired_logs
 from monitor.desired_sinks import DesiredSink
 from monitor.last_good_config import LastGoodConfig
 from monitor.state import HostState, LogKey, Phase, PublisherState, SinkKey
@@ -89,7 +89,7 @@ class Host:
             cast("Supervisor", self.asked),
             self.folder,
             "http://127.0.0.1:7480/",
-            everything,
+            lambda datasets: (desired_logs(config, datasets, everything=everything), {}),
             lambda _: self.coordinator,
         )
         task = asyncio.create_task(follower.run())
