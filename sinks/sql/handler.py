@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sinks.figures import Figures
 from sinks.sql.changes import steps
@@ -26,6 +26,7 @@ __all__ = ["MirrorHandler"]
 
 _log = logging.getLogger("sinks")
 _T = TypeVar("_T")
+_OWN_TABLES: Final = frozenset({"wormhole_marker", "wormhole_sink"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class MirrorHandler(TransactionalHandler[Any]):
         """Compare the target with the rows that follow."""
         shard, dialect = self._shards[change.shard], self._database.dialect
         name = target_name(self._settings, shard.log, change.table)
+        if name.table.lower() in _OWN_TABLES:
+            raise TargetRefused(f"{name} is a table of the sink's own", hint="give it another target (`table`)")
         with self._translated(str(name)):
             options = Options(self._settings.soft_delete, self._settings.merge)
             target = wanted(change.new, name, dialect, options)
@@ -180,7 +183,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             finish(session.begin())
             for statement in (*database.lock_bounds, database.sink_table):
                 database.run(session.connection, statement)
-            claimed(database, session.connection, defined.owner)
+            was_filled = claimed(database, session.connection, defined.owner)
             # Another shard may have done the same since.
             found = actual(self._runs(session.connection), defined.target.name, database.dialect)
             planned = plan(defined.target, found, database.dialect)
@@ -190,7 +193,9 @@ class MirrorHandler(TransactionalHandler[Any]):
             finish(session.commit())
         finally:
             finish(session.close())
-        if planned.stale:
+        if was_filled and found is None:
+            _note_stale(defined.owner, "%s was dropped in the target, and is made without the rows that it had")
+        elif planned.stale:
             _note_stale(defined.owner)
 
     def _of(
@@ -238,9 +243,8 @@ class MirrorHandler(TransactionalHandler[Any]):
             raise database_error(error, table) from None
 
 
-def _note_stale(owner: Owner) -> None:
-    text = "rows of %s may lack values of what changed. Next: `wormholectl backfill start %s`"
-    _log.warning(text, owner.target, owner.owner.partition("/")[0])
+def _note_stale(owner: Owner, what: str = "rows of %s may lack values of what changed") -> None:
+    _log.warning(f"{what}. Next: `wormholectl backfill start %s`", owner.target, owner.owner.partition("/")[0])
 
 
 def _by_table(batch: Sequence[Update]) -> dict[str, list[Update]]:

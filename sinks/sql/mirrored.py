@@ -85,12 +85,12 @@ class Mirrored:
         self._live = [database.equal({DELETED: False})] if soft else []
         if schema is None:
             keys = {name: "" for name in table.key if name not in self._source}
-            self._columns = {name: self._column(name, "") for name in keys}
+            self._columns = {name: self._column(name, "", key=True) for name in keys}
         else:
             keys = {column.name: column.type for column in schema.key}
             types = keys | {column.name: column.type for column in schema.columns}
             names = free_names(types)
-            self._columns = {name: self._column(names[name], type_) for name, type_ in types.items()}
+            self._columns = {name: self._column(names[name], type_, key=name in keys) for name, type_ in types.items()}
         self._key = [self._columns[name] for name in keys]
         self._values = {name: column for name, column in self._columns.items() if name not in keys}
 
@@ -98,12 +98,12 @@ class Mirrored:
     def _key_columns(self) -> list[TargetColumn]:
         return [column.target for column in self._key]
 
-    def _column(self, name: str, generic: str) -> _Column:
+    def _column(self, name: str, generic: str, *, key: bool) -> _Column:
         found = self._table.column(name)
         assert found is not None
         dialect = self._database.dialect
         same = frozenset({type(None), unchanged(generic, found, dialect)})
-        return _Column(found, writer(generic, found, dialect), same, reader(generic, found, dialect))
+        return _Column(found, writer(generic, found, dialect, key=key), same, reader(generic, found, dialect))
 
     # --- writing ---
 
@@ -188,6 +188,9 @@ class Mirrored:
     def _move(self, connection: Any, step: Move, generation: int) -> int:
         database = self._database
         columns, data = self._data(step.columns, [(step.new, step.values)])
+        if self._soft:  # a row that was deleted may have the new key
+            deleted = Scope.all([database.equal(self._source), database.equal({DELETED: True})])
+            database.delete(connection, self._table, self._key_columns, self._keys([step.new]), deleted)
         own = {
             **{column.name: value for column, (value,) in zip(columns, data, strict=True)},
             **self._stamp(generation),

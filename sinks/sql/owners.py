@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from sinks.sql.database import Database
-from sinks.sql.schema import TableName, actual
+from sinks.sql.schema import Dialect, TableName, actual
 from wormhole.model.errors import TargetRefused
 
 __all__ = ["Owner", "claimed", "is_claimed", "targets"]
+
+_PLACES: Final = {
+    Dialect.POSTGRES: "SELECT current_schema()",
+    Dialect.DUCKDB: "SELECT current_schema()",
+    Dialect.MYSQL: "SELECT DATABASE()",
+    Dialect.MARIADB: "SELECT DATABASE()",
+}
+_IGNORING_CASE: Final = frozenset({Dialect.SQLITE, Dialect.DUCKDB})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,33 +29,32 @@ class Owner:
     owner: str
     source: str
 
-    @property
-    def key(self) -> bytes:
-        """The key of the entry: a hash, which no collation can make equal for two targets."""
-        return sha256(f"{self.target.schema or ''}\0{self.target.table}".encode()).digest()
-
 
 def is_claimed(database: Database, connection: Any, owner: Owner) -> bool:
     """Whether the target has its entry. Raises :class:`~wormhole.model.errors.TargetRefused` if that is another's."""
     if not _there(database, connection):
         return False
-    found = database.run(connection, "SELECT owner, source FROM wormhole_sink WHERE target = %s", [owner.key])
+    key = _entry(database, connection, owner.target)
+    found = database.run(connection, "SELECT owner, source, name FROM wormhole_sink WHERE target = %s", [key])
     if not found:
         return False
-    if found[0] != (owner.owner, owner.source):
+    if found[0][:2] != (owner.owner, owner.source):
         raise TargetRefused(
             f"{owner.target} is filled from {found[0][1]} by {found[0][0]}, not from {owner.source} by {owner.owner}",
             hint="give one of them another target (`table`), or share it (`merge`); if the first is gone for ever, "  # noqa: S608
-            f"delete the table and DELETE FROM wormhole_sink WHERE name = '{owner.target}'",
+            f"delete the table and DELETE FROM wormhole_sink WHERE name = '{found[0][2]}'",
         )
     return True
 
 
-def claimed(database: Database, connection: Any, owner: Owner) -> None:
-    """Enter the owner unless there is one."""
-    if not is_claimed(database, connection, owner):
-        sql = "INSERT INTO wormhole_sink (target, name, owner, source) VALUES (%s, %s, %s, %s)"
-        database.run(connection, sql, [owner.key, str(owner.target), owner.owner, owner.source])
+def claimed(database: Database, connection: Any, owner: Owner) -> bool:
+    """Enter the owner unless there is one. Returns whether there was."""
+    if is_claimed(database, connection, owner):
+        return True
+    sql = "INSERT INTO wormhole_sink (target, name, owner, source) VALUES (%s, %s, %s, %s)"
+    key = _entry(database, connection, owner.target)
+    database.run(connection, sql, [key, str(owner.target), owner.owner, owner.source])
+    return False
 
 
 def targets(database: Database, connection: Any) -> list[tuple[Any, ...]]:
@@ -55,6 +62,17 @@ def targets(database: Database, connection: Any) -> list[tuple[Any, ...]]:
     if not _there(database, connection):
         return []
     return database.run(connection, "SELECT name, owner, source FROM wormhole_sink ORDER BY name")
+
+
+def _entry(database: Database, connection: Any, target: TableName) -> bytes:
+    """The key of a target's entry: a hash of its whole name, which no collation can make equal for two targets."""
+    schema, place = target.schema, _PLACES.get(database.dialect)
+    if place is None:
+        schema = ""
+    elif schema is None:
+        ((schema,),) = database.run(connection, place)
+    name = f"{schema}\0{target.table}"
+    return sha256((name.lower() if database.dialect in _IGNORING_CASE else name).encode()).digest()
 
 
 def _there(database: Database, connection: Any) -> bool:

@@ -41,7 +41,7 @@ _PARTS: Final = re.compile(r"(?:date|time)\b", re.IGNORECASE)  # parts of a poin
 _INT_DIGITS: Final = {"int": 19, "uint": 20}
 _RANGES: Final = {"int": (-(1 << 63), (1 << 63) - 1), "uint": (0, (1 << 64) - 1)}
 _KEY_KINDS: Final = frozenset(
-    {Kind.BYTES, Kind.TEXT, Kind.INT, Kind.DECIMAL, Kind.DOUBLE, Kind.BOOL, Kind.TEMPORAL, Kind.UUID, Kind.MEMBERS}
+    {Kind.BYTES, Kind.TEXT, Kind.INT, Kind.DECIMAL, Kind.DOUBLE, Kind.BOOL, Kind.UUID, Kind.MEMBERS}
 )
 _NUMBERS: Final = frozenset({Kind.INT, Kind.DECIMAL, Kind.DOUBLE, Kind.FLOAT, Kind.BOOL})
 

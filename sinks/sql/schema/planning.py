@@ -111,6 +111,7 @@ class _Planning:
 
     def _compare_keys(self) -> None:
         if not self.target.key:
+            self._compare_without_key()
             return
         wanted = {_folded(name, self.dialect) for name in self.target.key}
         if {_folded(name, self.dialect) for name in self.actual.key} != wanted:
@@ -121,6 +122,14 @@ class _Planning:
             # Any other unique index would make an upsert replace another row, or fail while rows exchange values.
             if {_folded(name, self.dialect) for name in columns} != wanted:
                 self._refuse(f"it has a unique index on {', '.join(columns)}", drop)
+
+    def _compare_without_key(self) -> None:
+        """Rows without a key may be equal: an index that allows one of them only would lose the others."""
+        names = {_folded(column.name, self.dialect) for column in self.target.columns}
+        for columns, drop in {self.actual.key: self._rekey(), **{c: [drop] for c, drop in self.actual.unique}}.items():
+            # A name in parentheses stands for something that is computed from any columns.
+            if columns and all(name.startswith("(") or _folded(name, self.dialect) in names for name in columns):
+                self._refuse(f"it has a unique index on {', '.join(columns)}, and the source's rows have no key", *drop)
 
     def _refuse(self, why: str, *helping: str) -> None:
         self.refused.append(why)
@@ -188,14 +197,14 @@ class _Planning:
 
     def _rekey(self) -> list[str]:
         columns = ", ".join(quoted(name, self.dialect) for name in self.target.key)
-        new = f"ADD PRIMARY KEY ({columns})"
+        new = [f"ADD PRIMARY KEY ({columns})"] if columns else []
         if self.dialect in (Dialect.SQLITE, Dialect.DUCKDB):
             return [f"DROP TABLE {self.target.name.quoted(self.dialect)}"]
         if not self.actual.key_name:
-            return self._alter([new])
+            return self._alter(new)
         if self.dialect is Dialect.POSTGRES:
-            return self._alter([f"DROP CONSTRAINT {quoted(self.actual.key_name, self.dialect)}", new])
-        return self._alter(["DROP PRIMARY KEY", new])
+            return self._alter([f"DROP CONSTRAINT {quoted(self.actual.key_name, self.dialect)}", *new])
+        return self._alter(["DROP PRIMARY KEY", *new])
 
 
 def _create(target: TargetTable, dialect: Dialect) -> str:

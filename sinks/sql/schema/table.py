@@ -81,8 +81,9 @@ class TargetTable:
     obstacles: tuple[Obstacle, ...] = ()
 
     def column(self, name: str) -> TargetColumn | None:
-        """The column with this name."""
-        return next((column for column in self.columns if column.name == name), None)
+        """The column with this name; if there is none, the one whose name differs only in case."""
+        exact = next((column for column in self.columns if column.name == name), None)
+        return exact or next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True, slots=True)

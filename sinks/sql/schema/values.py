@@ -47,9 +47,9 @@ def selected(column: TargetColumn, dialect: Dialect) -> str:
     return f"CAST({name} AS {'CHAR' if dialect.is_mysql else 'VARCHAR'})"
 
 
-def writer(generic: str, column: TargetColumn, dialect: Dialect) -> Writer | None:
+def writer(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool = False) -> Writer | None:
     """What makes the driver's value for ``column`` of a value of the ``generic`` type; ``None``: the value itself.
-    ``generic``: empty where it is not known.
+    ``generic``: empty where it is not known. ``key``: equal keys get equal values.
 
     The function raises ``ValueError``, without the value in its message, for a value that the column cannot hold.
     """
@@ -62,7 +62,7 @@ def writer(generic: str, column: TargetColumn, dialect: Dialect) -> Writer | Non
         case "bool":
             make = {Kind.BOOL: None, Kind.TEXT: _bool_text, Kind.DOUBLE: float, Kind.FLOAT: float}.get(column.kind, int)
         case "decimal":
-            make = _write_decimal(column)
+            make = _key_text if key and column.kind is Kind.TEXT else _write_decimal(column)
         case "bytes":
             make = None
         case "entries":
@@ -185,6 +185,13 @@ def _decimal_text(value: Decimal | str) -> str:
     return value if isinstance(value, str) else format(value, "f")
 
 
+def _key_text(value: Decimal | str) -> str:
+    """1.0 and 1.00 are one key."""
+    text = _decimal_text(value)
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
 def _write_text(column: TargetColumn, dialect: Dialect) -> Writer | None:
     if dialect is Dialect.SQLITE:
         return None
@@ -292,18 +299,30 @@ _UTC: Final = re.compile(r"(?:[+-]00(?::00)?|Z)$")
 def _read_known(generic: str, column: TargetColumn) -> Reader | None:
     match generic, column.kind:
         case (("int" | "uint"), Kind.TEXT):
-            return int
+            return _or_text(int)
         case "double", (Kind.TEXT | Kind.DECIMAL):
-            return float
+            return _or_text(float)
         case "bool", Kind.TEXT:
             return lambda value: bool(value == "true")
         case "decimal", (Kind.TEXT | Kind.DOUBLE | Kind.FLOAT):
-            return _decimal
+            return _or_text(_decimal)
         case (("text" | "hash"), Kind.BYTES):
             return _decoded
         case "entries", _:
             return _Entries
     return None
+
+
+def _or_text(make: Callable[[Any], Any]) -> Reader:
+    """Text of an earlier type of the column is no number: it differs from every one."""
+
+    def converted(value: Any) -> Any:
+        try:
+            return make(value)
+        except (ValueError, ArithmeticError):
+            return value
+
+    return converted
 
 
 def _decimal(value: Any) -> Decimal | str:

@@ -175,6 +175,116 @@ class TestMirror:
         assert sql_target.rows("orders", "id", "a", "b") == [(1, 2, "x")]
         assert "lacks the rows of 2 updates" in caplog.text
 
+    def test_a_deleted_row_makes_room_for_a_row_that_moves_to_its_key(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target, soft_delete=True)
+        row: Row = {"a": 1, "b": "long"}
+        flow.commit(update(T, key=1, after=row), update(T, key=2, after=row))
+        flow.commit(update(T, key=2, before=row))
+        flow.commit(update(T, key=2, old_key=1, before=row, after={"a": 5}))
+        assert sql_target.rows("orders", "id", "a", "b", "_wormhole_deleted") == [(2, 5, "long", False)]
+
+    def test_decimal_keys_are_equal_however_many_digits_they_have(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=Decimal(key), after={"a": 1}) for key in ("1.0", "20.0", "-0.0", "0.50")))
+        flow.commit(
+            update(T, key=Decimal("1.00"), before={"a": 1}, after={"a": 2}),
+            *(update(T, key=Decimal(key), before={"a": 1}) for key in ("20", "0.00", "0.5")),
+        )
+        assert sql_target.rows("orders", "a") == [(2,)]
+        assert flow.verify(T, [read(T, key=Decimal("1.00"), after={"a": 2})]).equal
+
+    @pytest.mark.parametrize("value", [1, 1.5, Decimal("1.5"), True])
+    def test_text_of_a_column_that_had_another_type_is_a_difference(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, value: Any
+    ) -> None:
+        """The source dropped the column and added it again, which logs no rows."""
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"a": "abc"}) for key in (1, 2)))
+        flow.commit(update(T, key=1, before={"a": value}, after={"a": value}))
+        rows = [read(T, key=key, after={"a": value}) for key in (1, 2)]
+        assert flow.verify(T, rows, repair=True).differs == 1
+        assert flow.verify(T, rows).equal
+
+    def test_a_table_that_was_dropped_needs_a_backfill(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        assert "backfill" not in caplog.text
+        sql_target.sql("DROP TABLE orders")
+        with caplog.at_level(logging.WARNING, "sinks"):
+            flow.commit(update(T, key=2, after={"a": 2}))
+        assert sql_target.rows("orders", "id") == [(2,)]
+        assert "orders was dropped in the target" in caplog.text
+        assert "wormholectl backfill start test" in caplog.text
+
+    def test_columns_that_differ_in_case_are_one_where_the_database_says_so(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        if sql_target.name == "postgres":
+            sql_target.sql('CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, "A" TEXT)')
+        else:
+            sql_target.sql("CREATE TABLE orders (ID BIGINT NOT NULL PRIMARY KEY, A BIGINT)")
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"a": 1, "b": 0}) for key in (1, 2, 3)))
+        flow.commit(
+            update(T, key=1, before={"a": 1, "b": 0}, after={"a": 2}),
+            update(T, key=4, old_key=2, before={"a": 1, "b": 0}, after={"a": 3}),
+            update(T, key=3, before={"a": 1, "b": 0}),
+        )
+        assert sql_target.rows("orders", "id", "a") == [(1, 2), (4, 3)]
+        assert flow.verify(T, [read(T, key=key, after={"a": a, "b": 0}) for key, a in ((1, 2), (4, 3))]).equal
+
+    def test_names_of_one_table_have_one_sink(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        """Names differ in case, or say the schema in which the connection is."""
+        attached(wormhole_kit, sql_target).commit(update(T, key=1, after={"a": 1}))
+        here = {"postgres": "public", "sqlite": "main", "duckdb": "main"}
+        schema = here.get(sql_target.name) or sql_target.url.rpartition("/")[2]
+        other = attached(wormhole_kit, sql_target, shard="other", table=schema + ".{table}")
+        refused = halted(other, update("bar.orders", key=2, after={"a": 1}))
+        assert "WHERE name = 'orders'" in str(refused.hint)
+        other.revoke()
+        flow = attached(wormhole_kit, sql_target, shard="third")
+        if sql_target.name in ("sqlite", "duckdb"):
+            halted(flow, update("shop.Orders", key=2, after={"a": 1}))
+        else:
+            flow.commit(update("shop.Orders", key=2, after={"a": 1}))
+        assert sql_target.rows("orders", "id") == [(1,)]
+
+    def test_tables_of_the_sinks_own_are_no_targets(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        after = {"name": "a", "owner": "b", "source": "c"}
+        refused = halted(flow, update("shop.wormhole_sink", key={"target": b"1"}, after=after))
+        assert "of the sink's own" in refused.message
+
+    @pytest.mark.parametrize("key", ["PRIMARY KEY (a)", "UNIQUE (a)"])
+    def test_equal_rows_without_a_key_are_not_merged(self, sql_target: SqlTarget, wormhole_kit: Kit, key: str) -> None:
+        sql_target.sql(f"CREATE TABLE orders (a BIGINT NOT NULL, b BIGINT, {key})")
+        refused = halted(
+            attached(wormhole_kit, sql_target), *(update(T, key=(), after={"a": 1, "b": value}) for value in (1, 2))
+        )
+        assert "the source's rows have no key" in refused.message
+        assert "DROP" in str(refused.hint)
+
+    def test_a_key_of_points_in_time_is_refused(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        """Several texts are one point in time: a verification would remove the row as another one's."""
+        sql_target.sql("CREATE TABLE orders (id TIMESTAMP NOT NULL PRIMARY KEY, a BIGINT)")
+        change = update(T, key="2020-01-01 00:00:00.250", after={"a": 1})
+        assert "two keys of the source can be equal in it" in halted(attached(wormhole_kit, sql_target), change).message
+
+    def test_rows_without_a_key_may_get_one_from_the_database(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        number = {"postgres": "SERIAL", "sqlite": "INTEGER", "duckdb": "UUID DEFAULT uuid()"}
+        column = number.get(sql_target.name, "BIGINT AUTO_INCREMENT")
+        sql_target.sql(f"CREATE TABLE orders (own {column} PRIMARY KEY, a BIGINT)")
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=(), after={"a": 1}) for _ in range(3)))
+        assert sql_target.rows("orders", "a") == [(1,), (1,), (1,)]
+
     def test_rows_without_a_key_are_appended(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target)
         flow.commit(*(update(T, key=(), after={"a": value}) for value in (1, 1, 2)))
