@@ -38,6 +38,7 @@ _SQLSTATES: Final = {
     "42501": _Meaning.RIGHTS,
     "42703": _Meaning.CHANGED,
     "42804": _Meaning.CHANGED,
+    "42883": _Meaning.CHANGED,  # no operator for the column's new type
     "42P01": _Meaning.CHANGED,
     "42P10": _Meaning.CHANGED,
 }

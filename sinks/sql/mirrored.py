@@ -250,5 +250,6 @@ class Mirrored:
             if not found:
                 return
             for row in found:
-                yield tuple(column.value(value) for column, value in zip(self._key, row, strict=True))
+                values = (column.value(value) for column, value in zip(self._key, row, strict=True))
+                yield tuple(str(value) if isinstance(value, str) else value for value in values)  # plain text
             last = found[-1]

@@ -271,6 +271,26 @@ class TestMirror:
         assert "the source's rows have no key" in refused.message
         assert "DROP" in str(refused.hint)
 
+    @pytest.mark.parametrize("sql_target", ["postgres"], indirect=True)
+    def test_a_row_that_is_left_is_removed_by_its_uuid(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        sql_target.sql("CREATE TABLE orders (id UUID NOT NULL PRIMARY KEY, a BIGINT)")
+        flow = attached(wormhole_kit, sql_target)
+        keys = [f"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a1{digit}" for digit in range(3)]
+        flow.commit(*(update(T, key=key, after={"a": 1}) for key in keys))
+        assert flow.verify(T, [read(T, key=keys[0], after={"a": 1})], repair=True).extra == 2
+        assert flow.verify(T, [read(T, key=keys[0], after={"a": 1})]).equal
+
+    @pytest.mark.parametrize("sql_target", ["postgres"], indirect=True)
+    def test_a_key_whose_type_was_changed_behind_the_sink_is_compared_again(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target, parks=True)
+        flow.commit(*(update(T, key=key, after={"a": 1}) for key in (1, 2)))
+        sql_target.sql("ALTER TABLE orders ALTER COLUMN id TYPE TEXT")
+        flow.commit(update(T, key=1, before={"a": 1}))
+        assert flow.parked == []
+        assert sql_target.rows("orders", "id") == [("2",)]
+
     def test_a_key_of_points_in_time_is_refused(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         """Several texts are one point in time: a verification would remove the row as another one's."""
         sql_target.sql("CREATE TABLE orders (id TIMESTAMP NOT NULL PRIMARY KEY, a BIGINT)")
