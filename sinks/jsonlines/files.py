@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sinks.jsonlines.failures import target_error
 from sinks.jsonlines.shard_file import FileGone, ShardFile, finish_left, stem_of
 from sinks.records import Record, RecordWriter
+from sinks.records.threads import in_thread
 from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 
@@ -119,15 +120,10 @@ class FilesWriter(RecordWriter):
             self._drop(shard)
 
     async def _call(self, shard: _Shard, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Call in a thread. After an error the shard's file is abandoned.
-
-        A thread cannot be cancelled, and may still use the file: cancellation waits for its end.
-        """
-        call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        """Call in a thread. After an error the shard's file is abandoned."""
         try:
-            return await asyncio.shield(call)
+            return await in_thread(function, *arguments)
         except asyncio.CancelledError:
-            await asyncio.wait([call])
             self._drop(shard)
             raise
         except FileGone as gone:

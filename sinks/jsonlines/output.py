@@ -6,12 +6,12 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from sinks.jsonlines.failures import target_error
 from sinks.jsonlines.files import lines_of
 from sinks.records import Record, RecordWriter
+from sinks.records.threads import in_thread
 from subscriber_sdk import Datamarker
 
 __all__ = ["OutputWriter"]
@@ -38,15 +38,10 @@ class OutputWriter(RecordWriter):
         await self._call(_sync, self._file)
 
     async def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         try:
-            await asyncio.shield(call)
+            await in_thread(function, *arguments)  # the next line may not begin within one of a call that was cancelled
         except OSError as error:
             raise target_error("standard output", error) from error
-        except asyncio.CancelledError:
-            with suppress(OSError):
-                await call  # the next line may not begin within this one
-            raise
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -7,6 +7,7 @@
     subscriber    receives updates, holds back transactions that are not complete, and writes the others
     confirmed     which records a store keeps after a rollback
     held          the records of one shard that are held back, in memory and then in a file
+    threads       calls that block
 """
 
 from sinks.records.record import Envelope, NoForm, Record

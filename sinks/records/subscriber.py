@@ -12,6 +12,7 @@ from sinks.figures import Figures
 from sinks.records.confirmed import Confirmed
 from sinks.records.held import Budget, Held
 from sinks.records.record import Envelope, Record
+from sinks.records.threads import in_thread
 from sinks.records.writer import RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, Op, ShardNotice, Subscriber, Update
 from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
@@ -138,7 +139,7 @@ class RecordSubscriber(Subscriber):
         for record in self._envelope.records(update):
             shard.open.add(record._replace(everywhere=True) if everywhere else record)
         if shard.open.overfull:
-            await asyncio.to_thread(shard.open.spill)
+            await in_thread(shard.open.spill)
 
     async def _complete(self, name: str, shard: _Shard) -> None:
         """The transaction that is held is complete. What a file holds is written now, the rest with its batch."""
@@ -147,7 +148,7 @@ class RecordSubscriber(Subscriber):
         if shard.open.in_file:
             await self._write(name, shard)
             portions = shard.open.portions()
-            while (portion := await asyncio.to_thread(next, portions, None)) is not None:
+            while (portion := await in_thread(_next, portions)) is not None:
                 await self._send(name, shard, portion)
         else:
             for portion in shard.open.portions():
@@ -194,6 +195,10 @@ class RecordSubscriber(Subscriber):
                 f"the writer of records failed: {type(error).__name__}", hint="report it with the traceback in the log"
             ) from error
         self.figures.wrote(len(records), sum(len(record.key) + len(record.value or b"") for record in records))
+
+
+def _next(portions: Iterator[list[Record]]) -> list[Record] | None:
+    return next(portions, None)
 
 
 def _portions(records: Sequence[Record], writer: RecordWriter) -> Iterator[Sequence[Record]]:

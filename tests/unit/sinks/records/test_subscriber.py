@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,11 +14,13 @@ import pytest
 from sinks.envelopes.wormhole import WormholeEnvelope
 from sinks.records import Record, RecordRefused, RecordSubscriber, RecordWriter
 from sinks.records import subscriber as subscriber_module
-from sinks.records.held import Budget
+from sinks.records.held import Budget, Held
 from subscriber_sdk import Datamarker, HandlerFailed
 from subscriber_sdk.testing import Kit, KitFlow, update
 from subscriber_sdk.testing.changes import Change
+from tests.support.letters import parcel_of
 from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.ports.dead_letters import open_parcel
 
 # The kit calls what would run in a thread in place, on its loop.
 pytestmark = pytest.mark.allow_blocking
@@ -256,3 +260,27 @@ def test_our_envelope_has_everything_of_an_update(wormhole_kit: Kit) -> None:
     assert (document["op"], document["table"], document["key"]) == ("update", "shop.orders", [7])
     assert (document["before"], document["after"]) == ({"text": "a", "n": None}, {"text": "b", "n": 2**63})
     assert document["ends_transaction"] is True
+
+
+async def test_cancellation_waits_for_what_writes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise records of the delivery before would be in the file of the next one."""
+    begun, ends = asyncio.Event(), threading.Event()
+    loop, spill, budget = asyncio.get_running_loop(), Held.spill, Budget(1, MIB)
+
+    def slow(held: Held) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        ends.wait()
+        spill(held)
+
+    monkeypatch.setattr(Held, "spill", slow)
+    subscriber = RecordSubscriber(WormholeEnvelope(), Store(), budget)
+    call = asyncio.create_task(subscriber.on_updates([open_parcel(parcel_of(row(1)))]))
+    await begun.wait()
+    call.cancel()
+    loop.call_later(0.01, ends.set)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (ends.is_set(), budget.in_memory, budget.on_disk > 0) == (True, 0, True)
+    for shard in subscriber._shards.values():
+        shard.open.clear()
+    assert budget.on_disk == 0

@@ -1,0 +1,25 @@
+"""Calls that block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple, Unpack
+
+__all__ = ["in_thread"]
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+
+async def in_thread(function: Callable[[Unpack[_Ts]], _T], *arguments: *_Ts) -> _T:
+    """The result of ``function``, which blocks.
+
+    A thread cannot be cancelled, and may still use what is used next: cancellation waits for its end.
+    """
+    call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait([call])
+        raise
