@@ -72,6 +72,7 @@ class RowEnvelope:
             self._at, self._place = at, place(*at)
         version, generation = self._place + digits(update.index), update.generation
         if op is Op.TRUNCATE:
+            self._keys.prefix(update.shard, table)  # a table whose rows have no key is refused here too
             return [Record(id_, id_, table, b"", RowChange(TABLE, version, generation, "").to_bytes())]
         key, types = self._keys.key(update.shard, update.table, update.key), types_of(update.key)
         if op is Op.DELETE_RANGE:

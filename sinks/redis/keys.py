@@ -6,6 +6,7 @@ of one table never share a key.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -17,6 +18,7 @@ from wormhole.model.errors import Fatal
 
 __all__ = ["Keys", "NoKey", "check_template", "pattern_of", "types_of", "values_of"]
 
+_OWN: Final = b"wormhole:"
 _FIELDS: Final = {"log", "table"}
 _LETTERS: Final = {bool: "o", int: "i", str: "t", bytes: "b", Decimal: "d", float: "f"}
 _FROM_PART: Final[Mapping[str, Callable[[bytes], Value]]] = {
@@ -51,7 +53,7 @@ def check_template(template: str) -> str:
         or "\0" in template
     ):
         raise ValueError('must end with "{key}", and may hold {table} and {log} before it')
-    if template.startswith("wormhole:") or template == "{key}":
+    if template.startswith(_OWN.decode()) or template == "{key}":
         raise ValueError('must begin with other text than "wormhole:", and have text or {table} before {key}')
     return template
 
@@ -65,12 +67,18 @@ class Keys:
         self._prefixes: dict[tuple[str, str], bytes] = {}
 
     def prefix(self, shard: str, table: str) -> bytes:
-        """What every key of a table begins with."""
+        """What every key of a table begins with. Raises :class:`NoKey` if the sink's own keys may."""
         found = self._prefixes.get((shard, table))
         if found is None:
             template = self._tables.get(table, self._template)
             log = shard.partition(".")[0]
-            found = self._prefixes[shard, table] = template.format(table=_escaped_text(table), log=log, key="").encode()
+            found = template.format(table=_escaped_text(table), log=log, key="").encode()
+            if found.startswith(_OWN) or _OWN.startswith(found):
+                raise NoKey(
+                    f"keys of {table} could be those of the sink itself, which begin with {_OWN.decode()}",
+                    hint=f'give the table another template: keys = {{ {json.dumps(table)} = "rows:{{key}}" }}',
+                )
+            self._prefixes[shard, table] = found
         return found
 
     def key(self, shard: str, table: str, values: Key) -> bytes:

@@ -52,6 +52,19 @@ def test_what_no_key_can_be_made_of(values: Any) -> None:
         GENERAL.key(*PLACE, values)
 
 
+@pytest.mark.parametrize(
+    ("template", "table"),
+    [("{table}:{key}", "wormhole"), ("{log}:{key}", "t"), ("w{key}", "t"), ("wo{table}:{key}", "rmhole")],
+)
+def test_a_table_has_no_keys_among_those_of_the_sink(template: str, table: str) -> None:
+    """TRUNCATE removes every key that begins as those of the table."""
+    with pytest.raises(NoKey, match=f"keys of {table} could be those of the sink") as refused:
+        Keys(template, {}).key("wormhole", table, (7,))
+    assert refused.value.hint is not None
+    assert f'keys = {{ "{table}" = "rows:{{key}}" }}' in refused.value.hint
+    assert Keys(template, {table: "rows:{key}"}).key("wormhole", table, (7,)) == b"rows:7"
+
+
 def test_a_template_of_one_table_and_of_its_log() -> None:
     keys = Keys("{log}/{table}:{key}", {"users": "user:{key}"})
     assert keys.key(*PLACE, (7,)) == b"db1/a%3Ab:7"
