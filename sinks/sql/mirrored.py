@@ -138,7 +138,9 @@ class Mirrored:
         return absent
 
     def _stamp(self, generation: int) -> Own:
-        return {SHARD: self.place.shard, GENERATION: generation, **({DELETED: False} if self._soft else {})}
+        """A target of which `soft_delete` was taken back still has the column."""
+        deleted = {} if self._table.column(DELETED) is None else {DELETED: False}
+        return {SHARD: self.place.shard, GENERATION: generation, **deleted}
 
     def _keys(self, keys: Sequence[Key]) -> Data:
         """The keys as columns."""

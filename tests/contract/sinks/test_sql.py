@@ -291,6 +291,17 @@ class TestMirror:
         assert flow.parked == []
         assert sql_target.rows("orders", "id") == [("2",)]
 
+    def test_a_row_that_is_inserted_again_is_not_deleted_whatever_is_set(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        flow = attached(wormhole_kit, sql_target, soft_delete=True)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        flow.commit(update(T, key=1, before={"a": 1}))
+        flow.revoke()
+        flow = attached(wormhole_kit, sql_target, shard="next")
+        flow.commit(update(T, key=1, after={"a": 2}))
+        assert sql_target.rows("orders", "id", "a", "_wormhole_deleted") == [(1, 2, False)]
+
     def test_a_key_of_points_in_time_is_refused(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         """Several texts are one point in time: a verification would remove the row as another one's."""
         sql_target.sql("CREATE TABLE orders (id TIMESTAMP NOT NULL PRIMARY KEY, a BIGINT)")
