@@ -206,6 +206,7 @@ def does_not_verify(subscriber: str) -> Problem:
     return Problem(
         f"subscriber {subscriber} cannot compare rows: its application has no on_verify and on_verify_keys, or its "
         "release of wormhole-pubsub is an earlier one",
-        "add both to the application, see docs/existing-rows.md; `wormholectl backfill start` sends all rows instead",
+        "add both to the application, see docs/existing-rows.md (a sink that writes documents has neither, see "
+        "docs/sinks.md); `wormholectl backfill start` sends all rows instead",
         code="callback-wrong",
     )

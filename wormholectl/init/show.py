@@ -89,7 +89,7 @@ def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
                 (f"wormholectl sink check -c {toml}", "whether the store can be filled"),
                 (f"wormholectl up -f {toml} --detach", "a monitor, the publisher and the sink that it runs"),
                 (f"wormholectl sink show -c {toml}", "how far the sink is"),
-                (f"wormholectl verify {project.application} -c {toml}", "compares all rows of a store with tables"),
+                (f"wormholectl verify {project.application} -c {toml}", "compares all rows, if the store keeps rows"),
             ],
         )
         return
