@@ -17,7 +17,7 @@ from sinks.jsonlines.shard_file import FINISHED, OPEN
 from sinks.port import Sink
 from subscriber_sdk import Subscriber
 from wormhole.model.findings import Report, Severity
-from wormhole.model.units import format_size
+from wormhole.model.units import rounded_size
 
 __all__ = ["JsonLinesSink"]
 
@@ -59,7 +59,7 @@ def _examine(folder: Path, report: Report) -> None:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise target_error(str(folder), error) from error
-    report.facts |= {"folder": str(folder), "free": format_size(free)}
+    report.facts |= {"folder": str(folder), "free": rounded_size(free)}
     finished = sum(name.endswith(FINISHED) for name in names)
     left = sum(name.endswith(OPEN) for name in names)
     if os.access(folder, os.W_OK | os.X_OK):

@@ -10,7 +10,7 @@ from nats.js.api import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from sinks.nats.settings import NatsSettings
 from sinks.nats.subjects import covers, pattern_of
 from wormhole.model.findings import Finding, Report, Severity
-from wormhole.model.units import format_size
+from wormhole.model.units import format_size, rounded_size
 
 __all__ = ["examine_stream"]
 
@@ -23,7 +23,7 @@ def examine_stream(report: Report, info: StreamInfo, settings: NatsSettings) -> 
     config = info.config
     report.facts |= {
         "messages": str(info.state.messages),
-        "bytes": format_size(info.state.bytes),
+        "bytes": rounded_size(info.state.bytes),
         "window for duplicates": f"{config.duplicate_window:g} s",
         "copies": f"{config.num_replicas}, each in {StorageType(config.storage).value}",
         "retention": RetentionPolicy(config.retention).value,

@@ -18,7 +18,7 @@ from sinks.nats.settings import NatsSettings
 from sinks.nats.subjects import Subjects
 from sinks.records import Record, RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
-from wormhole.model.units import format_size
+from wormhole.model.units import format_size, rounded_size
 
 __all__ = ["NatsWriter"]
 
@@ -124,6 +124,6 @@ class NatsWriter(RecordWriter):
 def _too_large(record: Record, size: int, most: int) -> RecordRefused:
     return RecordRefused(
         record,
-        f"it has about {format_size(size)}, and the limit there is {format_size(most)}",
+        f"it has about {rounded_size(size)}, and the limit there is {format_size(most)}",
         hint="raise max_payload of the server, or max_msg_size of the stream",
     )

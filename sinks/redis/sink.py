@@ -15,7 +15,7 @@ from subscriber_sdk import Subscriber
 from wormhole.host.tls import is_loopback
 from wormhole.model.errors import TargetRefused
 from wormhole.model.findings import Report, Severity
-from wormhole.model.units import format_size
+from wormhole.model.units import rounded_size
 
 __all__ = ["RedisSink"]
 
@@ -82,7 +82,7 @@ class RedisSink(Sink):
         name, version = ("Valkey", info["valkey_version"]) if "valkey_version" in info else ("Redis", _version(info))
         report.facts |= {
             "server": f"{name} {version}",
-            "memory": format_size(int(info.get("used_memory", 0))),
+            "memory": rounded_size(int(info.get("used_memory", 0))),
             "keys": str(info.get(f"db{self._settings.database}", {}).get("keys", 0)),
         }
         where = self._store.where

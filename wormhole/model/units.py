@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-__all__ = ["format_size", "parse_duration", "parse_rate", "parse_size", "parse_time"]
+__all__ = ["format_size", "parse_duration", "parse_rate", "parse_size", "parse_time", "rounded_size"]
 
 _SIZE_UNITS: Final = {
     "B": 1,
@@ -93,6 +93,15 @@ def format_size(size: int) -> str:
         if size and size % _SIZE_UNITS[unit] == 0:
             return f"{size // _SIZE_UNITS[unit]}{unit}"
     return f"{size}B"
+
+
+def rounded_size(count: float) -> str:
+    """Bytes with a unit, three digits about: ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
 
 
 def _size(value: object, allowed: str) -> int:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from wormhole.model.units import rounded_size as size
 from wormhole.model.visible import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:  # a command that prints plain lines need not wait for them
@@ -196,15 +197,6 @@ def _print_block(columns: Sequence[str], row: Sequence[str]) -> None:
         line += piece
     if line:
         print_line(line)
-
-
-def size(count: float) -> str:
-    """Bytes with a unit, three digits about: ``1.5 MiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def counted(number: int, noun: str) -> str:

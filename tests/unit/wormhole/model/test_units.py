@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.model.units import format_size, parse_duration, parse_rate, parse_size, parse_time
+from wormhole.model.units import format_size, parse_duration, parse_rate, parse_size, parse_time, rounded_size
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,8 @@ def test_times(text: str, us: int | None) -> None:
 def test_times_that_are_not_clear(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse_time(text)
+
+
+def test_a_size_that_was_measured_has_about_three_digits() -> None:
+    found = [rounded_size(count) for count in (87, 1536, 500_000, 72_307_953_664, 1 << 43)]
+    assert found == ["87 B", "1.5 KiB", "488 KiB", "67.3 GiB", "8.0 TiB"]
