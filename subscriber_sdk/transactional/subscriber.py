@@ -36,7 +36,7 @@ __all__ = ["Transactional"]
 
 C = TypeVar("C")
 
-_ALWAYS: Final = ("on_shard_notice", "on_datamarker", "on_rollback")
+_ALWAYS: Final = ("on_shard_notice", "on_datamarker", "on_rollback", "on_error")
 _OF_HANDLER: Final = (
     "on_update",
     "on_updates",
@@ -46,7 +46,6 @@ _OF_HANDLER: Final = (
     "on_scan_end",
     "on_verify",
     "on_data_loss",
-    "on_error",
 )
 _KEYS: Final = 1000  # read at one time from on_verify_keys
 
@@ -170,6 +169,8 @@ class Transactional(Subscriber, Generic[C]):
         return have
 
     async def _on_error(self, error: FlowHalted) -> None:
+        # A halted flow may stay so for days, and an operator's remedy would wait for its locks.
+        await self._of(error.shard).revoked()
         await settled(self._handler.on_error(error))
 
 

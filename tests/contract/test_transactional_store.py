@@ -75,6 +75,22 @@ def test_a_move_is_made_once(target: Target, wormhole_kit: Kit) -> None:
     assert target.row[2] == moved_in
 
 
+@pytest.mark.parametrize("cause", [TargetRefused("not so"), ValueError("not so")], ids=["refused", "failed"])
+def test_a_halted_flow_holds_no_lock(target: Target, wormhole_kit: Kit, cause: Exception) -> None:
+    async def refuse(update: Update, sql: Run) -> None:
+        await add(update, sql)
+        raise cause
+
+    store = target.new()
+    flow = wormhole_kit.attach(Transactional(totals(store), store))
+    flow.commit(paid(1, 5))
+    flow = wormhole_kit.attach(Transactional(totals(store, refuse), store), retry=1)
+    with pytest.raises(HandlerFailed):
+        flow.commit(paid(1, 7))
+    target.sql("UPDATE totals SET amount = 9 WHERE customer = 1")
+    assert target.totals == {1: 9}
+
+
 def test_an_emptied_target_halts_until_its_datamarker_is_moved(target: Target, wormhole_kit: Kit) -> None:
     store = target.new()
     flow = wormhole_kit.attach(Transactional(totals(store), store))
