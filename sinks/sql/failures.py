@@ -33,6 +33,7 @@ class _Meaning(Enum):
 # By the first two characters of a SQLSTATE: connection, rolled back, resources, lock, cancelled, system, internal.
 _AWAY_CLASSES: Final = {"08", "40", "53", "55", "57", "58", "XX"}
 _SQLSTATES: Final = {
+    "0A000": _Meaning.CHANGED,  # a plan of the statement is of the table as it was
     "25006": _Meaning.AWAY,  # the server is read-only
     "3F000": _Meaning.CHANGED,
     "42501": _Meaning.RIGHTS,
@@ -43,9 +44,11 @@ _SQLSTATES: Final = {
     "42P10": _Meaning.CHANGED,
 }
 _MYSQL: Final = {
-    **dict.fromkeys((1021, 1040, 1053, 1114, 1205, 1213, 1290, 1317, 1836, 1969, 2006, 2013, 3024), _Meaning.AWAY),
+    # Room, connections, shutdown, locks, a read-only or lost node, killed or slow statements and connections.
+    **dict.fromkeys((1020, 1021, 1040, 1047, 1053, 1114, 1180, 1205, 1206, 1213, 1223, 1290, 1317), _Meaning.AWAY),
+    **dict.fromkeys((1792, 1836, 1874, 1927, 1969, 2006, 2013, 3024, 4031), _Meaning.AWAY),
     **dict.fromkeys((1044, 1045, 1142, 1143, 1227, 1370), _Meaning.RIGHTS),
-    **dict.fromkeys((1054, 1146), _Meaning.CHANGED),
+    **dict.fromkeys((1054, 1146, 1412), _Meaning.CHANGED),
 }
 _SQLITE: Final = {
     "SQLITE_CONSTRAINT": _Meaning.ROW,
