@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["without_password"]
+__all__ = ["PASSWORD_OPTION", "without_password"]
 
 # Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its
 # length alone.
 _PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*\Z")
 # Without a scheme: `user:password@zk1:2181`.
 _BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]{0,500}@")
-_PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
+PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
+"""A password in the query of a URL."""
 
 
 def without_password(text: str) -> str:
@@ -21,4 +22,4 @@ def without_password(text: str) -> str:
     """
     before, at, after = text.rpartition("@")
     text = _PASSWORD.sub(r"\1:***", before) + at + after
-    return _PASSWORD_OPTION.sub(r"\1***", _BARE_PASSWORD.sub(r"\1:***@", text))
+    return PASSWORD_OPTION.sub(r"\1***", _BARE_PASSWORD.sub(r"\1:***@", text))

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, field_validator
 
 from wormhole.config.fields import Name, Settings
+from wormhole.config.passwords import PASSWORD_OPTION
 
 __all__ = ["SinkTable"]
 
@@ -38,7 +39,7 @@ class SinkTable(Settings):
             raise ValueError("must be a URL, SCHEME://...") from None
         if not scheme:
             raise ValueError("must be a URL, SCHEME://...")
-        if password is not None:
+        if password is not None or PASSWORD_OPTION.search(value):
             raise ValueError("must not hold a password: put it into a file of its own and name that with password_file")
         return value
 

@@ -43,6 +43,7 @@ def test_paths_begin_at_the_folder_of_the_file() -> None:
         ('[sinks.a]\nurl = "jsonlines:///a"\nrotate_sise = "1MiB"', "rotate_size"),
         ('[sinks.a]\nurl = "jsonlines:///a"\nenvelope = "maxwel"', "sinks.a.envelope"),
         ('[sinks.a]\nurl = "jsonlines://user:secret@host/a"', "password_file"),
+        ('[sinks.a]\nurl = "postgresql://user@host/a?sslmode=disable&password=secret"', "password_file"),
         ('[sinks.a]\nurl = "folder"', "must be a URL"),
     ],
 )
