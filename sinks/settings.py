@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from sinks.kinds import kind_of
 from sinks.port import Sink, SinkKind, SinkSettings
-from wormhole.config import Config
+from wormhole.config import Config, CoordinatorForm
 from wormhole.config.report import ConfigReport
-from wormhole.config.sinks import SinkTable
 from wormhole.model.errors import UsageError
 from wormhole.model.suggestion import suggestion
 
@@ -49,7 +48,7 @@ def configured_sinks(config: Config, path: Path) -> dict[str, ConfiguredSink]:
     found = {}
     for name, table in config.sinks.items():
         try:
-            found[name] = _checked(name, table, path.absolute().parent, report)
+            found[name] = _checked(name, config, path, report)
         except UsageError as error:  # the other sinks are checked too
             report.add(("sinks", name, "url"), f"{error.message}{f'. {error.hint}' if error.hint else ''}", table.url)
     report.raise_if_any()
@@ -65,7 +64,7 @@ def configured_sink(config: Config, path: Path, name: str) -> ConfiguredSink:
             hint=f"add [sinks.{name}] with its url (docs/sinks.md)",
         )
     report = ConfigReport(str(path))
-    found = _checked(name, table, path.absolute().parent, report)
+    found = _checked(name, config, path, report)
     report.raise_if_any()
     assert found is not None
     return found
@@ -82,12 +81,17 @@ def only_sink(config: Config, path: Path) -> str:
     return next(iter(config.sinks))
 
 
-def _checked(name: str, table: SinkTable, folder: Path, report: ConfigReport) -> ConfiguredSink | None:
-    kind = kind_of(table.kind)
+def _checked(name: str, config: Config, path: Path, report: ConfigReport) -> ConfiguredSink | None:
+    table = config.sinks[name]
+    kind, folder = kind_of(table.kind), path.absolute().parent
     given: Mapping[str, Any] = {**table.options, **table.model_dump(include={"url", "application"}, exclude_none=True)}
     try:
         settings = kind.settings.model_validate(given, context={"folder": folder})
     except ValidationError as error:
         report.add_all(error, kind.settings, ("sinks", name), given)
         return None
-    return ConfiguredSink(name, kind, settings)
+    found = ConfiguredSink(name, kind, settings)
+    if config.form is CoordinatorForm.STATIC and found.application not in config.applications:
+        known = suggestion(found.application, config.applications)
+        report.add(("sinks", name), f"there is no [applications.{found.application}] whose updates it would get{known}")
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,19 +32,19 @@ class SourceTables:
     problems: Sequence[Finding] = ()
 
 
-def source_tables(config: Config, application: str) -> Iterator[SourceTables]:
+def source_tables(config: Config, application: str) -> list[SourceTables]:
     """The tables of each log whose source this file has. Only reads the databases."""
     found = config.applications.get(application)
     if found is None:
-        return
+        return []
     dataset = config.datasets[found.dataset]
     wanted = application_filter(found, open_formats(dataset.value_format, dataset.values))
-    seen = set[str]()
+    tables: dict[str, SourceTables] = {}
     for copy, settings in dataset.copies.items():
         for name, log in settings.logs.items() if dataset.serves(copy, found.from_copy) else ():
-            if log.inline is not None and name not in seen:
-                seen.add(name)
-                yield _described(name, wanted, log.source, Login(log.password_file))
+            if log.inline is not None and name not in tables:
+                tables[name] = _described(name, wanted, log.source, Login(log.password_file))
+    return list(tables.values())
 
 
 def _described(log: str, wanted: Filter, url: str, login: Login) -> SourceTables:

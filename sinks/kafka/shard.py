@@ -301,6 +301,8 @@ class ShardProducer:
         topic = topic_of(self._settings.topic, record.table)
         if not is_topic(topic):
             raise RecordRefused(record, "its topic's name would be too long", hint="set topic of the sink")
+        if topic == self._settings.marker_topic:
+            raise RecordRefused(record, "its topic is that of the datamarkers", hint="set marker_topic of the sink")
         found = self._look_up(topic)
         wanted = self._settings.partitions.get(topic) or self._partitions.get(topic, found)
         if found != wanted:

@@ -81,7 +81,7 @@ EXTENDED: Final = (
     "tests/system/test_exactly_once.py::test_without_a_common_transaction_effects_happen_twice",
     "tests/system/test_exactly_once.py::test_a_connection_is_cut_at_any_message_of_a_commit",
     "tests/system/test_exactly_once.py::test_a_zombie_changes_nothing",
-    "tests/system/test_exactly_once.py::test_a_session_that_forgets_everything_between_transactions",
+    "tests/system/test_exactly_once.py::test_a_pooler_that_gives_each_transaction_another_session",
     "tests/system/test_exactly_once.py::test_a_dead_letter_that_comes_twice_counts_once",
     "tests/system/test_exactly_once.py::test_a_table_made_by_the_handler_ends_the_transaction_and_halts",
     "tests/system/test_exactly_once.py::test_an_empty_target_halts_and_offers_a_backfill",

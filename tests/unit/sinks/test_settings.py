@@ -62,6 +62,13 @@ def test_a_kind_that_no_package_has() -> None:
         configured_sinks(read(f'{text}[sinks.b]\nurl = "jsonlines:///a"\nsize = 1\n'), FILE)
 
 
+def test_a_sink_needs_its_application_where_the_file_has_all() -> None:
+    text = '[coordinator]\nstatic = true\n[sinks.lines]\nurl = "jsonlines:///a"\n'
+    with pytest.raises(ConfigError, match=r"sinks\.lines: there is no \[applications\.lines\]"):
+        configured_sinks(read(text), FILE)
+    assert configured_sinks(read(text.replace("static = true", 'zookeeper = "127.0.0.1:2181"')), FILE)
+
+
 def test_a_check_of_the_file_checks_its_sinks(tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(f"version = 1\n{LINES}")
