@@ -110,7 +110,7 @@ EXTENDED: Final = (
     "tests/docs/test_readme.py",
     "tests/docs/test_tls_page.py",
     "tests/integration/test_doctor_mysql.py",
-    "tests/integration/test_example_source.py",
+    "tests/integration/test_example_packages.py",
     "tests/integration/test_init.py",
     "tests/integration/test_monitored_sinks.py",
     "tests/integration/test_sink_newcomer.py",
