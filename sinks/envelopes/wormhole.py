@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from sinks.records.record import Record
 from wormhole.formats.json_values import listed_as_json, row_as_json, time_as_json
-from wormhole.model.values import Value
 from wormhole.wire.update import Update
 
 __all__ = ["WormholeEnvelope"]
@@ -23,15 +22,16 @@ class WormholeEnvelope:
     def records(self, update: Update) -> Sequence[Record]:
         """One record."""
         transaction = update.transaction
-        key, old_key, id_ = update.key, update.old_key, update.id
+        id_ = update.id
+        key, old_key = listed_as_json(update.key), listed_as_json(update.old_key)
         document = {
             "version": _VERSION,
             "id": id_,
             "op": update.op.value,
             "table": update.table,
             "shard": update.shard,
-            "key": listed_as_json(key),
-            "old_key": listed_as_json(old_key),
+            "key": key,
+            "old_key": old_key,
             "key_end": listed_as_json(update.key_end),
             "before": row_as_json(update.before),
             "after": row_as_json(update.after),
@@ -44,5 +44,5 @@ class WormholeEnvelope:
         return [Record(id_, id_, update.table, _key(key), _dump(document).encode(), _key(old_key))]
 
 
-def _key(values: Sequence[Value] | None) -> bytes:
-    return _dump(listed_as_json(values)).encode() if values else b""
+def _key(values: list[Any] | None) -> bytes:
+    return _dump(values).encode() if values else b""

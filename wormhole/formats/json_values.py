@@ -7,11 +7,15 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from wormhole.model.values import Unavailable, Value
 
 __all__ = ["listed_as_json", "row_as_json", "time_as_json", "value_as_json"]
+
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+"""What JSON has as it is."""
 
 
 def value_as_json(value: Value) -> Any:
@@ -37,7 +41,9 @@ def value_as_json(value: Value) -> Any:
 
 def row_as_json(values: Mapping[str, Value] | None) -> dict[str, Any] | None:
     """A row, by the names of its columns."""
-    return None if values is None else {name: value_as_json(value) for name, value in values.items()}
+    if values is None or _PLAIN.issuperset(map(type, values.values())):
+        return None if values is None else dict(values)
+    return {name: value_as_json(value) for name, value in values.items()}
 
 
 def listed_as_json(values: Iterable[Value] | None) -> list[Any] | None:
