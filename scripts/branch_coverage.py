@@ -17,7 +17,16 @@ from tests.support import scratch
 
 __all__ = ["TESTS", "main"]
 
-TESTS = ("tests/unit", "tests/contract", "tests/property", "tests/integration/publisher")
+TESTS = (
+    "tests/unit",
+    "tests/contract",
+    "tests/property",
+    "tests/integration/publisher",
+    "tests/integration/test_nats_sink.py",
+    "tests/integration/test_redis_sink.py",
+    "tests/integration/test_sink_duckdb.py",
+    "tests/integration/test_sink_tables.py",
+)
 
 
 def main(arguments: Sequence[str]) -> int:

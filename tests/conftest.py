@@ -68,6 +68,16 @@ hypothesis.settings.register_profile("few", _any, derandomize=True, database=Non
 hypothesis.settings.register_profile("soak", _any, max_examples=5000)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Save what was covered before the worker reports its end: ten seconds later it is killed if it still runs."""
+    measuring = sys.modules.get("coverage")
+    running = measuring.Coverage.current() if measuring is not None else None
+    if running is not None:
+        running.stop()
+        running.save()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     from tests.support.extended import is_whole  # after their plugins
     from wormhole.ports.testing import reading

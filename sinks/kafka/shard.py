@@ -161,9 +161,11 @@ class ShardProducer:
             traceback.clear_frames(error.__traceback__)
             # The client raises what is fatal from a poll, before or after it called back.
             found = error.__cause__ if isinstance(error, SystemError) else error
+            what = f"the records of shard {self._shard} are not written"
             if isinstance(found, KafkaException):
-                what = f"the records of shard {self._shard} are not written"
                 raise target_error(found.args[0], what, self._connection) from None
+            if isinstance(error, SystemError):  # its own error was lost in the client
+                raise TargetUnavailable(f"{what}: the client failed; another one is made") from error
             raise
 
     def _left(self) -> float:
