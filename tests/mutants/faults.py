@@ -28,6 +28,7 @@ from tests.mutants.relay_files_faults import RELAY_FILES_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
+from tests.mutants.sink_faults import SINK_FAULTS
 from tests.mutants.snapshot_faults import SNAPSHOT_FAULTS
 from tests.mutants.statement_faults import STATEMENT_FAULTS
 from tests.mutants.transactional_faults import TRANSACTIONAL_FAULTS
@@ -380,6 +381,7 @@ FAULTS: list[Fault] = [
     *ROBUST_FAULTS,
     *CERTIFICATE_FAULTS,
     *TRANSACTIONAL_FAULTS,
+    *SINK_FAULTS,
     *TRUST_FAULTS,
     *BOUNDS_FAULTS,
     *STATEMENT_FAULTS,
