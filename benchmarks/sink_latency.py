@@ -47,7 +47,7 @@ password_file = "{password}"
 [applications.mirror]
 dataset = "shop"
 tables = ["shop.*"]
-start = "latest"
+start = "existing"
 marker_interval = "{interval}"
 
 [applications.mirror.subscribers]
@@ -90,13 +90,13 @@ def measure(source: MariaDbServer, target: str, rate: float, seconds: float, int
         url = f"mariadb://wormhole@127.0.0.1:{source.port}/shop"
         settings = {"folder": folder, "source": url.removesuffix("/shop"), "target": target, "interval": interval}
         file.write_text(_CONFIG.format(password=source.password_file, **settings))
+        connection.execute("DROP TABLE IF EXISTS items, wormhole_marker, wormhole_sink")
+        connection.execute("CREATE TABLE items (id BIGINT PRIMARY KEY, note TEXT)")
+        source.sql("TRUNCATE shop.items")
         up = [sys.executable, "-m", "wormholectl", "up", "-f", str(file), "--detach"]
         subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
         try:
-            connection.execute("CREATE TABLE IF NOT EXISTS items (id BIGINT PRIMARY KEY, note TEXT)")
-            found = connection.execute("SELECT coalesce(max(id), 0) FROM items").fetchone()
-            first = (found[0] if found else 0) + 1
-            for begin, number, speed in ((first, _WARM, 100.0), (first + _WARM, count, rate)):
+            for begin, number, speed in ((1, _WARM, 100.0), (1 + _WARM, count, rate)):
                 committed = multiprocessing.Array("d", number)
                 writer = multiprocessing.Process(target=_write, args=(source.port, begin, number, speed, committed))
                 writer.start()
