@@ -45,7 +45,7 @@ _MEANINGS: Final = {
         "target-refused",
     ),
     "unknown command": _Meaning(
-        "lacks a command that the sink needs", "enable the commands that docs/sinks.md lists", "target-refused"
+        "lacks a command that the sink needs", "enable the commands that docs/sink-redis.md lists", "target-refused"
     ),
     "DB index": _Meaning("does not have this database", "correct the number in the URL", "target-refused"),
 }

@@ -1,9 +1,13 @@
-"""docs/sinks.md: its configuration is accepted, its command runs, its document has the fields of ours."""
+"""docs/sinks.md and the page of each kind: their configuration is accepted, their commands can be typed, their documents
+have the fields of ours.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
+import tomllib
 from http.server import HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -11,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from scripts.prepare import ROOT
 from sinks.envelopes.wormhole import WormholeEnvelope
 from sinks.kinds import kind_of, schemes
 from sinks.records import Record
@@ -26,19 +31,23 @@ from tests.support.webhook_receiver import SECRET, WebhookReceiver
 from wormhole.config import parse
 
 PAGE = Page("docs/sinks.md", {})
+HOOKS = Page("docs/sink-webhook.md", {})
+KINDS = [Page(f"docs/{path.name}", {}) for path in sorted(ROOT.glob("docs/sink-*.md")) if path.name != "sink-types.md"]
 
 
 def test_the_configuration_is_one() -> None:
-    text = "\n".join(PAGE.blocks("toml"))
+    text = "\n".join(block for page in (PAGE, *KINDS) for block in page.blocks("toml"))
     path = Path("/etc/shop.toml")
     sinks = configured_sinks(parse(text, str(path), folder=path.parent), path)
     assert sinks["lines"].application == "lines"
     assert {sink.kind for sink in sinks.values()} == {kind_of(scheme) for scheme in schemes()}
-    keys = {key for sink in sinks.values() for key in type(sink.settings).model_fields} - {
-        "application",
-        "password_file",
-    }
-    assert {key for key in keys if f"`{key}`" not in PAGE.text} == set()
+    lacking = {}
+    for page in KINDS:
+        own = [sinks[name] for block in page.blocks("toml") for name in tomllib.loads(block)["sinks"]]
+        keys = {key for sink in own for key in type(sink.settings).model_fields}
+        lacking[page.text.partition("\n")[0]] = {key for key in keys if f"`{key}`" not in page.text + PAGE.text}
+        assert keys
+    assert not any(lacking.values()), lacking
 
 
 def test_its_commands_can_be_typed() -> None:
@@ -49,7 +58,8 @@ def test_its_commands_can_be_typed() -> None:
 
 
 def test_the_table_has_every_kind_with_its_guarantee() -> None:
-    cells = [line.strip("| ").split(" | ") for line in PAGE.text.splitlines() if line.startswith("| ")]
+    text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", PAGE.text)
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     head, *rows = [row for row in cells if len(row) == 6]
     assert head == ["store", "guarantee", "after a crash", "deletes", "schema changes", "verify"]
     kinds = {kind_of(scheme) for scheme in schemes()}
@@ -64,7 +74,7 @@ def test_a_document_has_the_fields_of_the_page(wormhole_kit: Kit) -> None:
             documents.extend(record.value for record in WormholeEnvelope().records(update))
 
     wormhole_kit.attach(Documents()).commit(update("shop.orders", key=7, after={"status": "paid"}))
-    *_, shown = PAGE.blocks("json")
+    (shown,) = PAGE.blocks("json")
     assert list(json.loads(documents[0] or b"")) == list(json.loads(shown))
 
 
@@ -75,7 +85,7 @@ def test_the_receiver_of_webhooks_verifies_and_drops_repetitions(
     monkeypatch.chdir(tmp_path)
     secret_file = WebhookReceiver().write_secret(tmp_path)
     names: dict[str, Any] = {"__name__": "receiver"}
-    exec(compile(PAGE.blocks("python")[0], "receiver.py", "exec"), names)
+    exec(compile(HOOKS.blocks("python")[0], "receiver.py", "exec"), names)
     monkeypatch.setattr(names["Hook"], "log_message", lambda *_: None)
     server = HTTPServer(("127.0.0.1", 0), names["Hook"])
     thread = Thread(target=server.serve_forever)
@@ -103,7 +113,7 @@ def test_the_receiver_of_webhooks_verifies_and_drops_repetitions(
 
 
 def test_a_request_has_the_fields_of_the_page() -> None:
-    shown = json.loads(PAGE.blocks("json")[0])
+    shown = json.loads(HOOKS.blocks("json")[0])
     origin = Origin("billing", "db1", 3, 0)
     record = Record("7f3e5d1c:42:0", "7f3e5d1c:42:0", "shop.orders", b"[7]", b'{"op": "update"}')
     assert json.loads(message(origin, [record]).body) == shown

@@ -389,7 +389,7 @@ def test_a_woken_process_writes_nothing(world: World) -> None:
 def test_the_rights_of_the_page_are_enough(
     new_redis_world: NewWorld, own_redis: RedisServer, tmp_path: Path, mode: str
 ) -> None:
-    page = (ROOT / "docs" / "sinks.md").read_text().partition("in Redis's own words")[2]
+    page = (ROOT / "docs" / "sink-redis.md").read_text().partition("in Redis's own words")[2]
     both, rows, *_ = re.findall(r"^`(\+[a-z +]+)`", page, re.MULTILINE)
     with contextlib.closing(own_redis.client()) as admin:
         rights = [*both.split(), *(rows.split() if mode == "set" else ())]

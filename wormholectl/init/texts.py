@@ -153,7 +153,7 @@ def configuration(project: Project) -> str:
     ]
     if project.sink:
         lines += [
-            "# docs/sinks.md has every key of this kind.",
+            "# docs/sinks.md leads to the page that has every key of this kind.",
             f"[sinks.{application}]",
             f"url = {_text(project.sink)}",
         ]
