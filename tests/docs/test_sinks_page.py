@@ -1,5 +1,5 @@
-"""docs/sinks.md and the page of each kind: their configuration is accepted, their commands can be typed, their documents
-have the fields of ours.
+"""docs/sinks.md and the page of each kind: their configuration is accepted, their commands can be typed, what they show
+has the fields of ours.
 """
 
 from __future__ import annotations
