@@ -293,6 +293,10 @@ class _Reader:
         self._source = source
         self._history = history
         self._marker = marker
+        # The file of the last transaction before the reader's place. Without one, the file before the first unread one.
+        # A later marker without an anchor moves past empty files only, so it must not replace this.
+        order, anchor = marker.order, marker.anchor
+        self._known_file = anchor.begin.file if anchor is not None else order.file if order.offset else order.file - 1
         self._reader = reader
         self._is_closed = False
 
@@ -319,8 +323,7 @@ class _Reader:
             return None
         gap = segment.gap
         if gap is not None and gap.kind is LossKind.NOT_LOGGED:
-            anchor = self._marker.anchor
-            before, after = (anchor.begin if anchor else self._marker.order).file, segment.end.file
+            before, after = self._known_file, segment.end.file
             if before < after and self._may_lack(before, after):
                 segment.gap = replace(
                     gap,
@@ -331,6 +334,8 @@ class _Reader:
                 )
         if segment.marker is not None:
             self._marker = self._source._note(segment.marker)
+            if segment.marker.anchor is not None:
+                self._known_file = segment.marker.anchor.begin.file
         return segment
 
     def _may_lack(self, before: int, after: int) -> bool:

@@ -171,6 +171,28 @@ def test_what_vanished_while_the_publisher_was_down_is_reported_with_its_range(p
     assert [(g.kind, g.first_missing, g.last_missing) for g in read.gaps] == [(LossKind.PURGED, "16", "35")]
 
 
+def test_what_vanished_behind_a_file_without_records_was_in_the_log(place: Place) -> None:
+    """The datamarker has no anchor, and the copy of its file stays empty because RocksDB overwrote the file."""
+    writer = place.writer(recycle_log_file_num=2)
+    source = place.source()
+    start = source.latest()
+    assert start.anchor is None
+    source.stop()
+    for first in range(0, 50, 10):
+        writer.many(first, 10)
+        writer.flush()
+    writer.many(50, 10)
+    source = place.source()
+    moved = read_log(source, start).markers[0]
+    assert moved.anchor is None
+    assert moved.order.file > start.order.file
+    for marker in (start, moved):
+        read = read_log(source, marker)
+        (gap,) = read.gaps
+        assert (gap.kind, gap.first_missing) == (LossKind.PURGED, "1")
+        assert read.keys() == keys(int(gap.last_missing), 60 - int(gap.last_missing))
+
+
 @pytest.mark.parametrize("polling", [False, True])
 def test_recycled_files_are_copied(place: Place, polling: bool, caplog: pytest.LogCaptureFixture) -> None:
     writer = place.writer(recycle_log_file_num=2)
