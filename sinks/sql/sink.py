@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sinks.port import Sink
 from sinks.sql.database import Database
+from sinks.sql.failures import refusal
 from sinks.sql.handler import MirrorHandler
 from sinks.sql.owners import targets
 from sinks.sql.proposal import proposed, target_of
@@ -19,7 +20,7 @@ from sinks.sql.settings import DuckDbSettings, SqlSettings
 from subscriber_sdk import Subscriber
 from subscriber_sdk.transactional import Transactional
 from subscriber_sdk.transactional.store import finish
-from wormhole.model.errors import TargetUnavailable
+from wormhole.model.errors import TargetUnavailable, WormholeError
 from wormhole.model.findings import Finding, Report, Severity
 from wormhole.model.table_definition import TableDefinition
 
@@ -32,6 +33,7 @@ class SqlSink(Sink):
     def __init__(self, settings: SqlSettings) -> None:
         self._settings = settings
         self._database = _database(settings)
+        self._database.store.refusal = refusal
         handler = MirrorHandler(self._database, settings)
         self._subscriber = Transactional(handler, self._database.store)
         self.figures = handler.figures
@@ -73,8 +75,10 @@ class SqlSink(Sink):
                 yield session.connection
             finally:
                 finish(session.close())
+        except WormholeError:
+            raise
         except Exception as error:
-            raise TargetUnavailable(f"{self._settings.url} cannot be used: {error}") from error
+            raise refusal(error) or TargetUnavailable(f"{self._settings.url} cannot be used: {error}") from error
 
 
 def _database(settings: SqlSettings) -> Database:

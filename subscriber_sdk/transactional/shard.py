@@ -343,7 +343,7 @@ class ShardTransactions(Generic[C]):
         except WormholeError:
             raise
         except Exception as error:
-            raise self._away(f"wormhole_marker {what}: {error!r}") from error
+            raise self._store.refusal(error) or self._away(f"wormhole_marker {what}: {error!r}") from error
 
     def _away(self, why: str) -> TargetUnavailable:
         return TargetUnavailable(f"the target of shard {self._shard}: {why}")

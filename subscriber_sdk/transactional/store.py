@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from subscriber_sdk.transactional.sql import Dialect, Values
+from wormhole.model.errors import WormholeError
 
 __all__ = ["Session", "Store", "finish", "settled"]
 
@@ -72,7 +73,8 @@ class Session(Protocol[C_co]):
 
 class Store(Generic[C]):
     """Connections to one database. ``timeout``: seconds that one statement, one wait for a lock and one pause within a
-    transaction may take. It has to be shorter than ``handler_timeout``.
+    transaction may take. It has to be shorter than ``handler_timeout``. ``refusal``: the error for a driver's that only
+    an operator can remedy; ``None``: the database fails just now.
     """
 
     blocking: bool
@@ -85,6 +87,7 @@ class Store(Generic[C]):
         if not timeout > 0:
             raise ValueError(f"timeout = {timeout!r}: a positive number of seconds is needed")
         self.timeout = timeout
+        self.refusal: Callable[[Exception], WormholeError | None] = lambda error: None
 
     async def connect(self) -> Session[C]:
         """A new connection. Raises what the driver raises."""

@@ -81,6 +81,14 @@ def halted(flow: KitFlow, *changes: Any) -> TargetRefused:
     return failed.value.__cause__
 
 
+def attached_in_vain(kit: Kit, target: SqlTarget, **settings: Any) -> TargetRefused:
+    """The error that halts a flow when it is assigned."""
+    with pytest.raises(HandlerFailed) as failed:
+        attached(kit, target, **settings)
+    assert isinstance(failed.value.__cause__, TargetRefused)
+    return failed.value.__cause__
+
+
 class TestContract(RowSinkContract):
     """The suite of every sink."""
 
@@ -473,6 +481,30 @@ class TestMirror:
         other.revoke()
         sql_target.sql("DROP OWNED BY reader")
         sql_target.sql("DROP ROLE reader")
+
+    @pytest.mark.parametrize("sql_target", ["postgres"], indirect=True)
+    def test_a_login_that_is_refused_halts(self, sql_target: SqlTarget, wormhole_kit: Kit, tmp_path: Path) -> None:
+        """A password that was changed, an account without one, and one that may not make the tables of the sink."""
+        make = (
+            "CREATE ROLE {} LOGIN PASSWORD 'right'"
+            if sql_target.name == "postgres"
+            else ("CREATE USER {} IDENTIFIED BY 'right'")
+        )
+        name = f"login_{sql_target.url.rpartition('_')[2][:12]}"
+        sql_target.sql(make.format(name))
+        (password := tmp_path / "password").write_text("right\n")
+        user = "postgres" if sql_target.name == "postgres" else "root"
+        sql_target.url = sql_target.url.replace(f"//{user}@", f"//{name}@")
+        lacking = attached_in_vain(wormhole_kit, sql_target, password_file=password)
+        assert lacking.code == "account-lacks-rights"
+        for given in ({"password_file": password}, {}):
+            password.write_text("wrong\n")
+            refused = attached_in_vain(wormhole_kit, sql_target, **given)
+            assert (refused.code, "wrong" in f"{refused}") == ("login-refused", False)
+            with pytest.raises(TargetRefused) as found:
+                wormhole_kit.run(sql_target.open(**given).examine())
+            assert found.value.code == "login-refused"
+        sql_target.sql(f"DROP {'ROLE' if sql_target.name == 'postgres' else 'USER'} {name}")
 
     def test_an_examination_lists_the_targets(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         sink = sql_target.open()

@@ -34,6 +34,10 @@ class TestMirror(test_sql.TestMirror):
     test_one_of_many_rows_is_parked = None  # type: ignore[assignment]
 
     @pytest.mark.parametrize("sql_target", ["mariadb", "mysql"], indirect=True)
+    def test_a_login_that_is_refused_halts(self, sql_target: SqlTarget, wormhole_kit: Kit, tmp_path: Path) -> None:
+        super().test_a_login_that_is_refused_halts(sql_target, wormhole_kit, tmp_path)
+
+    @pytest.mark.parametrize("sql_target", ["mariadb", "mysql"], indirect=True)
     def test_rows_are_written_in_statements_of_a_bounded_size(
         self, sql_target: SqlTarget, wormhole_kit: Kit, monkeypatch: pytest.MonkeyPatch
     ) -> None:
