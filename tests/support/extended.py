@@ -31,6 +31,7 @@ EXTENDED: Final = (
     "tests/integration/test_relay_repair.py",
     "tests/system/test_failover_diverged.py",
     "tests/system/test_owners.py::test_a_second_publisher_with_a_copy_of_the_state_folder_continues",
+    "tests/system/test_owners.py::test_an_older_state_folder_is_put_back",
     "tests/system/test_postgres_catch_up.py",
     "tests/system/test_relay.py",
     "tests/system/test_rocksdb_disasters.py::test_a_full_disk_of_the_state_folder_stops_no_delivery_and_passes",

@@ -161,3 +161,33 @@ def test_a_second_publisher_with_a_copy_of_the_state_folder_continues(running: R
         ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], "the second one serves")
         ensemble.await_all()
         assert {flow["state"] for flow in second.flows().values()} == {"live"}
+
+
+@pytest.mark.parametrize("datastore", ["rocksdb", pytest.param("mariadb", marks=pytest.mark.soak)])
+def test_an_older_state_folder_is_put_back(running: Running, datastore: str) -> None:
+    """ZooKeeper still has the later epochs. Updates come twice with the same content, none is missing, and no epoch is
+    accepted again."""
+    with running(plan(datastore=datastore)) as ensemble:
+        # RocksDB's log has no commit times, and the folder has none of later updates than its own.
+        ensemble.checkers["app"].same_times = datastore != "rocksdb"
+        here, older = ensemble.folder / "state", ensemble.folder / "state-2"
+        ensemble.tell("go")
+        ensemble.await_all()
+        copy_state(ensemble)
+        ensemble.publisher.kill()  # another process begins the next epochs
+        ensemble.publisher.start()
+        ensemble.await_all()
+        ensemble.await_true(lambda: pids(ensemble)[-1] == ensemble.publisher.pid, "the second process serves")
+        ensemble.await_all()
+        ensemble.publisher.kill()
+        ensemble.gather()
+        before = ensemble.figures()["app"].duplicates
+        shutil.rmtree(here)
+        older.rename(here)
+        ensemble.publisher.start()
+        ensemble.await_true(lambda: pids(ensemble)[-1] == ensemble.publisher.pid, "the third process serves")
+        ensemble.tell("pause")
+        ensemble.await_all()
+        ensemble.check_state()
+        assert not ensemble.checkers["app"].losses
+        assert ensemble.figures()["app"].duplicates > before
