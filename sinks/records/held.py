@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -54,14 +54,17 @@ class Held:
 
     @property
     def overfull(self) -> bool:
-        """Whether :meth:`spill` has to be called before the next record is added."""
-        return self._budget.in_memory > self._budget.memory
+        """Whether :meth:`spill` has to be called before the next record is added: this shard holds more than is left
+        for all. So one shard takes at most half, and what the others may take does not depend on its end.
+        """
+        return self._bytes > self._budget.memory - self._budget.in_memory
 
-    def add(self, record: Record) -> None:
-        """Add a record. Does no I/O."""
-        self._records.append(record)
-        self._bytes += record.size
-        self._budget.in_memory += record.size
+    def add(self, records: Sequence[Record]) -> None:
+        """Add records. Does no I/O."""
+        self._records += records
+        size = sum([record.size for record in records])
+        self._bytes += size
+        self._budget.in_memory += size
 
     def spill(self) -> None:
         """Write the records in memory to the file. Blocks.

@@ -6,18 +6,21 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from sinks.figures import Figures
 from sinks.records.confirmed import Confirmed
 from sinks.records.held import Budget, Held
 from sinks.records.record import Envelope, Record
 from sinks.records.threads import in_thread
-from sinks.records.writer import RecordRefused, RecordWriter
+from sinks.records.transactions import transactions
+from sinks.records.writer import Packed, RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, LogPosition, NoticeKind, Op, ShardNotice, Subscriber, Update
 from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
 
 __all__ = ["RecordSubscriber"]
+
+_Item = TypeVar("_Item", Record, Update)
 
 _MOST_REFUSED: Final = 10_000
 _EVERYWHERE: Final = {Op.TRUNCATE, Op.DELETE_RANGE}
@@ -29,14 +32,17 @@ _TURN_S: Final = 12.0
 @dataclass(slots=True)
 class _Shard:
     """``open``: records of the transaction that is not complete, whose id is ``transaction``. ``ready``: records of
-    complete ones. ``refused``: updates whose records the store refused, by id. ``failed``: those of them that failed
-    since, with their places.
+    complete ones. ``whole``: updates of complete ones behind them, of which no records are made.
+
+    ``refused``: updates whose records the store refused, by id. ``failed``: those of them that failed since, with their
+    places.
 
     ``until``: when the callback that runs begins no further write.
     """
 
     open: Held
     ready: list[Record] = field(default_factory=list)
+    whole: list[Update] = field(default_factory=list)
     transaction: str = ""
     refused: dict[str, RecordRefused] = field(default_factory=dict)
     failed: dict[str, LogPosition] = field(default_factory=dict)
@@ -61,26 +67,31 @@ class RecordSubscriber(Subscriber):
         self._envelope = envelope
         self._writer = writer
         self._budget = budget
+        self._packs = type(writer).packed is not RecordWriter.packed
         self._shards: dict[str, _Shard] = {}
         self.figures = Figures(budget.used)
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         """Add the batch, and write the transactions that are complete."""
-        shard = self._begun(batch[0].shard)
-        for update in batch:
-            if (transaction := update.transaction.id) != shard.transaction:
+        name = batch[0].shard
+        shard = self._begun(name)
+        for updates in transactions(batch):
+            if shard.refused:
+                _raise_refused(shard, updates)
+            last = updates[-1]
+            if shard.open and shard.transaction != last.transaction.id:
                 # The last update of the transaction before was parked or skipped.
-                await self._complete(batch[0].shard, shard)
-                shard.transaction = transaction
-            if (refused := shard.refused.get(update.id)) is not None:
-                shard.failed[update.id] = update.position
-                raise refused
-            await self._add(shard, update)
-            if update.ends_transaction:
-                await self._complete(update.shard, shard)
+                await self._complete(name, shard)
+            if not shard.open and last.ends_transaction and self._packs:
+                shard.whole += updates
+                continue
+            shard.transaction = last.transaction.id
+            await self._add(shard, updates)
+            if last.ends_transaction:
+                await self._complete(name, shard)
         if self._writer.aborts:
-            await self._complete(batch[0].shard, shard)
-        await self._write(batch[0].shard, shard)
+            await self._complete(name, shard)
+        await self._write(name, shard)
 
     async def on_datamarker(self, marker: Datamarker) -> None:
         """Everything before ``marker`` is complete."""
@@ -130,23 +141,26 @@ class RecordSubscriber(Subscriber):
     def _forget(self, name: str) -> None:
         shard = self._shard(name)
         shard.open.clear()
-        shard.ready = []
+        shard.ready, shard.whole = [], []
         shard.transaction = ""
         shard.confirmed.begin_again()
 
-    async def _add(self, shard: _Shard, update: Update) -> None:
-        everywhere = update.op in _EVERYWHERE
-        for record in self._envelope.records(update):
-            shard.open.add(record._replace(everywhere=True) if everywhere else record)
-        if shard.open.overfull:
-            await in_thread(shard.open.spill)
+    async def _add(self, shard: _Shard, updates: Sequence[Update]) -> None:
+        for update in updates:
+            records = self._envelope.records(update)
+            if update.op in _EVERYWHERE:
+                records = [record._replace(everywhere=True) for record in records]
+            shard.open.add(records)
+            if shard.open.overfull:
+                await in_thread(shard.open.spill)
 
     async def _complete(self, name: str, shard: _Shard) -> None:
         """The transaction that is held is complete. What a file holds is written now, the rest with its batch."""
         if not shard.open:
             return
-        if shard.open.in_file:
+        if shard.whole or shard.open.in_file:
             await self._write(name, shard)
+        if shard.open.in_file:
             portions = shard.open.portions()
             while (portion := await in_thread(_next, portions)) is not None:
                 await self._send(name, shard, portion)
@@ -156,9 +170,18 @@ class RecordSubscriber(Subscriber):
         shard.open.clear()
 
     async def _write(self, name: str, shard: _Shard) -> None:
+        """Write what is complete: first the records, then the updates that have none."""
         if shard.ready:
             await self._send(name, shard, shard.ready)
             shard.ready = []
+        whole, shard.whole = shard.whole, []
+        for updates in _portions(whole, self._writer):
+            packed = self._writer.packed(name, updates)
+            if packed is None:
+                await self._send(name, shard, [one for update in updates for one in self._envelope.records(update)])
+            else:
+                self._take_turn(shard)
+                await self._write_part(name, shard, packed)
 
     async def _send(self, name: str, shard: _Shard, records: Sequence[Record]) -> None:
         if shard.confirmed.passing:
@@ -166,20 +189,26 @@ class RecordSubscriber(Subscriber):
             if rest is None:
                 raise _others(shard)
             records = rest
-        writer, now = self._writer, asyncio.get_running_loop().time
-        for part in _portions(records, writer):
-            if now() >= shard.until:
-                raise TargetUnavailable("the store takes records slowly: the others follow in another attempt")
-            if shard.until == math.inf:
-                shard.until = now() + _TURN_S  # a callback that writes nothing would make no progress
+        for part in _portions(records, self._writer):
+            self._take_turn(shard)
             await self._write_part(name, shard, part)
-            if writer.keeps:
+            if self._writer.keeps:
                 shard.confirmed.add(part)
 
-    async def _write_part(self, name: str, shard: _Shard, records: Sequence[Record]) -> None:
+    def _take_turn(self, shard: _Shard) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= shard.until:
+            raise TargetUnavailable("the store takes records slowly: the others follow in another attempt")
+        if shard.until == math.inf:
+            shard.until = now + _TURN_S  # a callback that writes nothing would make no progress
+
+    async def _write_part(self, name: str, shard: _Shard, part: Sequence[Record] | Packed) -> None:
         try:
             with self.figures.waiting():
-                await self._writer.write(name, records)
+                if isinstance(part, Packed):
+                    await self._writer.write_packed(name, part)
+                else:
+                    await self._writer.write(name, part)
         except RecordRefused as refused:
             self.figures.refused += 1
             if len(shard.refused) < _MOST_REFUSED:
@@ -194,23 +223,33 @@ class RecordSubscriber(Subscriber):
             raise TargetRefused(
                 f"the writer of records failed: {type(error).__name__}", hint="report it with the traceback in the log"
             ) from error
-        self.figures.wrote(len(records), sum(len(record.key) + len(record.value or b"") for record in records))
+        if isinstance(part, Packed):
+            self.figures.wrote(part.number, part.size)
+        else:
+            self.figures.wrote(len(part), sum(len(record.key) + len(record.value or b"") for record in part))
 
 
 def _next(portions: Iterator[list[Record]]) -> list[Record] | None:
     return next(portions, None)
 
 
-def _portions(records: Sequence[Record], writer: RecordWriter) -> Iterator[Sequence[Record]]:
-    """The records in order, as many at a time as the writer takes by then. A larger record is alone."""
+def _portions(items: Sequence[_Item], writer: RecordWriter) -> Iterator[Sequence[_Item]]:
+    """The items in order, as many at a time as the writer takes by then. A larger one is alone."""
     begin = size = 0
-    for at, record in enumerate(records):
-        if at > begin and (at - begin >= writer.most or size + record.size > writer.most_bytes):
-            yield records[begin:at]
+    for at, item in enumerate(items):
+        if at > begin and (at - begin >= writer.most or size + item.size > writer.most_bytes):
+            yield items[begin:at]
             begin, size = at, 0
-        size += record.size
-    if begin < len(records):
-        yield records[begin:]
+        size += item.size
+    if begin < len(items):
+        yield items[begin:]
+
+
+def _raise_refused(shard: _Shard, updates: Sequence[Update]) -> None:
+    for update in updates:
+        if (refused := shard.refused.get(update.id)) is not None:
+            shard.failed[update.id] = update.position
+            raise refused
 
 
 def _others(shard: _Shard) -> TargetUnavailable:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sinks.records.record import Record
-from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
+from subscriber_sdk import Datamarker, KeptMarker, ShardNotice, Update
 from wormhole.model.errors import Fatal
 
-__all__ = ["RecordRefused", "RecordWriter"]
+__all__ = ["Packed", "RecordRefused", "RecordWriter"]
 
 
 class RecordRefused(Fatal):
@@ -22,6 +24,15 @@ class RecordRefused(Fatal):
     def __init__(self, record: Record, why: str, *, hint: str | None = None) -> None:
         super().__init__(f"the store refuses the record of {record.table}: {why}", hint=hint)
         self.update_id = record.update_id
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Updates as a store takes them, whose form only its writer knows. ``number``: of the updates."""
+
+    number: int
+    parts: Sequence[Any]
+    size: int
 
 
 class RecordWriter(ABC):
@@ -53,6 +64,16 @@ class RecordWriter(ABC):
         After an exception any of them may have been written, and all come again. Raises :class:`RecordRefused` for a
         record that the store will never take.
         """
+
+    def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
+        """Updates of whole transactions without a record of each, which is faster; ``None``: their records are written.
+        Raises what the envelope raises for an update without a record.
+        """
+        return None
+
+    async def write_packed(self, shard: str, packed: Packed) -> None:
+        """Write what :meth:`packed` returned. It may be confirmed later, before :meth:`marked` returns."""
+        raise NotImplementedError
 
     async def marked(self, marker: Datamarker) -> None:
         """Everything of ``marker.shard`` before ``marker`` was written. It is acknowledged when this returns."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from json.encoder import encode_basestring
+from typing import Any, Final, NamedTuple, Self
 
 from sinks.records.record import NoForm, Record
+from sinks.records.transactions import Run
 from sinks.redis.keys import Keys, types_of
 from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
 from subscriber_sdk import LogPosition
-from wormhole.formats.json_values import row_as_json
+from wormhole.formats.json_values import value_as_json
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.update import Update
 
-__all__ = ["GONE", "PART", "RANGE", "ROW", "TABLE", "RowChange", "RowEnvelope", "dump"]
+__all__ = ["GONE", "PART", "RANGE", "ROW", "TABLE", "Columns", "RowChange", "RowEnvelope", "dump"]
 
 ROW: Final = "row"
 """``document``: all columns."""
@@ -26,9 +29,24 @@ RANGE: Final = "range"
 TABLE: Final = "table"
 """All rows of the table are gone."""
 
-_PLAIN: Final = {str, int, bool, type(None)}
-"""The types of values that are the same in JSON."""
 dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
+    str: encode_basestring,
+    int: str,
+    bool: {True: "true", False: "false"}.__getitem__,
+    type(None): lambda _: "null",
+}
+_ROWS: Final = frozenset({Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ})
+"""The operations on one row."""
+
+
+class Columns(NamedTuple):
+    """Rows of one table, an entry for each. ``documents``: empty for a row that is gone. ``types``: of every key."""
+
+    keys: Sequence[bytes]
+    types: str
+    versions: Sequence[str]
+    documents: Sequence[bytes]
 
 
 class RowChange(NamedTuple):
@@ -67,10 +85,8 @@ class RowEnvelope:
         without the row's values, and :class:`~sinks.redis.keys.NoKey`.
         """
         id_, table, op = update.id, update.table, update.op
-        at = update.position, READ if op is Op.READ else UNFINISHED if update.in_unfinished else CHANGE
-        if at != self._at:  # an update of another transaction
-            self._at, self._place = at, place(*at)
-        version, generation = self._place + digits(update.index), update.generation
+        of = READ if op is Op.READ else UNFINISHED if update.in_unfinished else CHANGE
+        version, generation = self._place_of(update.position, of) + digits(update.index), update.generation
         if op is Op.TRUNCATE:
             self._keys.prefix(update.shard, table)  # a table whose rows have no key is refused here too
             return [Record(id_, id_, table, b"", RowChange(TABLE, version, generation, "").to_bytes())]
@@ -99,6 +115,45 @@ class RowEnvelope:
         record = Record(id_, id_, table, key, change.to_bytes())
         return [record, *self._former(update, RowChange(GONE, version, generation, types))]
 
+    def columns(self, run: Run, updates: Sequence[Update]) -> Columns | None:
+        """The rows of a run; ``None`` if one of them needs a record."""
+        first, body = updates[0], run.batch.body
+        reads = first.op is Op.READ
+        at = self._place_of(first.position, READ if reads else CHANGE)
+        if not _ROWS.issuperset([update.op for update in updates]):
+            return None
+        keys = [update.key for update in updates]
+        types = [set(map(type, column)) for column in zip(*keys, strict=True)]
+        if any(len(found) != 1 for found in types):
+            return None  # also of a table without a key
+        names = [column.name for column in first.schema.key]
+        documents = []
+        for update, key in zip(updates, keys, strict=True):
+            if update.old_key is not None or update.too_large:
+                return None
+            after = update.after
+            if after is None or update.left:
+                documents.append(b"")
+                continue
+            row = dict(zip(names, key, strict=True))
+            row.update(after)
+            if UNAVAILABLE in row.values():
+                return None
+            documents.append(_document(row))
+        stop = run.ordinal + len(updates)
+        indexes = body.update_index[run.ordinal : stop] or range(first.index, first.index + len(updates))
+        return Columns(
+            self._keys.keys(first.shard, first.table, keys),
+            types_of(keys[0]),
+            [at + digits(index) for index in indexes],
+            documents,
+        )
+
+    def _place_of(self, position: LogPosition, kind: int) -> str:
+        if (position, kind) != self._at:  # an update of another transaction
+            self._at, self._place = (position, kind), place(position, kind)
+        return self._place
+
     def _base(self, update: Update) -> bytes:
         return b"" if update.old_key is None else self._keys.key(update.shard, update.table, update.old_key)
 
@@ -114,6 +169,14 @@ class RowEnvelope:
 
 
 def _document(row: Mapping[str, Value]) -> bytes:
-    if not _PLAIN.issuperset(map(type, row.values())):
-        row = row_as_json(row) or {}
-    return dump(row).encode()
+    texts = tuple([_TEXTS.get(type(value), _other)(value) for value in row.values()])
+    return (_template(tuple(row)) % texts).encode()
+
+
+@lru_cache(1000)
+def _template(names: tuple[str, ...]) -> str:
+    return f"{{{','.join([dump(name).replace('%', '%%') + ':%s' for name in names])}}}"
+
+
+def _other(value: Any) -> str:
+    return dump(value_as_json(value))

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Final
 
-from sinks.redis.store import Command, Store
+from sinks.redis.store import Command, Sent, Store, pack
 from subscriber_sdk import Datamarker, EpochRefused, KeptMarker, ShardNotice
 from subscriber_sdk.transactional.marker_row import MarkerRow, row_key, start_of
 from wormhole.model.errors import ProtocolError, TargetRefused, TargetUnavailable
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
-__all__ = ["CHECK", "FlowRecords", "Script"]
+__all__ = ["CHECK", "RAISE", "FlowRecords", "Script"]
 
 CHECK: Final = """
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'version')
 if (found[1] or '') ~= ARGV[1] or (found[2] or '') ~= ARGV[2] then return 0 end
 """
 """How every script begins: it returns 0 if the record of the flow is another one."""
+RAISE: Final = f"{CHECK} redis.call('HSET', KEYS[1], 'version', ARGV[3]) return 1"
+"""The script that only raises the version."""
 _STORE: Final = f"{CHECK} redis.call('HSET', KEYS[1], unpack(ARGV, 3)) return 1"
 _FIELDS: Final = ("epoch", "version", "move", "marker", "form", "era", "incarnation")
 
@@ -36,8 +39,8 @@ class Script:
     """
 
     text: str
-    keys: Sequence[str | bytes]
-    arguments: Sequence[str | bytes | int]
+    keys: Sequence[str | bytes] = ()
+    arguments: Sequence[str | bytes | int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class FlowRecords:
         self._form = form
         self._whole = whole
         self._flows: dict[str, tuple[str, _Flow]] = {}  # the key of the record, and what was stored last
+        self._sent: dict[str, Sent] = {}  # by shard what is not confirmed yet
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch begins. Returns the stored datamarker, where delivery begins; ``None``: at the publisher's.
@@ -73,6 +77,7 @@ class FlowRecords:
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
         assert notice.marker is not None
+        await self._drop(notice.shard)
         key = f"wormhole:flow:{row_key(notice).hex()}"
         (fields,) = await self._store.run(("HMGET", key, *_FIELDS))
         found = self._read(key, fields)
@@ -107,26 +112,33 @@ class FlowRecords:
         """The datamarker that was stored last."""
         return self._flows[shard][1].row.datamarker
 
-    async def write(self, shard: str, *commands: Command) -> None:
-        """Run the commands, and then raise the version."""
-        key, flow = self._flows[shard]
-        row = replace(flow.row, version=flow.row.version + 1)
-        await self._replace(shard, key, flow, replace(flow, row=row), *commands)
-
-    async def run(self, shard: str, scripts: Sequence[Script]) -> None:
-        """Run scripts, each of which raises the version."""
+    async def run(self, shard: str, scripts: Sequence[Script], *commands: Command) -> None:
+        """Send the commands and then the scripts, each of which raises the version, when what was sent before is
+        confirmed. So the server works while the next portion is made.
+        """
         key, flow = self._flows[shard]
         epoch, version = flow.row.epoch, flow.row.version
-        commands: list[Command] = []
+        packed = [pack(command) for command in commands]
         for number, script in enumerate(scripts, version):
             keys = (key, *script.keys)
-            commands.append(("EVAL", script.text, len(keys), *keys, epoch, number, number + 1, *script.arguments))
-        if not all(await self._store.run(*commands)):
-            raise self._lost(key, flow)
+            packed.append(pack(("EVAL", script.text, len(keys), *keys, epoch, number, number + 1, *script.arguments)))
+        await self.confirmed(shard)
         self._flows[shard] = key, replace(flow, row=replace(flow.row, version=version + len(scripts)))
+        names = [*(str(command[0]) for command in commands), *repeat("EVAL", len(scripts))]
+        self._sent[shard] = await self._store.send(packed, names)
+
+    async def confirmed(self, shard: str) -> None:
+        """Wait until the server has everything that was sent."""
+        sent = self._sent.pop(shard, None)
+        if sent is None:
+            return
+        answers = await self._store.receive(sent)
+        if not all(answer for name, answer in zip(sent.names, answers, strict=True) if name == "EVAL"):
+            raise self._lost(*self._flows[shard])
 
     async def marked(self, marker: Datamarker) -> None:
         """Store the datamarker."""
+        await self.confirmed(marker.shard)
         key, flow = self._flows[marker.shard]
         if flow.row.marker == marker_to_bytes(marker):
             return  # an idle flow offers the same one again
@@ -141,19 +153,25 @@ class FlowRecords:
             "what was written since the last datamarker is written again"
         )
 
-    def revoked(self, shard: str) -> None:
+    async def revoked(self, shard: str) -> None:
         """The epoch is over."""
         self._flows.pop(shard, None)
+        await self._drop(shard)
 
-    async def _replace(self, shard: str, key: str, before: _Flow | None, after: _Flow, *commands: Command) -> None:
-        """Run the commands, and then store ``after`` if the record is still ``before``. If this is cancelled, the
-        record may be either. A write that expects the wrong one is refused.
+    async def _drop(self, shard: str) -> None:
+        """Forget what was sent. The server may still execute it, unless the record has changed by then."""
+        if (sent := self._sent.pop(shard, None)) is not None:
+            await self._store.drop(sent)
+
+    async def _replace(self, shard: str, key: str, before: _Flow | None, after: _Flow) -> None:
+        """Store ``after`` if the record is still ``before``. If this is cancelled, the record may be either. A write
+        that expects the wrong one is refused.
         """
         row = after.row
         expected = ("", "") if before is None else (before.row.epoch, before.row.version)
         fields: tuple[str | bytes | int, ...] = ("epoch", row.epoch, "version", row.version, "move", row.move)
         fields += ("marker", row.marker, "form", self._form, "era", after.era, "incarnation", after.incarnation)
-        *_, stored = await self._store.run(*commands, ("EVAL", _STORE, 1, key, *expected, *fields))
+        (stored,) = await self._store.run(("EVAL", _STORE, 1, key, *expected, *fields))
         if not stored:
             raise self._lost(key, after)
         self._flows[shard] = key, after

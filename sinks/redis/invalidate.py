@@ -8,7 +8,9 @@ from typing import Final
 
 from sinks.records import Record, RecordSubscriber, RecordWriter
 from sinks.records.held import Budget
-from sinks.redis.flows import FlowRecords
+from sinks.records.transactions import runs
+from sinks.records.writer import Packed
+from sinks.redis.flows import RAISE, FlowRecords, Script
 from sinks.redis.keys import Keys
 from sinks.redis.store import Command, Store
 from subscriber_sdk import Datamarker, KeptMarker, ScanEnd, ShardNotice
@@ -44,7 +46,8 @@ class ChangedKeys:
 class KeyRemover(RecordWriter):
     """Removes the keys of records. The order is of no account: a key that is removed twice is read twice."""
 
-    def __init__(self, store: Store, form: str) -> None:
+    def __init__(self, keys: Keys, store: Store, form: str) -> None:
+        self._keys = keys
         self._store = store
         # An empty store is an empty cache, which holds nothing that is out of date.
         self._flows = FlowRecords(store, form, whole=False)
@@ -56,13 +59,30 @@ class KeyRemover(RecordWriter):
         for prefix in {record.value for record in records if record.value is not None}:
             await self.remove_table(prefix)
         # A server that lost the end of its writes lost the new version too, because that comes last.
-        await self._flows.write(shard, *_unlinks(record.key for record in records if record.value is None))
+        await self._unlink(shard, (record.key for record in records if record.value is None))
+
+    def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
+        keys: list[bytes] = []
+        for run in runs(updates):
+            changed = updates[run.begin : run.end]
+            if not _WHOLE_TABLE.isdisjoint([update.op for update in changed]):
+                return None
+            table = changed[0].table
+            keys += self._keys.keys(shard, table, [update.key for update in changed])
+            keys += self._keys.keys(shard, table, [old for update in changed if (old := update.old_key) is not None])
+        return Packed(len(updates), keys, sum(map(len, keys)))
+
+    async def write_packed(self, shard: str, packed: Packed) -> None:
+        await self._unlink(shard, iter(packed.parts))
 
     async def marked(self, marker: Datamarker) -> None:
         await self._flows.marked(marker)
 
     async def revoked(self, shard: str) -> None:
-        self._flows.revoked(shard)
+        await self._flows.revoked(shard)
+
+    async def _unlink(self, shard: str, keys: Iterator[bytes]) -> None:
+        await self._flows.run(shard, [Script(RAISE)], *_unlinks(keys))
 
     async def remove_table(self, prefix: bytes) -> None:
         """Remove every key of a table."""
@@ -77,7 +97,7 @@ class InvalidatingSubscriber(RecordSubscriber):
 
     def __init__(self, keys: Keys, store: Store, form: str, budget: Budget) -> None:
         self._keys = keys
-        self._remover = KeyRemover(store, form)
+        self._remover = KeyRemover(keys, store, form)
         super().__init__(ChangedKeys(keys), self._remover, budget)
 
     async def on_scan_end(self, end: ScanEnd) -> None:

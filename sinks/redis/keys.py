@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from string import Formatter
 from typing import Final
@@ -89,6 +89,15 @@ class Keys:
                 hint="leave the table out of the application, or give it a primary key",
             )
         return self.prefix(shard, table) + b":".join([_part(table, value) for value in values])
+
+    def keys(self, shard: str, table: str, rows: Sequence[Key]) -> list[bytes]:
+        """As :meth:`key`, of rows of one table."""
+        if not rows:
+            return []
+        prefix = self.prefix(shard, table)
+        if {int}.issuperset([type(value) for values in rows for value in values]) and {1}.issuperset(map(len, rows)):
+            return [prefix + b"%d" % values for values in rows]  # type: ignore[str-format]
+        return [self.key(shard, table, values) for values in rows]
 
 
 def types_of(values: Key) -> str:

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from sinks.records import Record, RecordSubscriber, RecordWriter
 from sinks.records.held import Budget
+from sinks.records.transactions import runs
+from sinks.records.writer import Packed
 from sinks.redis import scripts
 from sinks.redis.changes import GONE, PART, RANGE, TABLE, RowChange, RowEnvelope, dump
 from sinks.redis.flows import FlowRecords
 from sinks.redis.keys import Keys, values_of
 from sinks.redis.scripts import Entry, index_of
-from sinks.redis.store import Store
+from sinks.redis.store import Command, Store
 from sinks.redis.stored import value_of
 from sinks.redis.versions import CHANGE, READ, digits, place
 from subscriber_sdk import Datamarker, KeptMarker, Key, KeyRange, ScanEnd, SchemaChange, ShardNotice, Update, Value
@@ -36,6 +38,7 @@ class RowWriter(RecordWriter):
     def __init__(self, store: Store, keys: Keys, form: str, keep: float) -> None:
         self._store = store
         self._keys = keys
+        self._envelope = RowEnvelope(keys)
         self._flows = FlowRecords(store, form, whole=True)
         self._keep = int(keep * 1000)
         self._owners: dict[str, str] = {}  # dataset and application, by shard
@@ -52,7 +55,7 @@ class RowWriter(RecordWriter):
         await self._flows.marked(marker)
 
     async def revoked(self, shard: str) -> None:
-        self._flows.revoked(shard)
+        await self._flows.revoked(shard)
 
     async def write(self, shard: str, records: Sequence[Record]) -> None:
         tables: dict[str, list[Record]] = {}
@@ -62,12 +65,32 @@ class RowWriter(RecordWriter):
             await self._own(shard, table)
             await self._write_table(shard, table, of_table)
 
+    def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
+        era, size = digits(self._flows.era(shard)), 0
+        groups: dict[tuple[str, str], dict[bytes, tuple[str, bytes]]] = {}
+        for run in runs(updates):
+            found = self._envelope.columns(run, updates[run.begin : run.end])
+            if found is None:
+                return None
+            first = updates[run.begin]
+            rest = f"{first.generation} {found.types} {shard}"
+            versions = [era + version for version in found.versions]
+            rows = zip(found.keys, zip(versions, found.documents, strict=True), strict=True)
+            groups.setdefault((first.table, rest), {}).update(rows)
+            size += sum(map(len, found.keys)) + sum(map(len, found.documents))
+        return Packed(len(updates), list(groups.items()), size)
+
+    async def write_packed(self, shard: str, packed: Packed) -> None:
+        for (table, rest), rows in packed.parts:
+            await self._own(shard, table)
+            await self._run(shard, table, rest, rows)
+
     async def remove(self, shard: str, table: str, keys: Iterable[bytes]) -> None:
         """Rows with these keys do not exist at the flow's datamarker."""
         index, names = self._index(shard, table), list(keys)
         if not names:
             return
-        (entries,) = await self._store.run(("HMGET", index[0], *names))
+        (entries,) = await self._read(shard, ("HMGET", index[0], *names))
         known = {name: entry for name, entry in zip(names, entries, strict=True) if entry is not None}
         await self._remove(shard, table, known, self._now(shard))
 
@@ -92,7 +115,7 @@ class RowWriter(RecordWriter):
 
     async def documents(self, shard: str, table: str, keys: Sequence[Key]) -> list[dict[str, Any] | None]:
         """The documents of rows; ``None``: there is none, or something else."""
-        (found,) = await self._store.run(("MGET", *(self._keys.key(shard, table, key) for key in keys)))
+        (found,) = await self._read(shard, ("MGET", *(self._keys.key(shard, table, key) for key in keys)))
         return [_document(data) for data in found]
 
     # --- one table ---
@@ -139,13 +162,25 @@ class RowWriter(RecordWriter):
         keys = {name for key, change in changes if change.kind == PART for name in (change.base or key, key)}
         if not keys:
             return {}
-        entries, documents = await self._store.run(("HMGET", self._index(shard, table)[0], *keys), ("MGET", *keys))
+        index, _ = self._index(shard, table)
+        entries, documents = await self._read(shard, ("HMGET", index, *keys), ("MGET", *keys))
         found = zip(keys, entries, documents, strict=True)
         return {key: (Entry.from_bytes(entry), data) for key, entry, data in found if entry and data}
 
     async def _apply(self, shard: str, table: str, folded: Folded) -> None:
-        if folded:
-            await self._flows.run(shard, list(scripts.apply(self._index(shard, table), self._keep, folded)))
+        groups: dict[str, dict[bytes, tuple[str, bytes]]] = {}
+        for key, (entry, value) in folded.items():
+            groups.setdefault(entry.rest, {})[key] = entry.version, value
+        for rest, rows in groups.items():
+            await self._run(shard, table, rest, rows)
+
+    async def _run(self, shard: str, table: str, rest: str, rows: Mapping[bytes, tuple[str, bytes]]) -> None:
+        await self._flows.run(shard, list(scripts.apply(self._index(shard, table), self._keep, rest, rows)))
+
+    async def _read(self, shard: str, *commands: Command) -> list[Any]:
+        """Answers to commands behind everything that was written."""
+        await self._flows.confirmed(shard)
+        return await self._store.run(*commands)
 
     async def _truncate(self, shard: str, table: str, version: str) -> None:
         await self._flows.run(shard, [scripts.truncate(self._index(shard, table), version)])
@@ -180,7 +215,7 @@ class RowWriter(RecordWriter):
         """The entries of the table, in portions, as they are stored and as they are read. Some may come twice."""
         name, cursor = self._index(shard, table)[0], 0
         while True:
-            ((cursor, found),) = await self._store.run(("HSCAN", name, cursor, "COUNT", _SCANNED))
+            ((cursor, found),) = await self._read(shard, ("HSCAN", name, cursor, "COUNT", _SCANNED))
             yield {key: (data, Entry.from_bytes(data)) for key, data in found.items() if key}
             if not cursor:
                 return

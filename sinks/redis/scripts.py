@@ -34,23 +34,23 @@ return 1
 _APPLY: Final = f"""
 {CHECK} redis.call('HSET', KEYS[1], 'version', ARGV[3])
 {_TIME}
-local fields = {{''}}
-for i = 4, #KEYS do fields[i - 2] = KEYS[i] end
-local entries = redis.call('HMGET', KEYS[2], unpack(fields))
+local floor = redis.call('HGET', KEYS[2], '') or ''
+local there, away = ' 1 ' .. ARGV[5], ' 0 ' .. ARGV[5]
+local match = string.match
 local known, values, gone, tombstones, back = {{}}, {{}}, {{}}, {{}}, {{}}
-for i = 2, #fields do
-  local key, before, entry, value = fields[i], entries[i], ARGV[2 * i + 1], ARGV[2 * i + 2]
-  local version = string.match(entry, '^%d+')
-  local newest = before and string.match(before, '^%d+') or ''
+for i, before in ipairs(redis.call('HMGET', KEYS[2], unpack(KEYS, 4))) do
+  local key, version, value = KEYS[i + 3], ARGV[2 * i + 4], ARGV[2 * i + 5]
+  local newest = before and match(before, '^%d+') or ''
   -- A repetition repairs a value that was removed by hand, and removes none.
-  if version >= (entries[1] or '') and (version > newest or (version == newest and value ~= '')) then
+  if version >= floor and (version > newest or (version == newest and value ~= '')) then
     known[#known + 1] = key
-    known[#known + 1] = entry
     if value ~= '' then
+      known[#known + 1] = version .. there
       values[#values + 1] = key
       values[#values + 1] = value
-      if before and string.match(before, '^%d+ 0') then back[#back + 1] = key end
+      if before and match(before, '^%d+ 0') then back[#back + 1] = key end
     else
+      known[#known + 1] = version .. away
       gone[#gone + 1] = key
       tombstones[#tombstones + 1] = forget
       tombstones[#tombstones + 1] = key
@@ -102,7 +102,12 @@ class Entry(NamedTuple):
 
     def to_text(self) -> str:
         """The stored form."""
-        return f"{self.version} {self.there:d} {self.generation} {self.types} {self.shard}"
+        return f"{self.version} {self.there:d} {self.rest}"
+
+    @property
+    def rest(self) -> str:
+        """What the rows of many updates have in common, in the stored form."""
+        return f"{self.generation} {self.types} {self.shard}"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -116,20 +121,21 @@ def index_of(log: str, table: str) -> tuple[str, str]:
     return f"wormhole:rows:{log}:{table}", f"wormhole:gone:{log}:{table}"
 
 
-def apply(index: tuple[str, str], keep: int, rows: Mapping[bytes, tuple[Entry, bytes]]) -> Iterator[Script]:
-    """Store the values, each unless a newer one is known; ``b""``: the row is gone. ``keep``: milliseconds for which
-    tombstones are kept.
+def apply(index: tuple[str, str], keep: int, rest: str, rows: Mapping[bytes, tuple[str, bytes]]) -> Iterator[Script]:
+    """Store the values of rows by their versions, each unless a newer one is known; ``b""``: the row is gone. ``keep``:
+    milliseconds for which tombstones are kept. ``rest``: of the entries of all rows.
     """
-    portion: dict[bytes, tuple[Entry, bytes]] = {}
-    size = 0
-    for key, (entry, value) in rows.items():
-        portion[key] = entry, value
+    keys, pairs, size = list[bytes](), list[str | bytes](), 0
+    for key, (version, value) in rows.items():
+        keys.append(key)
+        pairs.append(version)
+        pairs.append(value)
         size += len(key) + len(value)
-        if len(portion) == _ROWS or size > _BYTES:
-            yield _script(_APPLY, index, keep, portion)
-            portion, size = {}, 0
-    if portion:
-        yield _script(_APPLY, index, keep, portion)
+        if len(keys) == _ROWS or size > _BYTES:
+            yield Script(_APPLY, [*index, *keys], [keep, rest, *pairs])
+            keys, pairs, size = [], [], 0
+    if keys:
+        yield Script(_APPLY, [*index, *keys], [keep, rest, *pairs])
 
 
 def remove(index: tuple[str, str], keep: int, rows: Iterable[tuple[bytes, bytes, Entry | None]]) -> Iterator[Script]:
@@ -145,8 +151,3 @@ def remove(index: tuple[str, str], keep: int, rows: Iterable[tuple[bytes, bytes,
 def truncate(index: tuple[str, str], version: str) -> Script:
     """Take no older values of the table from now on."""
     return Script(_TRUNCATE, index, [version])
-
-
-def _script(text: str, index: tuple[str, str], keep: int, rows: Mapping[bytes, tuple[Entry, bytes]]) -> Script:
-    pairs = [part for entry, value in rows.values() for part in (entry.to_text(), value)]
-    return Script(text, [*index, *rows], [keep, *pairs])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.asyncio import Redis
@@ -16,13 +18,27 @@ from sinks.redis.failures import target_error
 from sinks.redis.keys import pattern_of
 from sinks.redis.settings import RedisSettings
 
-__all__ = ["Command", "Store"]
+__all__ = ["Command", "Sent", "Store", "pack"]
 
 Command = Sequence[str | bytes | int]
 
 _ANSWER_S: Final = 20.0  # within the usual handler_timeout
 _CONNECT_S: Final = 10.0
 _SCANNED: Final = 5000  # keys that one SCAN looks at: about a millisecond of the server
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """Commands whose answers are not here yet. ``names``: of the commands."""
+
+    connection: Any
+    names: Sequence[str]
+
+
+def pack(command: Command) -> bytes:
+    """A command as the server reads it."""
+    words = [word if type(word) is bytes else str(word).encode() for word in command]
+    return b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
 
 
 class _Login(CredentialProvider):
@@ -71,21 +87,47 @@ class Store:
 
     async def run(self, *commands: Command) -> list[Any]:
         """Send the commands together, and return their answers. Those behind a failed one may have been executed."""
-        pipeline = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
+        names = [str(command[0]) for command in commands]
+        return await self.receive(await self.send([pack(command) for command in commands], names))
+
+    async def send(self, packed: Sequence[bytes], names: Sequence[str]) -> Sent:
+        """Send packed commands. What is returned has to be received, or dropped."""
+        async with self._usable():
+            connection = await self._client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+            sent = Sent(connection, names)
+            try:
+                await connection.send_packed_command(packed, check_health=False)
+            except BaseException:
+                await self.drop(sent)
+                raise
+            return sent
+
+    async def receive(self, sent: Sent) -> list[Any]:
+        """The answers."""
+        async with self._usable():
+            try:
+                answers = [await self._client.parse_response(sent.connection, name) for name in sent.names]
+            except BaseException:
+                await self.drop(sent)
+                raise
+            await self._client.connection_pool.release(sent.connection)
+            return answers
+
+    async def drop(self, sent: Sent) -> None:
+        """Wait for no answer. The commands may have been executed."""
+        await sent.connection.disconnect(nowait=True)
+        await self._client.connection_pool.release(sent.connection)
+
+    @contextlib.asynccontextmanager
+    async def _usable(self) -> AsyncIterator[None]:
         try:
-            answers = await pipeline.execute(raise_on_error=False)
-            for answer in answers:
-                if isinstance(answer, RedisError):
-                    raise answer
+            yield
         except BaseException as error:
             # The address may lead to another server now, and a connection may be left whose login has not ended.
             await self._client.connection_pool.disconnect(inuse_connections=False)
             if isinstance(error, RedisError | OSError):
                 raise target_error(self.where, error) from error
             raise
-        return answers
 
     async def keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:
         """Every key that begins with ``prefix`` all the time that this takes, in portions; some may come twice."""

@@ -25,7 +25,7 @@ from subscriber_sdk.testing import KitFlow, body_of, marker_at, read, update
 from subscriber_sdk.testing.changes import Change
 from tests.support.redis_server import RedisServer
 from tests.support.redis_world import NewWorld, World
-from wormhole.model.errors import TargetRefused
+from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Severity
 from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_to_bytes
@@ -126,6 +126,7 @@ def test_a_repeated_key_change_and_a_new_change_behind_it_in_one_write(world: Wo
     records = [record for update in updates for record in envelope.records(update)]
     world.kit.run(writer.write("shop", records[:2]))
     world.kit.run(writer.write("shop", records))
+    world.kit.run(writer._flows.confirmed("shop"))
     assert world.rows == {f"{TABLE}:2": {"id": 2, "text": "long", "n": 3}}
 
 
@@ -239,14 +240,14 @@ def watched(world: World, process: int = -1) -> list[tuple[tuple[str, str], ...]
     """The rows after each use of the server by a process, as they come."""
     seen: list[tuple[tuple[str, str], ...]] = []
     store = world.sinks[process]._store  # type: ignore[attr-defined]
-    run = store.run
+    receive = store.receive
 
-    async def watching(*commands: Any) -> Any:
-        answer = await run(*commands)
+    async def watching(sent: Any) -> Any:
+        answer = await receive(sent)
         seen.append(tuple((key.rpartition(":")[2], row["text"]) for key, row in world.rows.items()))
         return answer
 
-    store.run = watching
+    store.receive = watching
     return seen
 
 
@@ -413,3 +414,54 @@ def test_the_rights_of_the_page_are_enough(
 def test_settings_of_one_mode() -> None:
     settings = RedisSettings.model_validate({"url": "redis://host", "mode": "set", "remember_deleted": "2h"})
     assert settings.remember_deleted == 7200
+
+
+def test_rows_with_and_without_records_have_the_same_documents(world: World) -> None:
+    """An update with a part of a row needs records, and so do those beside it."""
+    flow = world.attach()
+    names: dict[str, Value] = {"100%s": 1, 'say "hi"': '\u2028"\\\n', "b": True, "f": 0.1, "no": None, "big": -(2**63)}
+    names |= {"price": Decimal("1.50"), "raw": b"\xff", "nan": float("nan"), "id": 7, "e": {b"a": b"b"}}
+    row, part = update(TABLE, key=7, after=names), partly(9, n=1)
+    flow.commit(row)
+    packed = world.client.get(f"{TABLE}:7")
+    flow.commit(row, part)
+    assert world.client.get(f"{TABLE}:7") == packed
+    assert flow.verify(TABLE, [read(TABLE, key=7, after=names)]).equal
+
+
+def test_keys_of_several_types_in_a_batch(world: World) -> None:
+    flow = world.attach()
+    flow.commit(put(1, "a"), put("1", "b"), put("x:y", "c"), put(2, "d"), gone(2), put(True, "e"))
+    assert {key: row["text"] for key, row in world.rows.items()} == {
+        f"{TABLE}:1": "b",
+        f"{TABLE}:x%3Ay": "c",
+        f"{TABLE}:true": "e",
+    }
+
+
+def test_what_was_sent_is_confirmed_before_the_datamarker(world: World) -> None:
+    """The server's answer to a write may be read after the callback has returned."""
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    store = world.sinks[0]._store  # type: ignore[attr-defined]
+    receive, failures = store.receive, [TargetUnavailable("the answer is lost")]
+
+    async def losing(sent: Any) -> Any:
+        answers = await receive(sent)
+        if failures and sent is first:
+            raise failures.pop()
+        return answers
+
+    subscriber: Any = world.sinks[0].subscriber
+    write = subscriber._writer.write_packed
+
+    async def writing(shard: str, packed: Any) -> None:
+        nonlocal first
+        await write(shard, packed)
+        first = first or subscriber._writer._flows._sent[shard]
+
+    first: Any = None
+    subscriber._writer.write_packed = writing
+    store.receive = losing
+    flow.commit(put(1, "b"), put(2, "b"))
+    assert (failures, flow.datamarker, len(world.rows)) == ([], flow.end, 2)

@@ -46,13 +46,13 @@ def test_nothing_is_removed_before_the_transaction_is_complete(redis_world: Worl
     flow = redis_world.attach()
     redis_world.fill(f"{TABLE}:1")
     writes: list[int] = []
-    run = redis_world.sinks[0]._store.run  # type: ignore[attr-defined]
+    send = redis_world.sinks[0]._store.send  # type: ignore[attr-defined]
 
-    async def counting(*commands: Any) -> Any:
-        writes.append(len(commands))
-        return await run(*commands)
+    async def counting(packed: Any, names: Any) -> Any:
+        writes.append(len(names))
+        return await send(packed, names)
 
-    redis_world.sinks[0]._store.run = counting  # type: ignore[attr-defined]
+    redis_world.sinks[0]._store.send = counting  # type: ignore[attr-defined]
     flow.commit(*(row(key) for key in range(6)), pieces=3)
     assert (writes[0], redis_world.left) == (2, [])  # all keys in one command, and the version
 

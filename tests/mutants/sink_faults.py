@@ -8,14 +8,15 @@ from tests.mutants.runner import Fault
 
 _RECORDS: Final = "tests/unit/sinks/records"
 _CHANGES: Final = "tests/unit/sinks/sql/test_changes.py"
+_REDIS: Final = "tests/integration/test_redis_rows.py"
 _NATS: Final = "tests/unit/sinks/nats/test_nats_writer.py"
 
 SINK_FAULTS: list[Fault] = [
     Fault(
         name="records-before-the-end-of-their-transaction",
         file="sinks/records/subscriber.py",
-        old="            if update.ends_transaction:\n                await self._complete(update.shard, shard)\n",
-        new="            await self._complete(update.shard, shard)\n",
+        old="            if last.ends_transaction:\n                await self._complete(name, shard)\n",
+        new="            await self._complete(name, shard)\n",
         tests=(f"{_RECORDS}/test_subscriber.py",),
         promise="nothing of a transaction is written before all of it has arrived",
     ),
@@ -44,6 +45,14 @@ SINK_FAULTS: list[Fault] = [
             "tests/unit/sinks/webhook/test_webhook.py::test_another_owner_between_two_epochs_voids_what_was_accepted",
         ),
         promise="a process that gets a shard back writes everything behind what another one wrote",
+    ),
+    Fault(
+        name="a-datamarker-before-what-was-sent",
+        file="sinks/redis/flows.py",
+        old="        await self.confirmed(marker.shard)\n",
+        new="",
+        tests=(f"{_REDIS}::test_what_was_sent_is_confirmed_before_the_datamarker",),
+        promise="a datamarker is acknowledged when the server has everything before it",
     ),
     Fault(
         name="a-truncate-keeps-the-rows-before-it",

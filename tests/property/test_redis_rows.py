@@ -98,21 +98,31 @@ class World:
         sink = KIND.open("rows", self.settings)
         self.sinks.append(sink)
         store = sink._store  # type: ignore[attr-defined]
-        run = store.run
+        send, receive = store.send, store.receive
+        lost: list[Any] = []
 
-        async def unsure(*commands: Any) -> Any:
-            fault = self.random.random() if self.faults and commands[-1][0] == "EVAL" else 1.0
+        async def late(packed: Any, names: Any) -> None:
+            await receive(await send(packed, names))
+
+        async def unsure(packed: Any, names: Any) -> Any:
+            fault = self.random.random() if self.faults and names[-1] == "EVAL" else 1.0
             if fault < 0.1:
-                self.late.append(lambda: run(*commands))
+                self.late.append(lambda: late(packed, names))
             if fault < 0.15:
                 raise TargetUnavailable("lost on the way to the server")
-            answer = await run(*commands)
-            self.look()
+            sent = await send(packed, names)
             if fault < 0.25:
+                lost.append(sent)
+            return sent
+
+        async def answered(sent: Any) -> Any:
+            answer = await receive(sent)
+            self.look()
+            if sent in lost:
                 raise TargetUnavailable("lost on the way back")
             return answer
 
-        store.run = unsure
+        store.send, store.receive = unsure, answered
         return sink.subscriber
 
     def look(self) -> None:
