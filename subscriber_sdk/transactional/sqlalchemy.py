@@ -28,6 +28,7 @@ _DIALECTS: Final = {"postgresql": POSTGRES, "mysql": MYSQL, "mariadb": MYSQL, "s
 # SQLite's first transaction begins before a statement could bound its waits.
 _TIMEOUTS: Final = {
     "pymysql": ("connect_timeout", "read_timeout", "write_timeout"),
+    "asyncmy": ("connect_timeout", "read_timeout"),
     "pysqlite": ("timeout",),
     "aiosqlite": ("timeout",),
 }

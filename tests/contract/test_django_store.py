@@ -17,10 +17,10 @@ from subscriber_sdk import NoticeKind, ShardNotice
 from subscriber_sdk.testing import marker_at
 from subscriber_sdk.transactional.shard import ShardTransactions
 from subscriber_sdk.transactional.store import finish
-from tests.support.transactional import Target
+from tests.support.transactional import STORES, Target
 
 ASSIGNED = ShardNotice(NoticeKind.ASSIGNED, "s", 1, marker_at(0), application="a")
-DJANGO = pytest.mark.parametrize("transactional_target", ["django-postgres", "django-sqlite"], indirect=True)
+DJANGO = pytest.mark.parametrize("transactional_target", [name for name in STORES if "django" in name], indirect=True)
 
 
 @cache

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,27 +24,16 @@ from subscriber_sdk.arrow import BatchInfo
 from subscriber_sdk.backfill import Key
 from subscriber_sdk.transactional import Store, TransactionalHandler
 from subscriber_sdk.transactional.django import DjangoStore
-from subscriber_sdk.transactional.psycopg import PsycopgStore
-from subscriber_sdk.transactional.sqlalchemy import SqlAlchemyStore
+from subscriber_sdk.transactional.psycopg import AsyncPsycopgStore, PsycopgStore
+from subscriber_sdk.transactional.sqlalchemy import AsyncSqlAlchemyStore, SqlAlchemyStore
 from subscriber_sdk.transactional.store import Session, finish, settled
 from tests.support.databases import DatabaseServer
 from tests.support.django_databases import set_default
 from tests.support.postgres_server import new_database
 
-__all__ = ["STORES", "Run", "Target", "Totals", "totals", "transactional_target"]
+__all__ = ["ASYNC_STORES", "STORES", "Run", "Target", "Totals", "target_of", "totals", "transactional_target"]
 
 TOTALS: Final = "CREATE TABLE totals (customer INT PRIMARY KEY, amount INT NOT NULL)"
-STORES: Final = (
-    "psycopg",
-    "sqlalchemy-postgres",
-    "sqlalchemy-mariadb",
-    "sqlalchemy-mysql",
-    "sqlalchemy-sqlite",
-    "django-postgres",
-    "django-sqlite",
-)
-
-NewStore = Callable[..., Store[Any]]
 Work = Callable[[Any, "Run"], Awaitable[None]]
 Run = Callable[[str], Awaitable[Any]]
 """Runs a statement in the handler's transaction."""
@@ -171,53 +161,80 @@ def totals(store: Store[Any], work: Work | None = None, delivers: str = "on_upda
     return type("Handler", (Totals,), callbacks)(work)  # type: ignore[no-any-return]
 
 
-def _postgres(server: PostgresServer, name: str, url: Callable[[str], str], kind: NewStore) -> Iterator[Target]:
+def _postgres(server: PostgresServer) -> Iterator[tuple[str, str, Callable[[str], Any]]]:
     with new_database(server) as database:
-        server.sql(TOTALS, database=database)
-        at = f"{server.host}:{server.port}/{database}"
-
-        def new(**options: Any) -> Store[Any]:
-            return kind(url(f"postgres@{at}"), **options)
-
-        yield Target(name, new, lambda statement: server.sql(statement, database=database))
+        at = f"postgres@{server.host}:{server.port}/{database}"
+        yield at, "?sslmode=disable", lambda statement: server.sql(statement, database=database)
 
 
-def _mysql(server: DatabaseServer, name: str, url: str, kind: NewStore) -> Iterator[Target]:
+def _mysql(server: DatabaseServer) -> Iterator[tuple[str, str, Callable[[str], Any]]]:
     database = f"test_{uuid.uuid4().hex[:12]}"
     server.sql(f"CREATE DATABASE {database}")
-    server.sql(TOTALS, database=database)
-
-    def new(**options: Any) -> Store[Any]:
-        return kind(f"{url}://root@{server.host}:{server.port}/{database}", **options)
-
-    yield Target(name, new, lambda statement: list(server.sql(statement, database=database)))
+    at = f"root@{server.host}:{server.port}/{database}"
+    yield at, "", lambda statement: list(server.sql(statement, database=database))
     server.sql(f"DROP DATABASE {database}")
 
 
-def _sqlite(path: Path, name: str, url: str, kind: NewStore) -> Iterator[Target]:
+def _sqlite(path: Path) -> Iterator[tuple[str, str, Callable[[str], Any]]]:
     def sql(statement: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             return connection.execute(statement).fetchall()
 
-    sql(TOTALS)
-    yield Target(name, lambda **options: kind(f"{url}:///{path}", **options), sql)
+    yield f"/{path}", "", sql
 
 
 def _django(url: str, **options: Any) -> DjangoStore:
     at = urlsplit(url)
     name = at.path.removeprefix("/")
-    if at.hostname:
-        set_default("postgresql", name, HOST=at.hostname, PORT=str(at.port), USER="postgres")
-    else:
-        set_default("sqlite3", name)
+    more = {"HOST": at.hostname, "PORT": str(at.port), "USER": str(at.username)} if at.hostname else {}
+    set_default(at.scheme, name, **more)
     return DjangoStore(**options)
 
 
-@pytest.fixture(params=STORES)
+STORES: Final[dict[str, tuple[Callable[..., Store[Any]], str]]] = {
+    "psycopg": (PsycopgStore, "postgresql"),
+    "sqlalchemy-postgres": (SqlAlchemyStore, "postgresql+psycopg"),
+    "sqlalchemy-mariadb": (SqlAlchemyStore, "mysql+pymysql"),
+    "sqlalchemy-mysql": (SqlAlchemyStore, "mysql+pymysql"),
+    "sqlalchemy-sqlite": (SqlAlchemyStore, "sqlite"),
+    "django-postgres": (_django, "postgresql"),
+    "django-mariadb": (_django, "mysql"),
+    "django-mysql": (_django, "mysql"),
+    "django-sqlite": (_django, "sqlite3"),
+}
+"""By name, which ends with the database: the store and the scheme of its URL. Handlers are plain ``def``."""
+ASYNC_STORES: Final[dict[str, tuple[Callable[..., Store[Any]], str]]] = {
+    "psycopg": (AsyncPsycopgStore, "postgresql"),
+    "sqlalchemy-postgres": (AsyncSqlAlchemyStore, "postgresql+psycopg"),
+    "sqlalchemy-mariadb": (AsyncSqlAlchemyStore, "mysql+asyncmy"),
+    "sqlalchemy-mysql": (AsyncSqlAlchemyStore, "mysql+asyncmy"),
+    "sqlalchemy-sqlite": (AsyncSqlAlchemyStore, "sqlite+aiosqlite"),
+}
+"""The same for ``async def``."""
+
+
+def target_of(
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, stores: Mapping[str, Any] = STORES
+) -> Iterator[Target]:
+    """An empty database for the store of this name."""
+    kind, scheme = stores[name]
+    database = name.rpartition("-")[2].replace("psycopg", "postgres")
+    if database == "sqlite":
+        places = _sqlite(tmp_path / "target.db")
+    else:
+        made = _postgres if database == "postgres" else _mysql
+        places = made(request.getfixturevalue(f"{database}_server"))
+    for at, more, sql in places:
+        sql(TOTALS)
+        yield Target(name, partial(kind, f"{scheme}://{at}{more}"), sql)
+
+
+@pytest.fixture(params=list(STORES))
 def transactional_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     """Every store in turn. Connections that a test left, as a process that dies does, are closed."""
     sessions: list[Session[Any]] = []
-    for target in _targets(request, request.param, tmp_path):
+    request.getfixturevalue("monkeypatch").setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # the kit calls on its loop
+    for target in target_of(request, request.param, tmp_path):
         made = target.new
 
         def new(made: Callable[..., Store[Any]] = made, **options: Any) -> Store[Any]:
@@ -235,25 +252,3 @@ def transactional_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iter
         yield target
         for session in sessions:
             finish(session.close())
-
-
-def _targets(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Iterator[Target]:
-    if name == "psycopg":
-        server = request.getfixturevalue("postgres_server")
-        yield from _postgres(server, name, lambda at: f"postgresql://{at}?sslmode=disable", PsycopgStore)
-    elif name == "sqlalchemy-postgres":
-        server = request.getfixturevalue("postgres_server")
-        yield from _postgres(server, name, lambda at: f"postgresql+psycopg://{at}?sslmode=disable", SqlAlchemyStore)
-    elif name == "sqlalchemy-sqlite":
-        yield from _sqlite(tmp_path / "target.db", name, "sqlite", SqlAlchemyStore)
-    elif name.startswith("django"):
-        request.getfixturevalue("monkeypatch").setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # the kit calls on its loop
-        if name == "django-postgres":
-            yield from _postgres(
-                request.getfixturevalue("postgres_server"), name, lambda at: f"postgres://{at}", _django
-            )
-        else:
-            yield from _sqlite(tmp_path / "target.db", name, "sqlite", _django)
-    else:
-        server = request.getfixturevalue(f"{name.removeprefix('sqlalchemy-')}_server")
-        yield from _mysql(server, name, "mysql+pymysql", SqlAlchemyStore)
