@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
+from sinks.examination import StoreWatch
 from sinks.port import Sink
 from sinks.settings import ConfiguredSink
 from subscriber_sdk import Running, SubscriberOptions
@@ -41,13 +42,17 @@ async def run_sink(
     Raises as that, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used here.
     """
     opened = await asyncio.to_thread(sink.open)
+    watch = StoreWatch(sink, lambda: opened.figures.written if opened.figures else 0)
+    await watch.begin()
 
     @contextlib.asynccontextmanager
     async def announced(running: Running) -> AsyncIterator[None]:
         title, guarantee = sink.kind.title, sink.kind.guarantee.value
         _log.info("sink %s fills %s (%s) as %s/%s", sink.name, title, guarantee, sink.application, running.id)
         async with contextlib.AsyncExitStack() as stack:
-            own = partial(_samples, sink, opened, running.id)
+            watching = asyncio.create_task(watch.run(), name=f"examine the store of sink {sink.name}")
+            stack.callback(watching.cancel)
+            own = partial(_samples, sink, opened, watch, running.id)
             stack.enter_context(exported(Exporter.SINK, own))
             if http:
                 # Imported here: without it a sink needs no HTTP server.
@@ -68,6 +73,11 @@ async def run_sink(
         await opened.close()
 
 
-def _samples(sink: ConfiguredSink, opened: Sink, subscriber: str) -> list[Sample]:
-    info = Sample(c.SINK_INFO, 1, (sink.name, subscriber, sink.kind.title, sink.kind.guarantee.value))
-    return [info, *(opened.figures.samples(sink.name, subscriber) if opened.figures else ())]
+def _samples(sink: ConfiguredSink, opened: Sink, watch: StoreWatch, subscriber: str) -> list[Sample]:
+    labels = (sink.name, subscriber)
+    codes = sorted({finding.known_code for finding in watch.problems})
+    return [
+        Sample(c.SINK_INFO, 1, (*labels, sink.kind.title, sink.kind.guarantee.value)),
+        *(Sample(c.SINK_PROBLEM, 1, (*labels, code)) for code in codes),
+        *(opened.figures.samples(*labels) if opened.figures else ()),
+    ]

@@ -1,12 +1,12 @@
 """What the stores of sinks report, and the flows that fill them."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sinks.commands.source_tables import source_tables
+from sinks.examination import report_of
 from sinks.port import Sink
 from sinks.settings import ConfiguredSink
 from wormhole.admin import admin_service
@@ -20,8 +20,6 @@ from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.errors import exit_code
 
 __all__ = ["ExaminedSink", "SinkFlow", "asked", "examined", "flows_of"]
-
-_log = logging.getLogger("sinks")
 
 SinkFlow = tuple[admin_pb2.PublisherStatus, admin_pb2.FlowStatus]
 """A flow, and the status of its publisher."""
@@ -58,16 +56,9 @@ async def _examined(sink: ConfiguredSink, config: Config | None) -> ExaminedSink
                     report.findings += source.problems
         finally:
             await opened.close()
-    except WormholeError as error:
-        report = Report(sink.settings.shown)
-        report.add("target", Severity.PROBLEM, error.message, next_step=error.hint or "", code=error.code)
-        return ExaminedSink(sink, report, exit_code(error))
     except Exception as error:  # noqa: BLE001 - whatever a kind of another package raises
-        _log.exception("sink %s", sink.name)
-        report = Report(sink.settings.shown)  # the other sinks are examined too
-        what, step = f"the examination failed: {type(error).__name__}", "report it with the traceback in the log"
-        report.add("target", Severity.PROBLEM, what, next_step=step)
-        return ExaminedSink(sink, report, BROKEN)
+        code = exit_code(error) if isinstance(error, WormholeError) else BROKEN
+        return ExaminedSink(sink, report_of(sink, error), code)
     return ExaminedSink(sink, report, BROKEN if report.severity is Severity.PROBLEM else 0)
 
 

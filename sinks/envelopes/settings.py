@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+
 from sinks.envelopes.names import EnvelopeName, envelope_named
 from sinks.port import SinkSettings
 from sinks.records.held import Budget
 from sinks.records.subscriber import RecordSubscriber
 from sinks.records.writer import RecordWriter
 from wormhole.config.fields import PathFromHere, Size
+from wormhole.model.errors import UsageError
 
 __all__ = ["HeldRecordSettings", "HeldSettings", "RecordSettings", "record_subscriber"]
 
@@ -34,7 +37,14 @@ class HeldSettings(SinkSettings):
 
     @property
     def budget(self) -> Budget:
-        """A new budget of this size."""
+        """A new budget of this size. Blocks. Raises :class:`~wormhole.model.errors.UsageError` if no file can be made."""
+        try:
+            tempfile.TemporaryFile(dir=self.hold_folder).close()
+        except OSError as error:
+            raise UsageError(
+                f"no file can be made in {self.hold_folder or 'the folder of temporary files'}: {error.strerror}",
+                hint="make the folder, or name another one with hold_folder of the sink",
+            ) from None
         return Budget(self.hold_memory, self.hold_disk, self.hold_folder)
 
 

@@ -445,6 +445,7 @@ def test_what_was_sent_is_confirmed_before_the_datamarker(world: World) -> None:
     flow.commit(put(1, "a"))
     store = world.sinks[0]._store  # type: ignore[attr-defined]
     receive, failures = store.receive, [TargetUnavailable("the answer is lost")]
+    first: Any = None
 
     async def losing(sent: Any) -> Any:
         answers = await receive(sent)
@@ -460,7 +461,6 @@ def test_what_was_sent_is_confirmed_before_the_datamarker(world: World) -> None:
         await write(shard, packed)
         first = first or subscriber._writer._flows._sent[shard]
 
-    first: Any = None
     subscriber._writer.write_packed = writing
     store.receive = losing
     flow.commit(put(1, "b"), put(2, "b"))

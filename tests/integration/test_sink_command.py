@@ -60,6 +60,19 @@ async def test_a_store_that_cannot_be_reached_is_reported(tmp_path: Path) -> Non
     assert await checked(config) == 3
 
 
+async def test_a_store_that_cannot_be_used_is_in_the_metrics_before_a_flow_comes(tmp_path: Path) -> None:
+    config = tmp_path / "shop.toml"
+    config.write_text(CONFIG.format(listen=f"127.0.0.1:{free_port()}", folder=tmp_path / "missing"))
+    http = f"127.0.0.1:{free_port()}"
+    async with running(config, "--http", http), aiohttp.ClientSession(f"http://{http}") as client, patience():
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                text = await (await client.get("/metrics")).text()
+                break
+            await asyncio.sleep(0.05)
+    assert 'wormhole_sink_store_problem{sink="lines",subscriber="one",code="target-unavailable"} 1.0' in text
+
+
 async def test_documents_outlive_the_process_and_its_successor_finishes_its_file(tmp_path: Path) -> None:
     listen, folder = f"127.0.0.1:{free_port()}", tmp_path / "lines"
     folder.mkdir()

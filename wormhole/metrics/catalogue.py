@@ -439,6 +439,9 @@ ARCHIVE_COMMITTED = _archive(
 # -- a sink, which is a subscriber too
 
 SINK_INFO = _sink("info", _I, "The kind of its store, and what that store holds after crashes.", "kind", "guarantee")
+SINK_PROBLEM = _sink(
+    "store_problem", _G, "1 while the examination of its store at the start finds a problem with this code.", "code"
+)
 SINK_WRITTEN = _sink("written_total", _C, "Records or rows that the store confirmed, repeats included.")
 SINK_BYTES = _sink("written_bytes_total", _C, "Size of these.")
 SINK_REFUSED = _sink("refused_total", _C, "Records or rows that the store refused for their content, repeats included.")

@@ -47,6 +47,8 @@ def test_every_sink_of_a_file_is_checked_and_one_that_is_named(config: Path) -> 
         ("url = 'tls://127.0.0.1:1'\nca_file = 'empty'", "certificate-refused"),
         ("url = 'rediss://127.0.0.1:1'\ntls_ca = 'missing'", "wrong-request"),
         ("url = 'rediss://127.0.0.1:1'\ntls_cert = 'empty'\ntls_key = 'empty'", "wrong-request"),
+        ("url = 'redis://127.0.0.1:1'\nhold_folder = 'missing'", "wrong-request"),
+        ("url = 'nats://127.0.0.1:1'\nhold_folder = 'missing'", "wrong-request"),
         ("url = 'kafka://127.0.0.1:1'\ntls = { ca = 'empty' }", "target-refused"),
     ],
 )

@@ -246,6 +246,29 @@ def test_what_is_held_is_bounded(wormhole_kit: Kit) -> None:
     assert store.ids == []
 
 
+def test_a_shard_that_holds_much_leaves_memory_to_the_others() -> None:
+    budget = Budget(100_000, MIB)
+    large, small = Held(budget), Held(budget)
+
+    def add(held: Held, number: int) -> int:
+        """How often records were written to the file."""
+        spilled = 0
+        for _ in range(number):
+            held.add([Record("id", "id", "table", b"", b"x" * 800)])
+            if held.overfull:
+                held.spill()
+                spilled += 1
+        return spilled
+
+    assert add(large, 50) == 0
+    assert budget.in_memory == 50_000
+    assert add(small, 50) == 1
+    assert add(large, 1) == 1, "the larger one gives its memory back when it grows"
+    assert budget.in_memory <= budget.memory
+    for held in (large, small):
+        held.clear()
+
+
 def test_our_envelope_has_everything_of_an_update(wormhole_kit: Kit) -> None:
     documents: list[bytes | None] = []
 
