@@ -21,6 +21,7 @@ PACKAGES = (
     "subscriber_sdk",
     "monitor",
     "spark_replay",
+    "sinks",
     "wormholectl",
 )
 wanted = os.environ.get("WORMHOLE_BUILD_EXT", "")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from sinks.envelopes.plain import after_of, check, dump, microseconds, named_key, place, row_of
+from sinks.envelopes.plain import after_of, check, microseconds, named_key, place, row_of
+from sinks.envelopes.texts import object_of, quoted, value_text
 from sinks.records.record import Record
 from wormhole.model.values import Op, Value
 from wormhole.wire.update import Update
@@ -16,7 +17,7 @@ __all__ = ["DebeziumEnvelope"]
 _NAME: Final = "debezium"
 _VERSION: Final = "1"
 _STAND_IN: Final = "__debezium_unavailable_value"
-_STAND_INS: Final = {"text": _STAND_IN, "bytes": base64.b64encode(_STAND_IN.encode()).decode()}
+_STAND_INS: Final = {"text": quoted(_STAND_IN), "bytes": quoted(base64.b64encode(_STAND_IN.encode()).decode())}
 _READ: Final = "r"
 _CREATE, _UPDATE, _DELETE, _TRUNCATE = "c", "u", "d", "t"
 _OPS: Final = {Op.INSERT: _CREATE, Op.UPSERT: _CREATE, Op.UPDATE: _UPDATE, Op.READ: _READ}
@@ -59,29 +60,20 @@ class DebeziumEnvelope:
         named = _key(update, key)
         return [(named, document), (named, None)] if named else [(named, document)]
 
-    def _document(self, update: Update, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> bytes:
+    def _document(self, update: Update, op: str, before: dict[str, str] | None, after: dict[str, str] | None) -> bytes:
         us = microseconds(update.committed_at)
-        times = (
-            {"ts_ms": None, "ts_us": None, "ts_ns": None}
-            if us is None
-            else {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000}
-        )
+        ms, micro, nano = ("null",) * 3 if us is None else (str(us // 1000), str(us), str(us * 1000))
         first, table = place(update.table)
-        source = {
-            "version": _VERSION,
-            "connector": "wormhole",
-            "name": update.shard,
-            "ts_ms": times["ts_ms"],
-            "snapshot": "incremental" if op == _READ else "false",
-            "db": first if self._database is None else self._database,
-            "ts_us": times["ts_us"],
-            "ts_ns": times["ts_ns"],
-        }
-        if self._database is not None:
-            source["schema"] = first
-        source |= {"table": table, "id": update.id, "position": str(update.position)}
-        document = {"before": before, "after": after, "source": source, "transaction": None, "op": op, **times}
-        return dump(document).encode()
+        named = first if self._database is None else self._database
+        schema = "" if self._database is None else f'"schema":{value_text(first)},'
+        snapshot = "incremental" if op == _READ else "false"
+        return (
+            f'{{"before":{object_of(before)},"after":{object_of(after)},"source":{{"version":"{_VERSION}",'
+            f'"connector":"wormhole","name":{quoted(update.shard)},"ts_ms":{ms},"snapshot":"{snapshot}",'
+            f'"db":{value_text(named)},"ts_us":{micro},"ts_ns":{nano},{schema}"table":{quoted(table)},'
+            f'"id":{quoted(update.id)},"position":{quoted(str(update.position))}}},"transaction":null,"op":"{op}",'
+            f'"ts_ms":{ms},"ts_us":{micro},"ts_ns":{nano}}}'
+        ).encode()
 
     @staticmethod
     def _numbered(update: Update, made: Sequence[tuple[bytes, bytes | None]]) -> list[Record]:
@@ -93,10 +85,10 @@ class DebeziumEnvelope:
 
 
 def _key(update: Update, key: tuple[Value, ...]) -> bytes:
-    return dump(named_key(update.schema.key, key)).encode() if key else b""
+    return object_of(named_key(update.schema.key, key)).encode() if key else b""
 
 
-def _with_stand_ins(update: Update, after: dict[str, Any]) -> dict[str, Any]:
+def _with_stand_ins(update: Update, after: dict[str, str]) -> dict[str, str]:
     """What Debezium writes in place of a large value that did not change. For numbers it has nothing."""
     columns = update.schema.columns
     if len(after) < len(columns):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from sinks.envelopes.plain import after_of, check, dump, microseconds, named_key, place, plain_row, row_of
+from sinks.envelopes.plain import after_of, check, microseconds, named_key, place, plain_row, row_of
+from sinks.envelopes.texts import object_of, quoted, value_text
 from sinks.records.record import Record
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.update import Update
@@ -27,8 +28,8 @@ class MaxwellEnvelope:
         check(update, _NAME)
         database, table = place(update.table)
         key, old_key = update.key, update.old_key
-        old: dict[str, Any] = {}
-        data: dict[str, Any] | None = None
+        old: dict[str, str] = {}
+        data: dict[str, str] | None = None
         if update.op is Op.TRUNCATE:
             type_ = _TRUNCATE
         elif update.op is Op.DELETE or update.left:
@@ -40,24 +41,24 @@ class MaxwellEnvelope:
             if type_ == _UPDATE:
                 old = _old(update, old_key)
         us = microseconds(update.committed_at)
-        document: dict[str, Any] = {
-            "database": database,
-            "table": table,
-            "type": type_,
-            "ts": None if us is None else us // 1_000_000,
+        document = {
+            "database": value_text(database),
+            "table": quoted(table),
+            "type": quoted(type_),
+            "ts": "null" if us is None else str(us // 1_000_000),
         }
         if update.op is not Op.READ:
-            document["xid"] = int(update.transaction.id.rpartition(":")[2])
-            document |= {"commit": True} if update.ends_transaction else {"xoffset": update.index}
+            document["xid"] = str(int(update.transaction.id.rpartition(":")[2]))
+            document |= {"commit": "true"} if update.ends_transaction else {"xoffset": str(update.index)}
         if data is not None:
-            document["data"] = data
+            document["data"] = object_of(data)
         if old:
-            document["old"] = old
+            document["old"] = object_of(old)
         id_ = update.id
-        return [Record(id_, id_, update.table, _key(update, database, table, key), dump(document).encode())]
+        return [Record(id_, id_, update.table, _key(update, database, table, key), object_of(document).encode())]
 
 
-def _old(update: Update, old_key: tuple[Value, ...] | None) -> dict[str, Any]:
+def _old(update: Update, old_key: tuple[Value, ...] | None) -> dict[str, str]:
     """The values before the change that differ, as far as the log has them."""
     before, after = update.before, update.after
     if before is None or after is None:
@@ -75,6 +76,6 @@ def _old(update: Update, old_key: tuple[Value, ...] | None) -> dict[str, Any]:
 def _key(update: Update, database: str | None, table: str, key: tuple[Value, ...]) -> bytes:
     if not key:
         return b""
-    columns = named_key(update.schema.key, key)
-    named = {"database": database, "table": table} | {f"pk.{name}": value for name, value in columns.items()}
-    return dump(named).encode()
+    named = {"database": value_text(database), "table": quoted(table)}
+    named |= {f"pk.{name}": text for name, text in named_key(update.schema.key, key).items()}
+    return object_of(named).encode()

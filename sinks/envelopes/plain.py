@@ -1,28 +1,28 @@
-"""What the envelopes of other tools share: values without marks for their types, and updates without a form."""
+"""What the envelopes of other tools share: values without marks for their types, and updates without a form.
+
+A row is a mapping of JSON texts by the names of its columns.
+"""
 
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
+from sinks.envelopes.texts import quoted, value_text
 from sinks.records.record import NoForm
-from wormhole.formats.json_values import value_as_json
 from wormhole.model.schema import Column
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.update import Update
 
-__all__ = ["after_of", "check", "dump", "microseconds", "named_key", "place", "plain_row", "row_of"]
-
-dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+__all__ = ["after_of", "check", "microseconds", "named_key", "place", "plain_row", "row_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_AS_IT_IS: Final = frozenset({str, int, bool, type(None)})
+_MARKED: Final = frozenset({float, Decimal, bytes})
 _NON_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _MOST_ZEROS: Final = 20_000  # PostgreSQL's longest number has fewer behind its point
 _NO_FORM: Final = frozenset({Op.MERGE, Op.DELETE_RANGE})
@@ -34,7 +34,7 @@ def check(update: Update, envelope: str) -> None:
         raise NoForm(update, f'the envelope "{envelope}" has no form for the operation {update.op.value}')
 
 
-def after_of(update: Update, envelope: str) -> dict[str, Any]:
+def after_of(update: Update, envelope: str) -> dict[str, str]:
     """The row after the change, without values that the log does not hold.
 
     Raises :class:`~sinks.records.record.NoForm` if the values were left out for their size.
@@ -44,24 +44,24 @@ def after_of(update: Update, envelope: str) -> dict[str, Any]:
     return row_of(update, update.key, update.after)
 
 
-def row_of(update: Update, key: tuple[Value, ...], values: Mapping[str, Value] | None) -> dict[str, Any]:
+def row_of(update: Update, key: tuple[Value, ...], values: Mapping[str, Value] | None) -> dict[str, str]:
     """A row by the names of its columns: ``values``, and the columns of ``key`` where they are not among them."""
     row = {} if values is None else plain_row(values)
     columns = update.schema.key
     return row if all(column.name in row for column in columns) else named_key(columns, key) | row
 
 
-def named_key(columns: Iterable[Column], key: tuple[Value, ...]) -> dict[str, Any]:
+def named_key(columns: Iterable[Column], key: tuple[Value, ...]) -> dict[str, str]:
     """The values of a key by the names of its columns."""
     return plain_row({column.name: value for column, value in zip(columns, key, strict=False)})
 
 
-def plain_row(values: Mapping[str, Value]) -> dict[str, Any]:
+def plain_row(values: Mapping[str, Value]) -> dict[str, str]:
     """Numbers and text as they are, decimals as text, bytes in Base64. Values that the log does not hold are left
     out.
     """
     return {
-        name: value if type(value) in _AS_IT_IS else _plain(value)
+        name: _plain(value) if type(value) in _MARKED else value_text(value)
         for name, value in values.items()
         if value is not UNAVAILABLE
     }
@@ -78,13 +78,12 @@ def microseconds(time: datetime | None) -> int | None:
     return None if time is None else (time - _EPOCH) // _MICROSECOND
 
 
-def _plain(value: Value) -> Any:
+def _plain(value: Value) -> str:
     if isinstance(value, float):
-        return value if math.isfinite(value) else _NON_FINITE[str(value)]
+        return repr(value) if math.isfinite(value) else quoted(_NON_FINITE[str(value)])
     if isinstance(value, Decimal):
         text = str(value)
         # Only digits are a number to every reader; a number may name more zeros than there is memory.
-        return f"{value:f}" if "E" in text and abs(value.adjusted()) < _MOST_ZEROS else text
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value_as_json(value)
+        return quoted(f"{value:f}" if "E" in text and abs(value.adjusted()) < _MOST_ZEROS else text)
+    assert isinstance(value, bytes)
+    return quoted(base64.b64encode(value).decode())

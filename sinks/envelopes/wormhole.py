@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Final
 
+from sinks.envelopes.texts import list_text, quoted, row_text, value_text
 from sinks.records.record import Record
-from wormhole.formats.json_values import listed_as_json, row_as_json, time_as_json
-from wormhole.wire.update import Update
+from wormhole.formats.json_values import time_as_json
+from wormhole.wire.update import Transaction, Update
 
 __all__ = ["WormholeEnvelope"]
-
-_VERSION: Final = 1
-_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class WormholeEnvelope:
     """Makes one record of each update, also of a TRUNCATE. Its value is never a tombstone."""
 
+    def __init__(self) -> None:
+        self._transaction: Transaction | None = None  # the last one, and its text
+        self._commit = ""
+
     def records(self, update: Update) -> Sequence[Record]:
         """One record."""
-        transaction = update.transaction
-        id_ = update.id
-        key, old_key = listed_as_json(update.key), listed_as_json(update.old_key)
-        document = {
-            "version": _VERSION,
-            "id": id_,
-            "op": update.op.value,
-            "table": update.table,
-            "shard": update.shard,
-            "key": key,
-            "old_key": old_key,
-            "key_end": listed_as_json(update.key_end),
-            "before": row_as_json(update.before),
-            "after": row_as_json(update.after),
-            "too_large": update.too_large,
-            "committed_at": time_as_json(transaction.committed_at),
-            "position": str(transaction.position),
-            "transaction": transaction.id,
-            "ends_transaction": update.ends_transaction,
-        }
-        return [Record(id_, id_, update.table, _key(key), _dump(document).encode(), _key(old_key))]
+        transaction, id_, table = update.transaction, update.id, update.table
+        if transaction is not self._transaction:
+            self._transaction, self._commit = transaction, _commit(transaction)
+        key, old_key = update.key, update.old_key
+        key_text, old_text = list_text(key), list_text(old_key)
+        document = (
+            f'{{"version":1,"id":{quoted(id_)},"op":"{update.op.value}","table":{quoted(table)},'
+            f'"shard":{quoted(update.shard)},"key":{key_text},"old_key":{old_text},'
+            f'"key_end":{list_text(update.key_end)},"before":{row_text(update.before)},'
+            f'"after":{row_text(update.after)},"too_large":{"true" if update.too_large else "false"},'
+            f'{self._commit},"ends_transaction":{"true" if update.ends_transaction else "false"}}}'
+        )
+        key_bytes, old_bytes = key_text.encode() if key else b"", old_text.encode() if old_key else b""
+        return [Record(id_, id_, table, key_bytes, document.encode(), old_bytes)]
 
 
-def _key(values: list[Any] | None) -> bytes:
-    return _dump(values).encode() if values else b""
+def _commit(transaction: Transaction) -> str:
+    committed_at, position = value_text(time_as_json(transaction.committed_at)), quoted(str(transaction.position))
+    return f'"committed_at":{committed_at},"position":{position},"transaction":{quoted(transaction.id)}'

@@ -101,6 +101,12 @@ class Held:
         self._budget.on_disk += len(data)
         self._forget_memory()
 
+    def take(self) -> list[Record]:
+        """All records in memory, in order. They are held no more."""
+        records = self._records
+        self._forget_memory()
+        return records
+
     def portions(self) -> Iterator[list[Record]]:
         """All records in order, about a MiB at a time. Blocks where there is a file. They stay held."""
         portion: list[Record] = []

@@ -23,7 +23,6 @@ __all__ = ["RecordSubscriber"]
 _Item = TypeVar("_Item", Record, Update)
 
 _MOST_REFUSED: Final = 10_000
-_EVERYWHERE: Final = {Op.TRUNCATE, Op.DELETE_RANGE}
 # Seconds after which a callback begins no further write. The SDK cancels a callback after 30 s (handler_timeout), and a
 # write has its own bound.
 _TURN_S: Final = 12.0
@@ -148,7 +147,8 @@ class RecordSubscriber(Subscriber):
     async def _add(self, shard: _Shard, updates: Sequence[Update]) -> None:
         for update in updates:
             records = self._envelope.records(update)
-            if update.op in _EVERYWHERE:
+            op = update.op
+            if op is Op.TRUNCATE or op is Op.DELETE_RANGE:
                 records = [record._replace(everywhere=True) for record in records]
             shard.open.add(records)
             if shard.open.overfull:
@@ -160,13 +160,12 @@ class RecordSubscriber(Subscriber):
             return
         if shard.whole or shard.open.in_file:
             await self._write(name, shard)
-        if shard.open.in_file:
-            portions = shard.open.portions()
-            while (portion := await in_thread(_next, portions)) is not None:
-                await self._send(name, shard, portion)
-        else:
-            for portion in shard.open.portions():
-                shard.ready += portion
+        if not shard.open.in_file:
+            shard.ready += shard.open.take()
+            return
+        portions = shard.open.portions()
+        while (portion := await in_thread(_next, portions)) is not None:
+            await self._send(name, shard, portion)
         shard.open.clear()
 
     async def _write(self, name: str, shard: _Shard) -> None:
@@ -237,10 +236,11 @@ def _portions(items: Sequence[_Item], writer: RecordWriter) -> Iterator[Sequence
     """The items in order, as many at a time as the writer takes by then. A larger one is alone."""
     begin = size = 0
     for at, item in enumerate(items):
-        if at > begin and (at - begin >= writer.most or size + item.size > writer.most_bytes):
+        more = item.size
+        if at > begin and (at - begin >= writer.most or size + more > writer.most_bytes):
             yield items[begin:at]
             begin, size = at, 0
-        size += item.size
+        size += more
     if begin < len(items):
         yield items[begin:]
 

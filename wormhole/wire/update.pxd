@@ -16,11 +16,16 @@ cdef class Batch:
     cdef readonly object schema_of
     cdef readonly object generation
     cdef object _only
+    cdef object _transaction
+    cdef Py_ssize_t _tx
 
     @cython.locals(data=bytes, spans="const long long[::1]", i=Py_ssize_t)
     cpdef list updates(self)
 
     cpdef object table_of(self, Py_ssize_t ordinal)
+
+    @cython.locals(tx=Py_ssize_t)
+    cpdef object transaction_of(self, Py_ssize_t ordinal)
 
 cdef class Update:
     cdef Batch _batch

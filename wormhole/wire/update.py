@@ -51,7 +51,7 @@ class Batch:
     backfill.
     """
 
-    __slots__ = ("_only", "body", "epoch", "generation", "replayed", "schema_of", "shard")
+    __slots__ = ("_only", "_transaction", "_tx", "body", "epoch", "generation", "replayed", "schema_of", "shard")
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class Batch:
         self.schema_of = schema_of
         self.generation = generation
         self._only: Schema | None = None  # the schema of all updates, once it was requested
+        self._transaction: Transaction | None = None  # the last one that was requested, and its ordinal
+        self._tx = -1
 
     def updates(self) -> list[Update]:
         """The updates in log order; rows decode when looked at."""
@@ -88,6 +90,17 @@ class Batch:
             if len(body.schema_index) < 2:
                 self._only = schema
         return schema
+
+    def transaction_of(self, ordinal: int) -> Transaction:
+        """The transaction of one update: one object for those of a transaction that are requested in order."""
+        body = self.body
+        tx = body.transaction_of(ordinal)
+        transaction = self._transaction
+        if transaction is None or tx != self._tx:
+            transaction = Transaction(body.transaction_id(tx), body.position_of(tx), _time(body.committed_at_us(tx)))
+            self._transaction = transaction
+            self._tx = tx
+        return transaction
 
 
 class Update:
@@ -135,8 +148,7 @@ class Update:
     @property
     def id(self) -> str:
         """``<transaction id>:<index in it>``: the same on every path, so that a handler recognizes a duplicate."""
-        body = self._batch.body
-        return f"{body.transaction_id(body.transaction_of(self._ordinal))}:{body.index_of(self._ordinal)}"
+        return f"{self._batch.transaction_of(self._ordinal).id}:{self._batch.body.index_of(self._ordinal)}"
 
     @property
     def index(self) -> int:
@@ -239,21 +251,17 @@ class Update:
     @property
     def position(self) -> LogPosition:
         """The place after the update's transaction (inside an unfinished large one: where that begins)."""
-        body = self._batch.body
-        return body.position_of(body.transaction_of(self._ordinal))
+        return self._batch.transaction_of(self._ordinal).position
 
     @property
     def committed_at(self) -> datetime | None:
         """Commit time, UTC; ``None`` where the log has none, and for a READ, which is no commit."""
-        body = self._batch.body
-        return _time(body.committed_at_us(body.transaction_of(self._ordinal)))
+        return self._batch.transaction_of(self._ordinal).committed_at
 
     @property
     def transaction(self) -> Transaction:
         """The commit that the update belongs to."""
-        body = self._batch.body
-        tx = body.transaction_of(self._ordinal)
-        return Transaction(body.transaction_id(tx), body.position_of(tx), _time(body.committed_at_us(tx)))
+        return self._batch.transaction_of(self._ordinal)
 
     @property
     def ends_transaction(self) -> bool:
