@@ -18,10 +18,9 @@ quoted: Final = encode_basestring
 
 def value_text(value: Value) -> str:
     """What :func:`~wormhole.formats.json_values.value_as_json` returns, as text."""
-    kind = type(value)
-    if kind is str:
+    if type(value) is str:
         return quoted(value)
-    if kind is int:
+    if type(value) is int:
         return str(value)
     if value is None:
         return "null"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sinks.kafka.settings import KafkaSettings
+from wormhole.host.tls import client_context
 
 __all__ = ["Configure", "client_config", "reader_config"]
 
@@ -15,7 +16,8 @@ Configure = Callable[[], Mapping[str, Any]]
 
 def client_config(name: str, settings: KafkaSettings) -> Mapping[str, Any]:
     """The configuration of a client of the sink ``name``. Blocks. Raises
-    :class:`~wormhole.model.errors.TargetRefused` if there is no password.
+    :class:`~wormhole.model.errors.TargetRefused` if there is no password, and
+    :class:`~wormhole.model.errors.TargetUnavailable` for a file that cannot be used.
     """
     tls, password = settings.tls, settings.read_password()
     protocol = "PLAINTEXT" if tls is None else "SSL"
@@ -25,6 +27,7 @@ def client_config(name: str, settings: KafkaSettings) -> Mapping[str, Any]:
         "log_level": 0,  # errors are in the exceptions
     }
     if tls is not None:
+        client_context(tls.ca, tls.cert, tls.key)  # the client does not name a file that it cannot use
         files = {"ssl.ca.location": tls.ca, "ssl.certificate.location": tls.cert, "ssl.key.location": tls.key}
         config |= {setting: str(file) for setting, file in files.items() if file is not None}
     if password is not None:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._metadata import TopicMetadata
 
-from sinks.kafka.failures import target_error
+from sinks.kafka.failures import Connection, target_error
 from sinks.kafka.settings import KafkaSettings
 from wormhole.model.errors import TargetRefused
 from wormhole.model.findings import Report, Severity
@@ -27,11 +27,16 @@ def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) 
 
     Raises :class:`~wormhole.model.errors.TargetUnavailable` and :class:`~wormhole.model.errors.TargetRefused`.
     """
+    connection = Connection()
     try:
-        admin = AdminClient(dict(config))
-        cluster = admin.list_topics(timeout=settings.timeout)
+        given: dict[str, Any] = {**config, "error_cb": connection}
+        admin = AdminClient(given)
+        try:
+            cluster = admin.list_topics(timeout=settings.timeout)
+        finally:
+            admin.poll(0)  # it reports its connections here only
     except KafkaException as error:
-        raise target_error(error.args[0], f"{settings.brokers} cannot be examined") from None
+        raise target_error(error.args[0], f"{settings.brokers} cannot be examined", connection.error) from None
     report.facts |= {"brokers": str(len(cluster.brokers)), "topics": str(len(cluster.topics))}
     markers = cluster.topics.get(settings.marker_topic)
     if markers is None:

@@ -6,9 +6,10 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from wormhole.host.tls import untrusted
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 
-__all__ = ["REFUSES_RECORD", "target_error"]
+__all__ = ["REFUSES_RECORD", "Connection", "target_error"]
 
 REFUSES_RECORD: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave the column out (columns)",
@@ -16,6 +17,7 @@ REFUSES_RECORD: Final = {
 }
 """Codes of a record that the broker will never take, with what helps."""
 
+_UNANSWERED: Final = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 _LOGIN: Final = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -36,15 +38,31 @@ _OPERATOR: Final = {
 }
 
 
+class Connection:
+    """What a client reports of its connections. ``error``: the last reason; ``down``: no broker could be reached."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+        self.down = False
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.down = True
+        elif error.code() != KafkaError._TRANSPORT or self.error is None:  # a refused one is also reported as ended
+            self.error = error
+
+
 def target_error(error: KafkaError, doing: str, cause: KafkaError | None = None) -> TargetUnavailable | TargetRefused:
     """The error of the port: refused where the same call cannot succeed before an operator has changed something, and
     unavailable otherwise. ``cause``: what the client reported last of its connections, which an ``error`` about time
     does not contain.
     """
-    if error.code() == KafkaError._TIMED_OUT and cause is not None:
+    if error.code() in _UNANSWERED and cause is not None:
         error = cause
     code = error.code()
     text = f"{doing}: {error.str()}"
+    if code == KafkaError._SSL:
+        return untrusted("a broker", error.str())
     if code in _LOGIN:
         return TargetRefused(
             text, hint="correct the user, mechanism or password_file of the sink", code="login-refused"

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from sinks.kafka.clients import Configure, reader_config
-from sinks.kafka.failures import REFUSES_RECORD, target_error
+from sinks.kafka.failures import REFUSES_RECORD, Connection, target_error
 from sinks.kafka.markers import PARTITION, MarkerRecord, last_value
 from sinks.kafka.names import is_topic, partition_of, topic_of, transactional_id
 from sinks.kafka.settings import KafkaSettings
@@ -60,8 +60,7 @@ class ShardProducer:
         self._looked = 0.0
         self._batch = _BATCH  # bytes that are sent together; a larger record is sent alone
         self._errors: list[tuple[KafkaError, bytes | None]] = []  # records that did not arrive, by their values
-        self._connection: KafkaError | None = None  # the last error of a connection
-        self._down = False  # no broker could be reached
+        self._connection = Connection()
         self._letters: list[str] = []  # dead letters that the open transaction contains
         self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
 
@@ -163,7 +162,7 @@ class ShardProducer:
             found = error.__cause__ if isinstance(error, SystemError) else error
             what = f"the records of shard {self._shard} are not written"
             if isinstance(found, KafkaException):
-                raise target_error(found.args[0], what, self._connection) from None
+                raise target_error(found.args[0], what, self._connection.error) from None
             if isinstance(error, SystemError):  # its own error was lost in the client
                 raise TargetUnavailable(f"{what}: the client failed; another one is made") from error
             raise
@@ -180,7 +179,7 @@ class ShardProducer:
         """Fence and end what any former producer did, and return what is stored then."""
         settings, config = self._settings, self._configure()
         self._errors.clear()
-        self._connection, self._down = None, False
+        self._connection = Connection()
         self._producer = Producer(
             {
                 **config,
@@ -192,7 +191,7 @@ class ShardProducer:
                 "queue.buffering.max.kbytes": 64 << 10,
                 "delivery.report.only.error": True,
                 "on_delivery": self._undelivered,
-                "error_cb": self._disconnected,
+                "error_cb": self._connection,
             }
         )
         self._until_done(self._producer.init_transactions)
@@ -237,7 +236,7 @@ class ShardProducer:
                 call(min(self._left(), _SLICE_S))
             except KafkaException as error:
                 self._producer.poll(0)  # it reports its connections here only
-                if error.args[0].retriable() and self._left() and not self._down:
+                if error.args[0].retriable() and self._left() and not self._connection.down:
                     continue
                 raise
             return
@@ -334,12 +333,6 @@ class ShardProducer:
 
     def _undelivered(self, error: KafkaError, message: Message) -> None:
         self._errors.append((error, message.value()))
-
-    def _disconnected(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # the reason comes with another one
-            self._down = True
-        else:
-            self._connection = error
 
 
 def _refused(record: Record, error: KafkaError) -> RecordRefused:

@@ -12,6 +12,7 @@ from nats.js.errors import APIError, NoStreamResponseError
 
 from sinks.nats.settings import NatsSettings
 from sinks.nats.subjects import pattern_of
+from wormhole.host.tls import untrusted
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 
 __all__ = ["STREAM_MISSING", "TOO_LARGE", "creation", "target_error"]
@@ -57,11 +58,7 @@ def target_error(
             code="certificate-refused",
         )
     if isinstance(error, ssl.SSLCertVerificationError):
-        return TargetRefused(
-            f"the certificate of {settings.url} is refused: {error.verify_message}",
-            hint="name the authority that signed it with ca_file",
-            code="certificate-refused",
-        )
+        return untrusted(settings.url, error.verify_message)
     if denied and isinstance(error, TimeoutError):
         return TargetRefused(
             f"the account may not use {where}",

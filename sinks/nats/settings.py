@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 from sinks.envelopes.settings import HeldRecordSettings
 from sinks.nats.subjects import PER_RECORD, check_template
 from wormhole.config.fields import PathFromHere
-from wormhole.model.errors import TargetRefused
+from wormhole.host.tls import client_context
 
 __all__ = ["FORM", "NatsSettings", "is_stream_name"]
 
@@ -100,15 +100,5 @@ class NatsSettings(HeldRecordSettings):
         return PER_RECORD["key"] in self.subject
 
     def tls(self) -> ssl.SSLContext:
-        """The context of ``tls://``. Blocks. Raises :class:`~wormhole.model.errors.TargetRefused`."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except OSError as error:
-            raise TargetRefused(
-                f"a file for TLS cannot be used: {error}",
-                hint="correct ca_file, cert_file or key_file of the sink",
-                code="certificate-refused",
-            ) from error
-        return context
+        """The context of ``tls://``. Blocks. Raises :class:`~wormhole.model.errors.TargetUnavailable`."""
+        return client_context(self.ca_file, self.cert_file, self.key_file)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Final, NamedTuple
 
 from redis.exceptions import AuthenticationError, RedisError
 
+from wormhole.host.tls import untrusted
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 
 __all__ = ["target_error"]
@@ -59,6 +61,9 @@ def target_error(where: str, error: RedisError | OSError) -> TargetUnavailable |
     """The error of the port: refused where the same command cannot succeed before an operator has changed something,
     and unavailable otherwise. It has the server's sentence without the arguments of the command.
     """
+    verified = error.__cause__ or error.__context__
+    if isinstance(verified, ssl.SSLCertVerificationError):
+        return untrusted(where, verified.verify_message)
     status = getattr(error, "status_code", None)
     said = _ARGUMENTS.sub("", f"{status} {error}" if status else str(error)) or type(error).__name__
     found = _WORD.search(said)

@@ -22,8 +22,6 @@ class RedisKind(SinkKind[RedisSettings]):
     def open(self, name: str, settings: RedisSettings) -> Sink:
         from sinks.redis.sink import RedisSink
 
-        if settings.tls:
-            settings.check_tls()
         return RedisSink(settings)
 
 

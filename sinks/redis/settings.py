@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
@@ -12,7 +11,6 @@ from pydantic import AfterValidator, field_validator, model_validator
 from sinks.envelopes.settings import HeldSettings
 from sinks.redis.keys import check_template
 from wormhole.config.fields import PathFromHere, Seconds
-from wormhole.model.errors import UsageError
 
 __all__ = ["FORM", "RedisSettings"]
 
@@ -82,18 +80,6 @@ class RedisSettings(HeldSettings):
     def tls(self) -> bool:
         """Whether the connections are encrypted."""
         return urlsplit(self.url).scheme in _TLS
-
-    def check_tls(self) -> None:
-        """Raise :class:`~wormhole.model.errors.UsageError` if a file for TLS cannot be used. Blocks."""
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca)
-            if self.tls_cert is not None:
-                context.load_cert_chain(self.tls_cert, self.tls_key)
-        except OSError as error:
-            raise UsageError(
-                f"a file for TLS cannot be used: {error.strerror or error}",
-                hint="correct tls_ca, tls_cert or tls_key of the sink",
-            ) from None
 
     @property
     def host(self) -> str:

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from sinks.redis.failures import target_error
 from sinks.redis.keys import pattern_of
 from sinks.redis.settings import RedisSettings
+from wormhole.host.tls import client_context
 
 __all__ = ["Command", "Sent", "Store", "pack"]
 
@@ -64,6 +65,7 @@ class Store:
 
     def __init__(self, settings: RedisSettings) -> None:
         self.where = f"{settings.host}:{settings.port}"
+        self._settings = settings
         tls: dict[str, Any] = {}
         if settings.tls:
             names = {
@@ -126,8 +128,15 @@ class Store:
             # The address may lead to another server now, and a connection may be left whose login has not ended.
             await self._client.connection_pool.disconnect(inuse_connections=False)
             if isinstance(error, RedisError | OSError):
+                await self._check_files()
                 raise target_error(self.where, error) from error
             raise
+
+    async def _check_files(self) -> None:
+        """The client does not name a file for TLS that it cannot use."""
+        settings = self._settings
+        if settings.tls:
+            await asyncio.to_thread(client_context, settings.tls_ca, settings.tls_cert, settings.tls_key)
 
     async def keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:
         """Every key that begins with ``prefix`` all the time that this takes, in portions; some may come twice."""

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 from subscriber_sdk import Update
+from wormhole.host.tls import untrusted
 from wormhole.model.errors import Fatal, TargetRefused, TargetUnavailable, WormholeError
 
 __all__ = ["RowRefused", "database_error", "refusal"]
@@ -77,6 +78,7 @@ _COLUMN: Final = re.compile(r"column [`'](?:[^`']*`\.`)*([^`']+)[`']")
 _LOGIN: Final = re.compile(
     r"authentication failed|pg_hba\.conf|role \".*\" does not exist|not permitted to log in", re.IGNORECASE
 )
+_UNTRUSTED: Final = "certificate verify failed"
 _NO_RIGHT: Final = re.compile(r"permission denied for database")
 
 
@@ -104,8 +106,12 @@ def database_error(error: Exception, table: str) -> WormholeError:
     return RowRefused(f"the database refuses a row of {table}: {name}")
 
 
-def refusal(error: Exception) -> TargetRefused | None:
-    """The error if only an operator can change that the sink cannot use its own tables, or cannot connect."""
+def refusal(error: Exception) -> TargetRefused | TargetUnavailable | None:
+    """The error if only an operator can change that the sink cannot use its own tables, or cannot connect, and if the
+    server is not trusted.
+    """
+    if _UNTRUSTED in (words := str(error)):
+        return untrusted("the database", " ".join(words.split()))
     found = database_error(error, "wormhole_marker")
     return found if isinstance(found, TargetRefused) else None
 

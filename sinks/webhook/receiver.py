@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -18,6 +17,7 @@ from yarl import URL
 from sinks.webhook.message import Message
 from sinks.webhook.secrets import read_secrets, signatures
 from sinks.webhook.settings import WebhookSettings
+from wormhole.host.tls import client_context, untrusted
 from wormhole.model.errors import TargetRefused, TargetUnavailable, UsageError
 
 __all__ = ["Receiver"]
@@ -90,13 +90,7 @@ class Receiver:
         Raises :class:`~wormhole.model.errors.TargetUnavailable` if their file cannot be used.
         """
         if self._trust is None:
-            try:
-                self._trust = await asyncio.to_thread(_context, self._ca_file)
-            except OSError as error:
-                raise TargetUnavailable(
-                    f"ca_file {self._ca_file} cannot be used: {error.strerror or error}",
-                    hint="it has to hold the certificates of authorities in PEM",
-                ) from None
+            self._trust = await asyncio.to_thread(client_context, self._ca_file)
         return self._trust
 
     async def close(self) -> None:
@@ -133,10 +127,7 @@ class Receiver:
                 raise TargetUnavailable(f"{self.name} does not answer within {self._timeout:g} s") from None
         except aiohttp.ClientSSLError as error:
             self._trust = None  # the file may have been replaced
-            raise TargetUnavailable(
-                f"{self.name} is not trusted: {_tls_fault(error)}",
-                hint="renew the receiver's certificate, or name its authority with ca_file; nothing is sent meanwhile",
-            ) from None
+            raise untrusted(self.name, _tls_fault(error)) from None
         except aiohttp.ClientConnectorError as error:
             raise TargetUnavailable(f"{self.name} cannot be reached: {error.strerror or error.os_error}") from None
         except aiohttp.ClientResponseError:
@@ -166,10 +157,6 @@ async def _drain(answer: aiohttp.ClientResponse) -> None:
             if left < 0:
                 answer.close()
                 return
-
-
-def _context(file: Path | None) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=file)
 
 
 def _tls_fault(error: aiohttp.ClientSSLError) -> str:

@@ -523,7 +523,10 @@ def test_tls_checks_both_certificates(wormhole_kit: Kit, opened: Opened, tmp_pat
         own = {"cert_file": client.cert, "key_file": client.key}
         missing = refused(wormhole_kit, opened(url, "changes", ca_file=ours.ca, **own))
         assert "has no stream" in missing.message
-        assert refused(wormhole_kit, opened(url, "changes", ca_file=theirs.ca, **own)).code == "certificate-refused"
+        with pytest.raises(HandlerFailed) as failed:
+            attached(wormhole_kit, opened(url, "changes", ca_file=theirs.ca, **own)).commit(row(1))
+        assert isinstance(cause := failed.value.__cause__, TargetUnavailable)
+        assert cause.code == "certificate-refused"
 
 
 def test_nothing_is_sent_to_a_server_without_tls(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ ZooKeeper, or a process that can write there, cannot redirect updates to a host 
 from __future__ import annotations
 
 import ipaddress
+import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wormhole.model.errors import ConfigError
+from wormhole.model.errors import ConfigError, TargetUnavailable
 
 if TYPE_CHECKING:
     from wormhole.config import TlsFiles
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_listen",
+    "client_context",
     "is_loopback",
     "open_trust",
     "target_options",
+    "untrusted",
 ]
 
 
@@ -45,6 +49,35 @@ def open_trust(tls: TlsFiles | None) -> Trust | None:
 def target_options(name: str) -> list[tuple[str, str]]:
     """Channel options that make gRPC expect the DNS name ``name`` in the server's certificate, not the address's."""
     return [("grpc.ssl_target_name_override", name)]
+
+
+def client_context(ca: Path | None, cert: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """How a sink trusts its store: ``ca``: the authorities, in PEM; ``None``: the system's; ``cert`` and ``key``: the
+    sink's own. Blocks. Raises as :func:`untrusted` for a file that cannot be used, which may be replaced just now.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+    except OSError as error:
+        files = ", ".join(str(file) for file in (ca, cert, key) if file is not None)
+        raise TargetUnavailable(
+            f"a file for TLS cannot be used ({files}): {error.strerror or error}",
+            hint="they are PEM files that this user can read; the sink continues by itself",
+            code="certificate-refused",
+        ) from error
+    return context
+
+
+def untrusted(where: str, why: str) -> TargetUnavailable:
+    """The error for a store whose certificate is not trusted. Nothing is sent to it, and it is tried again, as a
+    subscriber is: a certificate is renewed, and a file replaced, without a restart.
+    """
+    return TargetUnavailable(
+        f"the certificate of {where} is refused: {why}",
+        hint="renew it, or name the authority that signed it; the sink continues by itself",
+        code="certificate-refused",
+    )
 
 
 def is_loopback(address: str) -> bool:

@@ -45,11 +45,9 @@ def test_every_sink_of_a_file_is_checked_and_one_that_is_named(config: Path) -> 
         ("url = 'nats://me@127.0.0.1:1'\npassword_file = 'missing'", "login-refused"),
         ("url = 'nats://127.0.0.1:1'\ncredentials_file = 'missing'", "login-refused"),
         ("url = 'tls://127.0.0.1:1'\nca_file = 'empty'", "certificate-refused"),
-        ("url = 'rediss://127.0.0.1:1'\ntls_ca = 'missing'", "wrong-request"),
-        ("url = 'rediss://127.0.0.1:1'\ntls_cert = 'empty'\ntls_key = 'empty'", "wrong-request"),
+        ("url = 'rediss://127.0.0.1:1'\ntls_cert = 'empty'\ntls_key = 'empty'", "certificate-refused"),
         ("url = 'redis://127.0.0.1:1'\nhold_folder = 'missing'", "wrong-request"),
         ("url = 'nats://127.0.0.1:1'\nhold_folder = 'missing'", "wrong-request"),
-        ("url = 'kafka://127.0.0.1:1'\ntls = { ca = 'empty' }", "target-refused"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_problem_of_its_sink(config: Path, sink: str, code: str) -> None:

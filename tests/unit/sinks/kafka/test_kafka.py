@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from sinks.kafka.clients import client_config
-from sinks.kafka.failures import target_error
+from sinks.kafka.failures import Connection, target_error
 from sinks.kafka.kind import KIND
 from sinks.kafka.markers import MarkerRecord
 from sinks.kafka.names import is_topic, partition_of, topic_of
 from sinks.kafka.settings import KafkaSettings
+from sinks.kafka.shard import ShardProducer
+from subscriber_sdk import NoticeKind, ShardNotice
+from subscriber_sdk.testing import marker_at
 from subscriber_sdk.transactional.marker_row import MarkerRow
+from tests.support.certificates import Authority
 from wormhole.model.errors import TargetRefused, TargetUnavailable, UsageError
 
 
@@ -90,12 +94,13 @@ def test_names_of_topics_are_checked(wrong: dict[str, object]) -> None:
 def test_a_login_needs_a_user_and_a_password(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret\n")
-    user = settings(url="kafka://us%40er@a:9092", password_file=str(file), tls={"ca": "ca.pem"})
+    ca = Authority(tmp_path).ca
+    user = settings(url="kafka://us%40er@a:9092", password_file=str(file), tls={"ca": str(ca)})
     found = client_config("lines", user)
     assert found["bootstrap.servers"] == "a:9092"
     assert found["security.protocol"] == "SASL_SSL"
     assert (found["sasl.username"], found["sasl.password"]) == ("us@er", "secret")
-    assert found["ssl.ca.location"] == "ca.pem"
+    assert found["ssl.ca.location"] == str(ca)
     assert client_config("lines", settings())["security.protocol"] == "PLAINTEXT"
     for half in (settings(password_file=str(file)), settings(url="kafka://user@a:9092")):
         with pytest.raises(UsageError, match="password_file"):
@@ -118,3 +123,27 @@ def test_only_what_an_operator_can_change_is_refused(code: int, kind: type[Excep
     assert (type(error), error.code) == (kind, name)
     late = target_error(KafkaError(KafkaError._TIMED_OUT), "it", KafkaError(code))
     assert (type(late), late.code) == (kind, name)
+
+
+@pytest.mark.parametrize(("lost", "code"), [(True, "target-unavailable"), (False, "login-refused")])
+def test_an_error_that_the_client_loses_is_waited_for(monkeypatch: pytest.MonkeyPatch, lost: bool, code: str) -> None:
+    """It raises SystemError where its poll raised an error that it cannot return, with or without that one."""
+
+    def polls(_: ShardProducer) -> None:
+        raise SystemError from None if lost else KafkaException(KafkaError(KafkaError._AUTHENTICATION))
+
+    monkeypatch.setattr(ShardProducer, "_connected", polls)
+    producer = ShardProducer(dict, settings())
+    with pytest.raises(TargetUnavailable if lost else TargetRefused) as raised:
+        producer.assigned(ShardNotice(NoticeKind.ASSIGNED, "shop", 1, marker_at(0), application="lines"))
+    assert raised.value.code == code
+
+
+def test_the_reason_of_a_lost_connection_is_kept() -> None:
+    connection = Connection()
+    for code in (KafkaError._TRANSPORT, KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        connection(KafkaError(code))
+    assert connection.down
+    assert connection.error == KafkaError(KafkaError._SSL)
+    error = target_error(KafkaError(KafkaError._TRANSPORT), "it", connection.error)
+    assert (type(error), error.code) == (TargetUnavailable, "certificate-refused")

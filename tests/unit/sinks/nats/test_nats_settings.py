@@ -66,13 +66,6 @@ def test_the_stream_has_the_name_of_the_sink_unless_that_has_a_dot() -> None:
 
 
 @pytest.mark.allow_blocking
-def test_a_file_for_tls_that_cannot_be_used_is_refused() -> None:
-    with pytest.raises(TargetRefused, match="file for TLS") as refused:
-        settings(url="tls://a", ca_file="/missing").tls()
-    assert refused.value.code == "certificate-refused"
-
-
-@pytest.mark.allow_blocking
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -647,7 +647,7 @@ def test_keys_that_do_not_fit(tmp_path: Path) -> None:
         KIND.open("hook", settings(password_file="/password"))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         KIND.open("hook", settings(secret_file=str(tmp_path / "missing")))
-    with pytest.raises(TargetUnavailable, match="ca_file"):
+    with pytest.raises(TargetUnavailable, match="file for TLS"):
         asyncio.run(Receiver(settings(ca_file=str(tmp_path / "missing"))).trust())
 
 
