@@ -92,6 +92,7 @@ EXTENDED: Final = (
     "tests/system/test_memory.py",
     "tests/system/test_monitor.py",
     "tests/system/test_mysql_flips.py",
+    "tests/system/test_kafka_broker_kills.py",
     "tests/system/test_nats_kill_nine.py",
     "tests/system/test_mysql_search.py",
     "tests/system/test_rocksdb_options.py",

@@ -7,8 +7,10 @@ starts its own. A start takes two seconds, so these tests are in `make extended`
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +30,7 @@ from tests.support.eventually import PATIENCE_S, until
 from tests.support.ports import free_port
 from wormhole.host.private_server import PrivateServer
 
-__all__ = ["CLASSES", "KafkaRecord", "KafkaServer", "jars", "kafka_server"]
+__all__ = ["CLASSES", "KafkaController", "KafkaRecord", "KafkaServer", "jars", "kafka_server"]
 
 CLASSES: Final = "classes.jsa"
 """The jars' classes as the JVM keeps them, beside the jars. A JVM that they do not fit ignores them."""
@@ -84,21 +86,33 @@ def jars() -> Path:
 
 class KafkaServer(PrivateServer):
     """One broker. ``options``: settings over the defaults, by the names of ``server.properties``. ``jvm``: further
-    options of its JVM.
+    options of its JVM. ``controller``: a process beside it; ``None``: the broker is its own controller. ``pem``: its
+    key and certificate, with which it listens for logins on :attr:`secure` too.
     """
 
     flavour: ClassVar[str] = "kafka"
     start_timeout_s: ClassVar[float] = 120.0
 
     def __init__(
-        self, folder: Path | None = None, *, options: Mapping[str, str] | None = None, jvm: Sequence[str] = ()
+        self,
+        folder: Path | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = (),
+        controller: KafkaController | None = None,
+        pem: Path | None = None,
     ) -> None:
         super().__init__(folder)
-        self.options: dict[str, str] = {**_OPTIONS, **(options or {})}
+        roles = {} if controller is None else {"process.roles": "broker", "node.id": "2"}
+        self.options: dict[str, str] = {**_OPTIONS, **roles, **(options or {})}
         self.controller_port = 0
+        self.secure = f"{self.host}:{free_port()}" if pem else ""
+        self._pem = pem
         self._jvm = jvm
+        self._controller = controller
         # The first byte is fixed: a name that begins with "-" is no argument of the program that formats the storage.
-        self._cluster = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        own = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        self._cluster: str = own if controller is None else controller._cluster
 
     @property
     def bootstrap(self) -> str:
@@ -200,16 +214,62 @@ class KafkaServer(PrivateServer):
 
     def _settings(self) -> Path:
         """The file of its settings, written for the port that it has now."""
-        controller = f"{self.host}:{self.controller_port}"
+        controller, listeners = self._controller or self, [f"PLAINTEXT://{self.bootstrap}"]
+        if self._pem is not None:
+            listeners.append(f"SASL_SSL://{self.secure}")
+        advertised = ",".join(listeners)
+        if self._controller is None:
+            listeners.append(f"CONTROLLER://{self.host}:{self.controller_port}")
         places = {
-            "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.quorum.voters": f"1@{self.host}:{controller.controller_port}",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": advertised,
             "log.dirs": str(self.data),
         }
+        return self._written({**places, **_secured(self._pem)})
+
+    def _written(self, places: Mapping[str, str]) -> Path:
         file = self.folder / "server.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in (self.options | places).items()))
+        file.write_text("".join(f"{name}={value}\n" for name, value in {**self.options, **places}.items()))
         return file
+
+
+class KafkaController(KafkaServer):
+    """A controller without a broker. A broker that is killed is not its controller's end then, as in production."""
+
+    flavour: ClassVar[str] = "kafka-controller"
+
+    def __init__(self) -> None:
+        super().__init__(options={"process.roles": "controller"})
+
+    def prepare(self) -> None:
+        self.controller_port = self.port = self.port or free_port()
+        super().prepare()
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), _ANSWER_S):
+            return True
+        return False
+
+    def _settings(self) -> Path:
+        place = f"{self.host}:{self.port}"
+        listeners = {"listeners": f"CONTROLLER://{place}", "controller.quorum.voters": f"1@{place}"}
+        return self._written({**listeners, "log.dirs": str(self.data)})
+
+
+def _secured(pem: Path | None) -> dict[str, str]:
+    """Logins with SCRAM over TLS, and only what rules allow; whatever connects without a login may do everything."""
+    if pem is None:
+        return {}
+    scram = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        scram: "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(pem),
+    }
 
 
 def _agree(ends: Sequence[Consumer], place: TopicPartition) -> bool:
