@@ -37,7 +37,10 @@ class HeldSettings(SinkSettings):
 
     @property
     def budget(self) -> Budget:
-        """A new budget of this size. Blocks. Raises :class:`~wormhole.model.errors.UsageError` if no file can be made."""
+        """A new budget of this size. Blocks.
+
+        Raises :class:`~wormhole.model.errors.UsageError` if no file can be made.
+        """
         try:
             tempfile.TemporaryFile(dir=self.hold_folder).close()
         except OSError as error:

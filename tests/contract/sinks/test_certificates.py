@@ -74,7 +74,7 @@ def listening(kind: Kind, context: ssl.SSLContext) -> Iterator[int]:
 
 
 def codes(kind: Kind, port: int, folder: Path, ca: Path) -> list[tuple[str, int]]:
-    """Of what an examination finds, with the exit code of a check."""
+    """The codes of what an examination finds, each with the exit code of a check."""
     (folder / "receiver.secret").write_text(f"{SECRET}\n")
 
     def filled(value: Any) -> Any:
