@@ -2,7 +2,8 @@
 
 A Debian 12 with Python and without a compiler, of which nothing but Debian's own packages are there, is the root of
 every command; a MariaDB with 50,000 rows, set up as most are, is written to meanwhile. docs/quickstart.md is followed
-from its first line, with the wheel of `make dist`, until the handler prints a change.
+from its first line, with the wheel of `make dist`, until the handler prints a change. Then docs/sinks.md is followed in
+an empty folder, until a PostgreSQL has a copy of the rows that was verified.
 """
 
 from __future__ import annotations
@@ -16,24 +17,27 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from scripts import debian
-from scripts.quickstart import PAGE, Block, Follower, QuickstartError, read_page, store, written_to
+from scripts.quickstart import PAGE, Block, Follower, QuickstartError, Store, read_page, store, written_to
 from scripts.steps import ROOT, quietly
 from tests.support.marked import MARK, marked
 from tests.support.pages import Reader
+from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_server import template as postgres_template
 
-__all__ = ["Clock", "commands", "main"]
+__all__ = ["Clock", "commands", "main", "mirror_page"]
 
 _SUITE: Final = "bookworm"
 _PYTHON: Final = "cp311"
 _PACKAGES: Final = ("python3", "python3-venv")
 _ROWS: Final = 50_000
-_FOLDER: Final = "/root/work"
+_HOME: Final = "/root"
+_SINKS: Final = ROOT / "docs" / "sinks.md"
 # Its own root, with this machine's devices and processes. Each mount ends with the command that needs it.
 _ENTER: Final = 'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && exec /usr/sbin/chroot "$0" env -C "$@"'
 
@@ -50,7 +54,7 @@ def commands(block: Block) -> int:
     """How many commands a reader types for it."""
     if block.language == "sql":
         return len([one for one in block.code.split(";") if one.strip()])
-    return len(block.code.splitlines()) if block.language == "sh" else 0
+    return len(block.code.replace("\\\n", "").splitlines()) if block.language == "sh" else 0
 
 
 def _others() -> list[str]:
@@ -88,26 +92,48 @@ def _debian(root: Path) -> None:
         raise QuickstartError(f"this Debian has a compiler: {', '.join(compilers)}")
 
 
+def _reader(root: Path, name: str, variables: Mapping[str, str]) -> Reader:
+    """A newcomer in ``root``, in an empty folder ``name``. Nothing that pip fetched before is kept."""
+    folder = f"{_HOME}/{name}"
+    (root / folder.lstrip("/")).mkdir()
+    path = f"{folder}/env/bin:/usr/local/bin:/usr/bin:/bin"  # the page activates it in each terminal
+    fixed = {"PATH": path, "HOME": _HOME, "LANG": "C.UTF-8", "COLUMNS": "200", "PIP_NO_CACHE_DIR": "1"}
+    system = ("unshare", "--mount", "sh", "-c", _ENTER, str(root), folder)
+    return Reader(root / folder.lstrip("/"), None, {**fixed, **variables}, system)
+
+
+@contextmanager
+def _mariadb() -> Iterator[Store]:
+    """It has the rows, and is written to."""
+    with tempfile.TemporaryDirectory() as data, store("MariaDB", Path(data)) as written:
+        written.sql(f"INSERT INTO shop.users (id, name) SELECT seq, 'Eve' FROM shop.seq_11_to_{_ROWS}")
+        with written_to(written):
+            yield written
+
+
+def mirror_page() -> str:
+    """What docs/sinks.md has for a first copy."""
+    (text,) = re.findall(r"^## Begin\n.*?(?=^## )", _SINKS.read_text(), re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def _blocks(text: str, wheel: Path) -> list[Block]:
+    """What a page has for MariaDB."""
+    steps = read_page(text.replace("'wormhole-pubsub[", f"'{_HOME}/{wheel.name}["))
+    return [block for step in steps for block in step.blocks if "MariaDB" in block.only]
+
+
 def _follow(root: Path, wheel: Path, variables: Mapping[str, str]) -> list[Clock]:
-    """Follow the page in ``root``; what was reached, in order."""
-    folder = root / _FOLDER.lstrip("/")
-    folder.mkdir(parents=True)
-    shutil.copy(wheel, root / "root")
-    path = f"{_FOLDER}/env/bin:/usr/local/bin:/usr/bin:/bin"  # the page activates it in each terminal
-    home = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "COLUMNS": "200", **variables}
-    reader = Reader(folder, None, home, ("unshare", "--mount", "sh", "-c", _ENTER, str(root), _FOLDER))
-    text = PAGE.read_text().replace("'wormhole-pubsub[", f"'/root/{wheel.name}[")
+    """Follow the quickstart in ``root``; what was reached, in order."""
+    reader = _reader(root, "work", variables)
     reached: list[Clock] = []
     typed = 0
-    with ExitStack() as stack, tempfile.TemporaryDirectory() as data:
-        written = stack.enter_context(store("MariaDB", Path(data)))
-        written.sql(f"INSERT INTO shop.users (id, name) SELECT seq, 'Eve' FROM shop.seq_11_to_{_ROWS}")
-        stack.enter_context(written_to(written))
+    with ExitStack() as stack:
+        written = stack.enter_context(_mariadb())
         terminal = stack.enter_context(ExitStack())
         follower = Follower(reader, written, terminal)
         began = time.monotonic()
-        blocks = [block for step in read_page(text) for block in step.blocks if "MariaDB" in block.only]
-        for block in blocks:
+        for block in _blocks(PAGE.read_text(), wheel):
             follower.follow(block)
             typed += commands(block)
             if "pip install" in block.code:
@@ -120,6 +146,25 @@ def _follow(root: Path, wheel: Path, variables: Mapping[str, str]) -> list[Clock
         terminal.close()
         reader.shell("wormholectl down -f shop.toml")
     return reached
+
+
+def _mirror(root: Path, wheel: Path, variables: Mapping[str, str]) -> Clock:
+    """Follow the page of sinks in ``root``, in an empty folder."""
+    reader = _reader(root, "mirror", variables)
+    with _mariadb() as written, PostgresServer(template=postgres_template()) as target:
+        target.sql(f"DROP ROLE {target.user}")  # the page makes its own
+        account = next(block for block in _blocks(PAGE.read_text(), wheel) if block.language == "sql")
+        blocks = _blocks(mirror_page(), wheel)
+        began = time.monotonic()
+        written.sql(account.code)
+        for block in blocks:
+            if block.language == "sql":
+                target.sql(*filter(None, map(str.strip, block.code.split(";"))))
+            else:
+                reader.shell(block.code.replace(*written.named).replace("dwh:5432", f"{target.host}:{target.port}"))
+        clock = Clock("a copy that verifies", time.monotonic() - began, sum(map(commands, [account, *blocks])))
+        reader.shell("wormholectl down -f shop.toml")
+    return clock
 
 
 def main() -> int:
@@ -135,7 +180,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="wormhole-newcomer-") as folder:
         try:
             _debian(Path(folder))
-            reached = _follow(Path(folder), wheels[-1], {**_registry(), MARK: mark})
+            shutil.copy(wheels[-1], Path(folder, _HOME.lstrip("/")))
+            variables = {**_registry(), MARK: mark}
+            reached = [*_follow(Path(folder), wheels[-1], variables), _mirror(Path(folder), wheels[-1], variables)]
         except (QuickstartError, AssertionError) as error:
             print(f"newcomer: {error}", file=sys.stderr)
             return 1

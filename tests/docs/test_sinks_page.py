@@ -51,7 +51,8 @@ def test_the_configuration_is_one() -> None:
 
 
 def test_its_commands_can_be_typed() -> None:
-    lines = [line for block in PAGE.blocks("sh") for line in block.splitlines() if line.startswith("wormholectl ")]
+    text = "\n".join(PAGE.blocks("sh")).replace("\\\n", "")
+    lines = [line for line in text.splitlines() if line.startswith("wormholectl ")]
     assert len(lines) >= 5
     for line in lines:
         can_be_typed(line)

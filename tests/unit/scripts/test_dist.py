@@ -87,7 +87,7 @@ def test_what_builds_a_wheel_is_pinned_as_in_make_dist() -> None:
 
 @pytest.mark.parametrize(
     ("language", "code", "count"),
-    [("sh", "a\nb", 2), ("sql", "A;\nB\n  C;", 2), ("sql", "A; B;", 2), ("text", "a\nb", 0)],
+    [("sh", "a\nb", 2), ("sh", "a \\\n b", 1), ("sql", "A;\nB\n  C;", 2), ("sql", "A; B;", 2), ("text", "a\nb", 0)],
 )
 def test_commands_are_lines_and_statements(language: str, code: str, count: int) -> None:
     assert newcomer.commands(Block(language, code, frozenset(DATASTORES), second=False)) == count
@@ -98,6 +98,13 @@ def test_the_page_has_what_the_clock_looks_for() -> None:
     reached = ["pip install", "wormholectl tail", "wormholectl up", "python subscriber.py"]
     found = [word for block in blocks for word in reached if word in block.code]
     assert found == reached
+
+
+def test_the_page_of_sinks_has_a_copy_to_follow() -> None:
+    (step,) = read_page(newcomer.mirror_page())
+    typed = [line for block in step.blocks if block.language == "sh" for line in block.code.splitlines()]
+    named = ("pip install", "wormholectl init", "wormholectl up", "wormholectl verify")
+    assert [name for line in typed for name in named if name in line] == list(named)
 
 
 def test_the_table_of_others_is_found() -> None:
