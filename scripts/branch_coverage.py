@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from scripts.prepare import ROOT
-from scripts.suite import TESTS_FAILED, WORKERS, run_again
+from scripts.prepare import PACKAGES, ROOT
+from scripts.suite import TESTS_FAILED, WORKERS, run_again, write_byte_code
 from tests.support import scratch
 
 __all__ = ["TESTS", "main"]
 
+# Those of scripts and of what only the tests use run no line of a package.
+_UNIT = tuple(f"tests/unit/{name}" for name in (*PACKAGES, "examples"))
 TESTS = (
-    "tests/unit",
+    *_UNIT,
     "tests/contract",
     "tests/property",
     "tests/integration/publisher",
@@ -33,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     """Measure ``TESTS``, or the tests in ``arguments``; returns 0 when they pass and the figure is high enough."""
     copy = scratch.make_copy(ROOT / "build" / "coverage")
     chosen = arguments or TESTS
+    if not arguments:
+        write_byte_code(copy, (_UNIT, TESTS[len(_UNIT) :]), scratch.environment(copy))
     program = ("coverage", "run", "-m", "pytest")
     status, _ = scratch.run_tests(copy, ["-q", "--no-header", *WORKERS, *chosen], program=program)
     if status == TESTS_FAILED:

@@ -17,13 +17,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.prepare import ROOT
 from tests.support.extended import EXTENDED
 
-__all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again"]
+__all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again", "write_byte_code"]
 
 _DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
 WORKERS = ("-n", "6", *_DISTRIBUTED)
@@ -58,20 +58,26 @@ def _run_alone(failed: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", "pytest", *failed], cwd=ROOT, check=False).returncode
 
 
-def _write_byte_code() -> None:
-    """Have the test modules compiled where most of them are not, as in a fresh clone.
+def write_byte_code(root: Path, halves: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
+    """Have the test modules of ``halves`` below ``root`` compiled, as they are not in a fresh clone or copy.
 
-    Otherwise each of the processes compiles all of them, asserts included, which takes 15 s each.
+    Otherwise each of the processes compiles all of them, asserts included, which takes 20 s of a core each.
     """
+    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    started = [
+        subprocess.Popen([*collect, *half], cwd=root, env=environment, stdout=subprocess.DEVNULL) for half in halves
+    ]
+    for process in started:
+        process.wait()  # what cannot be collected fails the run that follows
+
+
+def _write_missing_byte_code() -> None:
     modules = [file for file in (ROOT / "tests").rglob("test_*.py") if not _has_byte_code(file)]
     if len(modules) < _FEW_MODULES:
         return
     parts = [child for child in (ROOT / "tests").iterdir() if child.is_dir() and any(child.glob("**/test_*.py"))]
     halves = [["tests/unit"], [f"tests/{child.name}" for child in parts if child.name != "unit"]]
-    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
-    started = [subprocess.Popen([*collect, *half], cwd=ROOT, stdout=subprocess.DEVNULL) for half in halves]
-    for process in started:
-        process.wait()  # what cannot be collected fails the run that follows
+    write_byte_code(ROOT, halves, os.environ)
 
 
 def _has_byte_code(file: Path) -> bool:
@@ -96,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         name, chosen = "selection", [*arguments]
     started = time.monotonic()
     if name == "suite":
-        _write_byte_code()
+        _write_missing_byte_code()
     (ROOT / _LAST_FAILED).unlink(missing_ok=True)
     status = subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=ROOT, check=False).returncode
     if status == TESTS_FAILED and name != "selection":

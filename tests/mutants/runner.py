@@ -108,8 +108,7 @@ Runner = Callable[[Path, Sequence[str]], tuple[int, str]]
 
 def run_pytest(copy: Path, selection: Sequence[str], *, timeout: float = 0.0) -> tuple[int, str]:
     """Run the tests in ``copy``, within ``timeout`` seconds or :data:`TIMEOUT` for each selection."""
-    # An empty PYTHONDONTWRITEBYTECODE lets Python keep byte code; `run_all` sees to it that none is mixed up.
-    settings = {"WORMHOLE_TEST_PATIENCE": PATIENCE, "PYTHONDONTWRITEBYTECODE": ""}
+    settings = {"WORMHOLE_TEST_PATIENCE": PATIENCE}
     arguments = ["-q", "-x", "--no-header", *selection]
     return scratch.run_tests(
         copy, arguments, timeout=timeout or TIMEOUT * len(selection), quiet=True, settings=settings

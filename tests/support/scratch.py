@@ -36,8 +36,8 @@ def environment(copy: Path) -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": str(copy),
         "WORMHOLE_BUILD_EXT": "no",
-        # Byte code of two different sources with the same second and size must never be mixed up.
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # Empty, it lets Python keep byte code, without which each process that a test starts compiles the tree.
+        "PYTHONDONTWRITEBYTECODE": "",
     }
 
 

@@ -119,10 +119,14 @@ def test_the_copy_holds_sources_and_nothing_compiled(root: Path, tmp_path: Path)
     assert not (target / "old").exists()
 
 
-def test_the_copy_is_first_on_the_path_and_interpreted(tmp_path: Path) -> None:
+def test_the_copy_is_first_on_the_path_interpreted_and_keeps_byte_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     environment = scratch.environment(tmp_path)
     assert environment["PYTHONPATH"] == str(tmp_path)
     assert environment["WORMHOLE_BUILD_EXT"] == "no"
+    assert environment["PYTHONDONTWRITEBYTECODE"] == ""
 
 
 @pytest.mark.parametrize(
