@@ -52,6 +52,9 @@ class ShardNotice:
 
     ``application``, ``dataset`` and ``log`` (at ASSIGNED): whose shard it is, by the publisher's names; not compared.
     ``generation`` (at ASSIGNED): the number of the flow's last backfill.
+
+    ``latest`` (at REPLAY_BEGIN): whether the replay delivers only the last change of each key. A replay of an earlier
+    release does not report it.
     """
 
     kind: NoticeKind
@@ -66,6 +69,7 @@ class ShardNotice:
     dataset: str = field(default="", compare=False)
     log: str = field(default="", compare=False)
     generation: int = field(default=0, compare=False)
+    latest: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True, frozen=True)

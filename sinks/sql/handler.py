@@ -58,6 +58,8 @@ class MirrorHandler(TransactionalHandler[Any]):
     their own, and the delivery that follows finds them done.
     """
 
+    state_only = True
+
     def __init__(self, database: Database, settings: SqlSettings) -> None:
         self._database = database
         self._settings = settings

@@ -135,7 +135,8 @@ class Delivery:
 
     ``pieces``: returns the pieces after a datamarker, in order; it is called in a thread. ``until``: the end of the
     range, offered last. ``share``: this flow's share of the replay's rate. ``ask``: asks the publisher for the share;
-    blocks, may raise. ``partial``: not everything that the application's filter selects is pushed.
+    blocks, may raise. ``partial``: not everything that the application's filter selects is pushed. ``latest``: of the
+    changes of a key only the last one is.
     """
 
     route: Route
@@ -148,6 +149,7 @@ class Delivery:
     share: RateShare
     ask: Callable[[], None]
     partial: bool = False
+    latest: bool = False
     clock: Clock = SYSTEM_CLOCK
     reached: bool = False
     """Whether the subscriber answered: until then it is not there."""
@@ -219,7 +221,7 @@ class Delivery:
         counted_to = None if self.partial else self.route.counted_to
         self._sent_counts = SentCounts(start.order, counted_to, partial=self.partial)
         self._sent_counts.opened(self._opened.life, self._opened.processed, self._opened.epochs)
-        await self._connection.write(session.notice(push, begins=True))
+        await self._connection.write(session.notice(push, begins=True, latest=self.latest))
         pieces = self.pieces(start)
         coming = self._fetch(pieces)
         try:

@@ -365,6 +365,7 @@ class _Attempts:
             self._share,
             ask,
             partial=source.partial,
+            latest=self._task.by_values is not None,
             clock=self._clock,
         )
         try:

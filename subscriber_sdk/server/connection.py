@@ -170,7 +170,7 @@ class PublisherConnection:
                 worker.end(Ending.REVOKED, event.cause)
             case NoticeArrived():
                 kind = NoticeKind.REPLAY_BEGIN if event.begin else NoticeKind.REPLAY_END
-                worker.feed(NoticeItem(ShardNotice(kind, epoch.shard, epoch.number)))
+                worker.feed(NoticeItem(ShardNotice(kind, epoch.shard, epoch.number, latest=event.latest)))
             case RangeArrived():
                 worker.feed(RangeItem(event.frame, event.schema))
             case ScanEnded():

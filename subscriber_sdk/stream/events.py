@@ -89,10 +89,11 @@ class LossArrived:
 
 @dataclass(slots=True)
 class NoticeArrived:
-    """A replay begins (or ends)."""
+    """A replay begins (or ends). ``latest``: it has only the last change of each key."""
 
     flow: int
     begin: bool
+    latest: bool = False
 
 
 @dataclass(slots=True)

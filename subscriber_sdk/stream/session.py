@@ -249,7 +249,7 @@ class Session:
                 raise ProtocolError(
                     f"notice.kind: {given.kind} is neither REPLAY_BEGIN nor REPLAY_END", shard=flow.shard
                 )
-            events.append(NoticeArrived(number, given.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
+            events.append(NoticeArrived(number, given.kind == push_pb2.ShardNotice.REPLAY_BEGIN, given.latest))
         elif kind == "data_loss":
             self._data_loss(flow, given, events)
         elif kind == "chunk_end":

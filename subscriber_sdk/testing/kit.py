@@ -426,14 +426,15 @@ class KitFlow:
         self._move, self._moved_to, self.datamarker = self.epoch + 1, to, to
         self.assign()
 
-    def replay(self, transactions: int) -> None:
-        """Replay the last ``transactions``: a new epoch, REPLAY_BEGIN, the updates again, REPLAY_END."""
+    def replay(self, transactions: int, *, latest: bool = False) -> None:
+        """Replay the last ``transactions``: a new epoch, REPLAY_BEGIN, the updates again, REPLAY_END. ``latest``:
+        REPLAY_BEGIN announces only the last change of each key; all the updates come."""
         again = self._log[-transactions:] if transactions else []
         kept, self._log = self._log, self._log[: len(self._log) - len(again)]
         self.datamarker = self.end
         self.assign()
         self._log = kept
-        self._notice(push_pb2.ShardNotice.REPLAY_BEGIN)
+        self._notice(push_pb2.ShardNotice.REPLAY_BEGIN, latest=latest)
         self._push([replace(one, end=None, scan_end=None) for one in again], replayed=True)
         self._notice(push_pb2.ShardNotice.REPLAY_END)
 
@@ -569,8 +570,8 @@ class KitFlow:
             self._letters.delivered(letter)
         return True
 
-    def _notice(self, kind: push_pb2.ShardNotice.Kind) -> None:
-        notice = push_pb2.ShardNotice(flow=self._flow, epoch=self.epoch, kind=kind)
+    def _notice(self, kind: push_pb2.ShardNotice.Kind, *, latest: bool = False) -> None:
+        notice = push_pb2.ShardNotice(flow=self._flow, epoch=self.epoch, kind=kind, latest=latest)
         self._send(push_pb2.PublisherFrame(notice=notice))
         self._settle()
 

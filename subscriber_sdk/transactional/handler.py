@@ -30,6 +30,9 @@ class TransactionalHandler(Generic[C]):
 
     arrow_before: bool = False
     """As ``Subscriber.arrow_before``."""
+    state_only: bool = False
+    """Whether what an update leaves in the database depends on the row's last state alone, so that a replay may leave
+    out earlier changes of a key. Other handlers refuse a replay with ``--mode latest``."""
 
     def on_update(self, update: Update, connection: C) -> Awaitable[None] | None:
         """Process one update."""

@@ -24,7 +24,7 @@ from subscriber_sdk.subscriber import (
 from subscriber_sdk.transactional.handler import TransactionalHandler
 from subscriber_sdk.transactional.shard import ShardTransactions
 from subscriber_sdk.transactional.store import Store, finish, settled
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import TargetRefused, UsageError
 from wormhole.model.position import Datamarker
 from wormhole.model.values import Value
 from wormhole.wire.update import Update
@@ -164,6 +164,8 @@ class Transactional(Subscriber, Generic[C]):
             case NoticeKind.REVOKED:
                 await flow.revoked()
             case NoticeKind.REPLAY_BEGIN:
+                if notice.latest and not self._handler.state_only:
+                    raise _needs_every_change(type(self._handler).__name__, notice.shard)
                 flow.replaying()
         await settled(self._handler.on_shard_notice(notice))
         return have
@@ -172,6 +174,15 @@ class Transactional(Subscriber, Generic[C]):
         # A halted flow may stay so for days, and an operator's remedy would wait for its locks.
         await self._of(error.shard).revoked()
         await settled(self._handler.on_error(error))
+
+
+def _needs_every_change(handler: str, shard: str) -> TargetRefused:
+    return TargetRefused(
+        f"the replay delivers only the last change of each key of shard {shard}, and {handler} is not state_only",
+        code="latest-refused",
+        hint="cancel the replay and begin it with --mode log; if the effects depend on a row's last state alone, set "
+        f"{handler}.state_only = True and restart the subscriber",
+    )
 
 
 def _overridden(handler: TransactionalHandler[C]) -> frozenset[str]:

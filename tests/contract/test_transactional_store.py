@@ -322,3 +322,20 @@ def test_a_dead_letter_is_applied_once(target: Target, wormhole_kit: Kit, delive
     flow.retry()
     flow.commit(paid(2, 1))
     assert target.totals == {1: 5, 2: 8}
+
+
+@pytest.mark.parametrize("transactional_target", ["sqlalchemy-sqlite"], indirect=True)
+def test_a_replay_of_last_changes_needs_a_handler_whose_effects_are_states(target: Target, wormhole_kit: Kit) -> None:
+    store = target.new()
+    handler = totals(store)
+    flow = wormhole_kit.attach(Transactional(handler, store))
+    flow.commit(paid(1, 5))
+    with pytest.raises(HandlerFailed) as halted:
+        flow.replay(1, latest=True)
+    assert isinstance(halted.value.__cause__, TargetRefused)
+    assert halted.value.__cause__.code == "latest-refused"
+    assert target.totals == {1: 5}
+    handler.state_only = True
+    flow.assign()
+    flow.replay(1, latest=True)
+    assert target.totals == {1: 10}

@@ -286,10 +286,11 @@ class PushSession:
         )
         return frame_bytes(push_pb2.PublisherFrame(data_loss=frame))
 
-    def notice(self, flow: PushFlow, *, begins: bool) -> bytes:
-        """Report that a mass replay begins or ends here. The application is notified in order among the batches."""
+    def notice(self, flow: PushFlow, *, begins: bool, latest: bool = False) -> bytes:
+        """Report that a mass replay begins or ends here. The application is notified in order among the batches.
+        ``latest``: of the changes of a key only the last one follows."""
         kind = push_pb2.ShardNotice.REPLAY_BEGIN if begins else push_pb2.ShardNotice.REPLAY_END
-        frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind)
+        frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind, latest=latest)
         return frame_bytes(push_pb2.PublisherFrame(notice=frame))
 
     def chunk_end(self, flow: PushFlow, chunk: ChunkRange, *, narrowed: bool, rows: int) -> list[bytes]:

@@ -581,7 +581,7 @@ class LossDecision(_message.Message):
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., proceed: _Optional[bool] = ...) -> None: ...
 
 class ShardNotice(_message.Message):
-    __slots__ = ("flow", "epoch", "kind")
+    __slots__ = ("flow", "epoch", "kind", "latest")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[ShardNotice.Kind]
@@ -593,10 +593,12 @@ class ShardNotice(_message.Message):
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     kind: ShardNotice.Kind
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., kind: _Optional[_Union[ShardNotice.Kind, str]] = ...) -> None: ...
+    latest: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., kind: _Optional[_Union[ShardNotice.Kind, str]] = ..., latest: _Optional[bool] = ...) -> None: ...
 
 class Position(_message.Message):
     __slots__ = ("incarnation", "file", "offset")

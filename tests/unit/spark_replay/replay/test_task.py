@@ -283,6 +283,27 @@ async def test_an_application_that_keeps_its_own_datamarker_gets_what_it_was_set
     assert (keeper.rewound, keeper.kept) == (rewound, script.marker)
 
 
+@pytest.mark.parametrize("by_values", [None, False, True])
+async def test_an_application_is_notified_that_only_last_changes_come(
+    store: ArchiveStore, batches: list[pa.RecordBatch], by_values: bool | None
+) -> None:
+    begun: list[bool] = []
+
+    class Noting(Keeper):
+        async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+            if notice.kind is NoticeKind.REPLAY_BEGIN:
+                begun.append(notice.latest)
+            return None
+
+    listen = f"127.0.0.1:{free_port()}"
+    async with serve(Noting(0), application="cache", id="s1", listen=listen) as running:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = running.address
+            given = await asyncio.to_thread(of_pass, store, script.reach, by_values)
+            await asyncio.to_thread(push_latest, given, iter(batches))
+    assert begun == [by_values is not None], "rows of a snapshot replace"
+
+
 async def test_a_subscriber_that_holds_a_later_epoch_gets_the_flow_above_it(store: ArchiveStore) -> None:
     """The publisher's marker store was restored. The application of the test stores epochs itself."""
 

@@ -587,6 +587,7 @@ def test_the_small_frames(peer: Peer, flow: PushFlow) -> None:
     for begins, kind in ((True, push_pb2.ShardNotice.REPLAY_BEGIN), (False, push_pb2.ShardNotice.REPLAY_END)):
         told = push_pb2.ShardNotice(flow=1, epoch=EPOCH, kind=kind)
         assert sent(peer.session.notice(flow, begins=begins)).notice == told
+    assert sent(peer.session.notice(flow, begins=True, latest=True)).notice.latest
     assert [sent(peer.session.heartbeat()).heartbeat.number for _ in range(2)] == [1, 2]
     goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.PROTOCOL, message="m")
     assert sent(peer.session.goodbye(push_pb2.Goodbye.PROTOCOL, "m")).goodbye == goodbye
