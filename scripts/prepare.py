@@ -31,6 +31,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from scripts import compiled_cache, pinned_jars
@@ -586,9 +587,12 @@ def main(arguments: Sequence[str]) -> int:
             make_environment()
             install_packages(group)
             _stamp(group, packages_digest(group))
-        for prepare_server in servers:
-            prepare_server()
-        build_extensions(mode)
+        # Servers are fetched and unpacked while the compiler runs: neither keeps both cores busy all the time.
+        with ThreadPoolExecutor(1) as beside:
+            compiled = beside.submit(build_extensions, mode)
+            for prepare_server in servers:
+                prepare_server()
+        compiled.result()
         _stamp("extensions", extensions_digest(mode))
         if not kept_done:
             prepare_kept()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -66,10 +67,16 @@ def kafka_classes() -> None:
 
 
 def make() -> None:
-    """Make what there is on this machine to make."""
-    steps: list[Callable[[], object]] = [zookeeper_classes, kafka_classes, spark_java.options, rocks_java.jars]
-    steps += [partial(postgres_server.template, version) for version in postgres_server.VERSIONS]
-    steps += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
+    """Make what there is on this machine to make, in two threads: most steps wait for one process or the network."""
+    fetched: list[Callable[[], object]] = [kafka_classes, rocks_java.jars]  # Maven runs once at a time
+    others: list[Callable[[], object]] = [zookeeper_classes, spark_java.options]
+    others += [partial(postgres_server.template, version) for version in postgres_server.VERSIONS]
+    others += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
+    with ThreadPoolExecutor() as beside:
+        list(beside.map(_make_each, (fetched, others)))
+
+
+def _make_each(steps: Sequence[Callable[[], object]]) -> None:
     for step in steps:
         with contextlib.suppress(WormholeError, pytest.skip.Exception):  # its tests say what is missing
             step()

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import threading
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import debian, pinned_jars, prepare
+from scripts import debian, pinned_jars, prepare, steps
 from scripts.debian import SystemPackage, install_system_packages
 from scripts.prepare import extension_of, hot_sources, stale
 
@@ -312,6 +313,19 @@ def test_a_step_is_done_again_only_when_what_it_was_made_from_changed(
     assert steps("dev") == ["environment", "packages dev", "extensions "]
     monkeypatch.setenv("WORMHOLE_BUILD_EXT", "no")
     assert steps("dev") == ["extensions no"]
+
+
+def test_servers_are_fetched_while_the_compiler_runs_whose_failure_ends_both(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(prepare, "make_environment", lambda: None)
+    monkeypatch.setattr(prepare, "install_packages", lambda group: None)
+    monkeypatch.setattr(prepare, "_stamp", lambda name, digest: None)
+    monkeypatch.setattr(prepare, "missing_servers", lambda group: [both.wait])
+    monkeypatch.setattr(prepare, "build_extensions", lambda mode: both.wait() or steps.stop("no compiler"))
+    with pytest.raises(SystemExit):
+        prepare.main(["dev"])
 
 
 def test_a_pip_that_cannot_fetch_uv_ends_with_one_clear_message(
