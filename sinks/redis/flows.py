@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 from sinks.redis.store import Command, Sent, Store, pack
 from subscriber_sdk import Datamarker, EpochRefused, KeptMarker, ShardNotice
@@ -19,7 +19,7 @@ from subscriber_sdk.transactional.marker_row import MarkerRow, row_key, start_of
 from wormhole.model.errors import ProtocolError, TargetRefused, TargetUnavailable
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
-__all__ = ["CHECK", "RAISE", "FlowRecords", "Script"]
+__all__ = ["CHECK", "RAISE", "Evicted", "FlowRecords", "Script"]
 
 CHECK: Final = """
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'version')
@@ -29,7 +29,24 @@ if (found[1] or '') ~= ARGV[1] or (found[2] or '') ~= ARGV[2] then return 0 end
 RAISE: Final = f"{CHECK} redis.call('HSET', KEYS[1], 'version', ARGV[3]) return 1"
 """The script that only raises the version."""
 _STORE: Final = f"{CHECK} redis.call('HSET', KEYS[1], unpack(ARGV, 3)) return 1"
-_FIELDS: Final = ("epoch", "version", "move", "marker", "form", "era", "incarnation")
+_FIELDS: Final = ("epoch", "version", "move", "marker", "form", "era", "incarnation", "evicted")
+
+
+class Evicted(NamedTuple):
+    """How many keys a process of a server has removed because its memory was full."""
+
+    server: str
+    number: int
+
+    def since(self, before: bytes | None) -> bool:
+        """Whether keys were removed since another look, in its stored form."""
+        server, _, number = (before or self.stored).partition(b" ")
+        return self.number > (int(number) if server == self.server.encode() else 0)
+
+    @property
+    def stored(self) -> bytes:
+        """The stored form."""
+        return b"%b %d" % (self.server.encode(), self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +86,12 @@ class FlowRecords:
         self._form = form
         self._whole = whole
         self._flows: dict[str, tuple[str, _Flow]] = {}  # the key of the record, and what was stored last
+        self._evicted: dict[str, bytes] = {}  # by shard what was known when its epoch began
         self._sent: dict[str, Sent] = {}  # by shard what is not confirmed yet
 
-    async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+    async def assigned(self, notice: ShardNotice, evicted: Evicted | None = None) -> KeptMarker | None:
         """An epoch begins. Returns the stored datamarker, where delivery begins; ``None``: at the publisher's.
+        ``evicted``: so that rows which the server removed are noticed.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
@@ -86,23 +105,36 @@ class FlowRecords:
             raise EpochRefused(
                 f"{self._store.where} holds shard {notice.shard} in epoch {epoch}", held_epoch=epoch, shard=notice.shard
             )
-        same = found is not None and fields[4] == self._form.encode()
+        removed = evicted is not None and evicted.since(fields[7])
+        same = found is not None and fields[4] == self._form.encode() and not removed
         start = start_of(
             found.row if found is not None and same else None,
             notice if self._whole else replace(notice, acknowledged=False),
         )
         flow = _Flow(start.row, 0, 0) if found is None else found
         after = flow.at(start.row, notice.marker) if start.have is None else replace(flow, row=start.row)
+        if evicted is not None:
+            self._evicted[notice.shard] = evicted.stored
         await self._replace(notice.shard, key, found, after)
         if start.halt is not None:
             what = "keys of other templates" if found is not None and not same else "no datamarker"
+            what = "removed keys, because its memory was full, and has not everything" if removed else f"has {what}"
             raise TargetRefused(
-                f"{self._store.where} has {what} of shard {notice.shard}, and the flow is at {notice.marker}: what "
+                f"{self._store.where} {what} of shard {notice.shard}, and the flow is at {notice.marker}: what "
                 "came before is not there",
                 code=start.halt.code,
                 hint=start.halt.hint,
             )
         return start.have
+
+    def check(self, shard: str, evicted: Evicted) -> None:
+        """Raise :class:`~wormhole.model.errors.TargetRefused` if keys were removed since the epoch began."""
+        if evicted.since(self._evicted[shard]):
+            raise TargetRefused(
+                f"{self._store.where} has removed keys, because its memory was full",
+                hint="give it more memory and maxmemory-policy noeviction, resume the flow, and start a backfill",
+                code="target-empty",
+            )
 
     def era(self, shard: str) -> int:
         """The era of what is written now."""
@@ -171,6 +203,7 @@ class FlowRecords:
         expected = ("", "") if before is None else (before.row.epoch, before.row.version)
         fields: tuple[str | bytes | int, ...] = ("epoch", row.epoch, "version", row.version, "move", row.move)
         fields += ("marker", row.marker, "form", self._form, "era", after.era, "incarnation", after.incarnation)
+        fields += ("evicted", evicted) if (evicted := self._evicted.get(shard)) else ()
         (stored,) = await self._store.run(("EVAL", _STORE, 1, key, *expected, *fields))
         if not stored:
             raise self._lost(key, after)

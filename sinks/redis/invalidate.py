@@ -11,8 +11,9 @@ from sinks.records.held import Budget
 from sinks.records.transactions import runs
 from sinks.records.writer import Packed
 from sinks.redis.flows import RAISE, FlowRecords, Script
-from sinks.redis.keys import Keys
+from sinks.redis.keys import Keys, pattern_of
 from sinks.redis.store import Command, Store
+from sinks.redis.sweeps import Sweeps
 from subscriber_sdk import Datamarker, KeptMarker, ScanEnd, ShardNotice
 from wormhole.model.values import Op
 from wormhole.wire.update import Update
@@ -21,6 +22,7 @@ __all__ = ["InvalidatingSubscriber"]
 
 _WHOLE_TABLE: Final = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
 _KEYS: Final = 1000  # in one command
+_SCANNED: Final = 5000  # keys that one SCAN looks at: about a millisecond of the server
 
 
 class ChangedKeys:
@@ -51,13 +53,15 @@ class KeyRemover(RecordWriter):
         self._store = store
         # An empty store is an empty cache, which holds nothing that is out of date.
         self._flows = FlowRecords(store, form, whole=False)
+        self._sweeps = Sweeps(store)
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+        self._sweeps.assigned(notice)
         return await self._flows.assigned(notice)
 
     async def write(self, shard: str, records: Sequence[Record]) -> None:
-        for prefix in {record.value for record in records if record.value is not None}:
-            await self.remove_table(prefix)
+        for prefix, id_ in {record.value: record.id for record in records if record.value is not None}.items():
+            await self.remove_table(shard, prefix, id_)
         # A server that lost the end of its writes lost the new version too, because that comes last.
         await self._unlink(shard, (record.key for record in records if record.value is None))
 
@@ -84,9 +88,15 @@ class KeyRemover(RecordWriter):
     async def _unlink(self, shard: str, keys: Iterator[bytes]) -> None:
         await self._flows.run(shard, [Script(RAISE)], *_unlinks(keys))
 
-    async def remove_table(self, prefix: bytes) -> None:
-        """Remove every key of a table."""
-        async for found in self._store.keys(prefix):
+    async def remove_table(self, shard: str, prefix: bytes, why: str) -> None:
+        """Remove every key of a table. ``why``: an id of the reason."""
+        pattern = pattern_of(prefix)
+        async for found in self._sweeps.portions(
+            shard,
+            f"{why} {prefix!r}",
+            lambda cursor: ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED),
+            self._store.run,
+        ):
             await self._store.run(*_unlinks(iter(found)))
 
 
@@ -102,7 +112,8 @@ class InvalidatingSubscriber(RecordSubscriber):
 
     async def on_scan_end(self, end: ScanEnd) -> None:
         """Rows that the table does not have any more may still have keys."""
-        await self._remover.remove_table(self._keys.prefix(end.shard, end.table))
+        prefix = self._keys.prefix(end.shard, end.table)
+        await self._remover.remove_table(end.shard, prefix, f"generation {end.generation}")
 
 
 def _unlinks(keys: Iterator[bytes]) -> Iterator[Command]:

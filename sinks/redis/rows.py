@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import ChainMap
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from sinks.records import Record, RecordSubscriber, RecordWriter
@@ -13,11 +15,12 @@ from sinks.records.transactions import runs
 from sinks.records.writer import Packed
 from sinks.redis import scripts
 from sinks.redis.changes import GONE, PART, RANGE, TABLE, RowChange, RowEnvelope, dump
-from sinks.redis.flows import FlowRecords
+from sinks.redis.flows import Evicted, FlowRecords
 from sinks.redis.keys import Keys, values_of
 from sinks.redis.scripts import Entry, index_of
 from sinks.redis.store import Command, Store
 from sinks.redis.stored import value_of
+from sinks.redis.sweeps import Sweeps
 from sinks.redis.versions import CHANGE, READ, digits, place
 from subscriber_sdk import Datamarker, KeptMarker, Key, KeyRange, ScanEnd, SchemaChange, ShardNotice, Update, Value
 from wormhole.model.errors import TargetRefused
@@ -25,6 +28,7 @@ from wormhole.model.values import Op
 
 __all__ = ["RowSubscriber", "RowWriter", "evicting"]
 
+_LOOK_S: Final = 5.0  # between two looks at the server's memory
 _SCANNED: Final = 2000  # entries that one HSCAN returns, about
 _State = tuple[Entry, bytes]
 """What is known of a row, and its document; ``b""``: it is gone."""
@@ -44,14 +48,20 @@ class RowWriter(RecordWriter):
         self._owners: dict[str, str] = {}  # dataset and application, by shard
         self.ends: dict[str, tuple[str, str]] = {}
         """By shard the last transaction that came in pieces, and its place, which its first pieces did not have."""
+        self._sweeps = Sweeps(store)
+        self._looked: dict[str, float] = {}  # by shard when the server's memory was looked at
         self._owned: set[tuple[str, str]] = set()  # shards and tables whose keys are known to be of no other table
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
-        await self._check_memory()
+        self._sweeps.assigned(notice)
         self._owners[notice.shard] = f"{notice.application}/{notice.dataset}"
-        return await self._flows.assigned(notice)
+        return await self._flows.assigned(notice, await self._evicted())
 
     async def marked(self, marker: Datamarker) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._looked.get(marker.shard, 0.0) + _LOOK_S:
+            self._flows.check(marker.shard, await self._evicted())
+            self._looked[marker.shard] = now
         await self._flows.marked(marker)
 
     async def revoked(self, shard: str) -> None:
@@ -97,7 +107,7 @@ class RowWriter(RecordWriter):
     async def remove_older(self, end: ScanEnd) -> None:
         """Remove the rows of the shard that the generation has not."""
         kept = {self._keys.key(end.shard, end.table, key) for key in end.except_keys}
-        async for found in self._entries(end.shard, end.table):
+        async for found in self._entries(end.shard, end.table, f"generation {end.generation}"):
             old = {
                 key: data
                 for key, (data, entry) in found.items()
@@ -108,7 +118,7 @@ class RowWriter(RecordWriter):
     async def keys(self, shard: str, table: str) -> AsyncIterator[Key]:
         """The key of every row of the shard."""
         after = len(self._keys.prefix(shard, table))
-        async for found in self._entries(shard, table):
+        async for found in self._entries(shard, table, None):
             for key, (_, entry) in found.items():
                 if entry.there and entry.shard == shard:
                     yield values_of(key[after:], entry.types)
@@ -184,7 +194,7 @@ class RowWriter(RecordWriter):
 
     async def _truncate(self, shard: str, table: str, version: str) -> None:
         await self._flows.run(shard, [scripts.truncate(self._index(shard, table), version)])
-        async for found in self._entries(shard, table):
+        async for found in self._entries(shard, table, version):
             await self._remove(
                 shard, table, {key: data for key, (data, entry) in found.items() if entry.version < version}, None
             )
@@ -192,7 +202,7 @@ class RowWriter(RecordWriter):
     async def _remove_range(self, shard: str, table: str, change: RowChange, version: str) -> None:
         begin, end = values_of(change.base, change.types), values_of(change.document, change.types)
         after = len(self._keys.prefix(shard, table))
-        async for found in self._entries(shard, table):
+        async for found in self._entries(shard, table, version):
             within = {
                 key: data
                 for key, (data, entry) in found.items()
@@ -211,14 +221,20 @@ class RowWriter(RecordWriter):
         if removals:
             await self._flows.run(shard, list(scripts.remove(self._index(shard, table), self._keep, removals)))
 
-    async def _entries(self, shard: str, table: str) -> AsyncIterator[dict[bytes, tuple[bytes, Entry]]]:
-        """The entries of the table, in portions, as they are stored and as they are read. Some may come twice."""
-        name, cursor = self._index(shard, table)[0], 0
-        while True:
-            ((cursor, found),) = await self._read(shard, ("HSCAN", name, cursor, "COUNT", _SCANNED))
+    async def _entries(
+        self, shard: str, table: str, why: str | None
+    ) -> AsyncIterator[dict[bytes, tuple[bytes, Entry]]]:
+        """The entries of the table, in portions, as they are stored and as they are read. Some may come twice. ``why``:
+        an id of the reason, of a sweep that may take several callbacks; ``None``: what is read is used meanwhile.
+        """
+        name = self._index(shard, table)[0]
+
+        def scan(cursor: int) -> Command:
+            return "HSCAN", name, cursor, "COUNT", _SCANNED
+
+        portions = self._sweeps.portions(shard, f"{why} {name}", scan, partial(self._read, shard), ends=why is not None)
+        async for found in portions:
             yield {key: (data, Entry.from_bytes(data)) for key, data in found.items() if key}
-            if not cursor:
-                return
 
     def _now(self, shard: str) -> str:
         """The version of what was found out at the flow's datamarker."""
@@ -229,13 +245,17 @@ class RowWriter(RecordWriter):
 
     # --- what has to be so ---
 
-    async def _check_memory(self) -> None:
-        (info,) = await self._store.run(("INFO", "memory"))
+    async def _evicted(self) -> Evicted:
+        """How many keys the server has removed. Raises :class:`~wormhole.model.errors.TargetRefused` if it may remove
+        more.
+        """
+        (info,) = await self._store.run(("INFO",))
         if (policy := evicting(info)) is not None:
             raise TargetRefused(
                 f"{self._store.where} removes keys when its memory is full (maxmemory-policy {policy})",
                 hint='set maxmemory-policy to noeviction, or write mode = "delete"',
             )
+        return Evicted(info["run_id"], info["evicted_keys"])
 
     async def _own(self, shard: str, table: str) -> None:
         """Raise :class:`~wormhole.model.errors.TargetRefused` if a row of another table may have the same key."""

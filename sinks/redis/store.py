@@ -15,7 +15,6 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import RedisError
 
 from sinks.redis.failures import target_error
-from sinks.redis.keys import pattern_of
 from sinks.redis.settings import RedisSettings
 from wormhole.host.tls import client_context
 
@@ -25,7 +24,6 @@ Command = Sequence[str | bytes | int]
 
 _ANSWER_S: Final = 20.0  # within the usual handler_timeout
 _CONNECT_S: Final = 10.0
-_SCANNED: Final = 5000  # keys that one SCAN looks at: about a millisecond of the server
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,16 +135,6 @@ class Store:
         settings = self._settings
         if settings.tls:
             await asyncio.to_thread(client_context, settings.tls_ca, settings.tls_cert, settings.tls_key)
-
-    async def keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:
-        """Every key that begins with ``prefix`` all the time that this takes, in portions; some may come twice."""
-        cursor, pattern = 0, pattern_of(prefix)
-        while True:
-            ((cursor, found),) = await self.run(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED))
-            if found:
-                yield found
-            if not cursor:
-                return
 
     async def close(self) -> None:
         """Close every connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,11 +18,15 @@ from typing import Any
 import pytest
 
 from scripts.prepare import ROOT
+from sinks.redis import invalidate as invalidate_module
+from sinks.redis import rows as rows_module
+from sinks.redis import sweeps as sweeps_module
 from sinks.redis.changes import RowEnvelope
 from sinks.redis.keys import Keys
 from sinks.redis.settings import RedisSettings
+from sinks.redis.sweeps import Sweeps
 from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
-from subscriber_sdk import UNAVAILABLE, HandlerFailed, LogPosition, Op, Value
+from subscriber_sdk import UNAVAILABLE, HandlerFailed, LogPosition, NoticeKind, Op, ShardNotice, Value
 from subscriber_sdk.testing import KitFlow, body_of, marker_at, read, update
 from subscriber_sdk.testing.changes import Change
 from tests.support.redis_server import RedisServer
@@ -465,3 +471,104 @@ def test_what_was_sent_is_confirmed_before_the_datamarker(world: World) -> None:
     store.receive = losing
     flow.commit(put(1, "b"), put(2, "b"))
     assert (failures, flow.datamarker, len(world.rows)) == ([], flow.end, 2)
+
+
+# --- a server that removes keys, and one with many ---
+
+
+def test_a_server_that_evicts_while_the_sink_runs(
+    new_redis_world: NewWorld, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_module, "_LOOK_S", 0.0)
+    world = new_redis_world(own_redis.url(), mode="set")
+    flow = world.attach()
+    flow.commit(*(put(key, "x" * 1000) for key in range(2000)))
+    client = world.client
+    client.config_set("maxmemory", "1gb")
+    for policy in ("allkeys-lru", "volatile-ttl"):
+        client.config_set("maxmemory-policy", policy)
+        assert policy in failed(flow, partial(flow.commit, put(1, policy))).message
+        client.config_set("maxmemory-policy", "noeviction")
+        flow.cut()
+        flow.assign()  # nothing was removed yet, so that it continues
+        assert (world.rows[f"{TABLE}:1"]["text"], flow.datamarker) == (policy, flow.end)
+    client.config_set("maxmemory-policy", "allkeys-random")
+    client.config_set("maxmemory", str(client.info("memory")["used_memory"] - 500_000))
+    client.ping()
+    while not client.info("stats")["evicted_keys"]:
+        client.set("more", "x")
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", "0")
+    assert failed(flow, lambda: flow.commit(put(2, "b"))).code == "target-empty"
+    flow.cut()
+    assert failed(flow, flow.assign).code == "target-empty"
+    flow.backfill(TABLE, [read(TABLE, key=key, after={"text": "a"}) for key in (1, 2)])
+    flow.commit(put(3, "c"))
+    assert (sorted(world.rows), flow.datamarker) == ([f"{TABLE}:{key}" for key in (1, 2, 3)], flow.end)
+
+
+@pytest.mark.parametrize("mode", ["delete", "set"])
+@pytest.mark.parametrize("sweep", ["truncate", "scan end"])
+def test_a_sweep_of_any_size_ends(
+    new_redis_world: NewWorld, redis_url: str, monkeypatch: pytest.MonkeyPatch, mode: str, sweep: str
+) -> None:
+    """Each callback looks at one portion."""
+    monkeypatch.setattr(sweeps_module, "_TURN_S", 0.0)
+    monkeypatch.setattr(rows_module, "_SCANNED", 100)
+    monkeypatch.setattr(invalidate_module, "_SCANNED", 100)
+    world = new_redis_world(redis_url, mode=mode)
+    flow = world.attach()
+    flow.commit(*(put(key, "a") for key in range(1000)), update("shop.users", key=1, after={"a": 1}))
+    world.fill(*(f"{TABLE}:{key}" for key in range(1000) if mode == "delete"), "other")
+    if sweep == "truncate":
+        flow.commit(deleted_all())
+    else:
+        flow.backfill(TABLE, [])
+    left = [key for key in world.left if key != "other"]
+    assert (left, flow.datamarker) == (["shop.users:1"] if mode == "set" else [], flow.end)
+
+
+def test_a_sweep_is_repeated_behind_another_owner_and_in_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps_module, "_TURN_S", 0.0)
+
+    class Server:
+        where, run_id = "server", "one"
+
+        async def run(self, *commands: Any) -> list[Any]:
+            return [{"run_id": self.run_id}]
+
+    async def scan(command: Any) -> list[Any]:
+        (cursor,) = command
+        cursors.append(cursor)
+        return [(cursor + 1, [])]
+
+    async def turn(what: str) -> list[int]:
+        with pytest.raises(TargetUnavailable):
+            async for _ in sweeps.portions("db1", what, lambda cursor: (cursor,), scan):
+                pass
+        return [cursors.pop() for _ in range(2)][::-1]
+
+    cursors: list[Any] = []
+    server = Server()
+    sweeps = Sweeps(server)  # type: ignore[arg-type]
+
+    def begins(epoch: int, move: int = 0) -> None:
+        notice = ShardNotice(NoticeKind.ASSIGNED, "db1", epoch, marker_at(0), move=move)
+        sweeps.assigned(notice)
+
+    async def story() -> None:
+        begins(1)
+        assert await turn("a") == [0, 1]
+        begins(2)
+        assert await turn("a") == [1, 2]
+        begins(4)  # epoch 3 was of another process
+        assert await turn("a") == [0, 1]
+        begins(5, move=1)
+        assert await turn("a") == [0, 1]
+        begins(6, move=1)
+        assert await turn("b") == [0, 1]
+        server.run_id = "two"
+        begins(7, move=1)
+        assert await turn("b") == [0, 1]
+
+    asyncio.run(story())
