@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from json.encoder import encode_basestring
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
 
+from sinks.envelopes.texts import row_text
 from sinks.records.record import NoForm, Record
 from sinks.records.transactions import Run
 from sinks.redis.keys import Keys, types_of
 from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
 from subscriber_sdk import LogPosition
-from wormhole.formats.json_values import value_as_json
-from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.update import Update
 
-__all__ = ["GONE", "PART", "RANGE", "ROW", "TABLE", "Columns", "RowChange", "RowEnvelope", "dump"]
+__all__ = ["GONE", "PART", "RANGE", "ROW", "TABLE", "Columns", "RowChange", "RowEnvelope"]
 
 ROW: Final = "row"
 """``document``: all columns."""
@@ -29,13 +26,6 @@ RANGE: Final = "range"
 TABLE: Final = "table"
 """All rows of the table are gone."""
 
-dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
-    str: encode_basestring,
-    int: str,
-    bool: {True: "true", False: "false"}.__getitem__,
-    type(None): lambda _: "null",
-}
 _ROWS: Final = frozenset({Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ})
 """The operations on one row."""
 
@@ -111,7 +101,7 @@ class RowEnvelope:
             if UNAVAILABLE in row.values():
                 row = {name: value for name, value in row.items() if value is not UNAVAILABLE}
                 kind, base = PART, self._base(update)
-        change = RowChange(kind, version, generation, types, base, _document(row))
+        change = RowChange(kind, version, generation, types, base, row_text(row).encode())
         record = Record(id_, id_, table, key, change.to_bytes())
         return [record, *self._former(update, RowChange(GONE, version, generation, types))]
 
@@ -139,7 +129,7 @@ class RowEnvelope:
             row.update(after)
             if UNAVAILABLE in row.values():
                 return None
-            documents.append(_document(row))
+            documents.append(row_text(row).encode())
         stop = run.ordinal + len(updates)
         indexes = body.update_index[run.ordinal : stop] or range(first.index, first.index + len(updates))
         return Columns(
@@ -166,17 +156,3 @@ class RowEnvelope:
             gone._replace(types=types_of(update.old_key)),
         )
         return [Record(f"{update.id}/1", update.id, update.table, key, change.to_bytes())]
-
-
-def _document(row: Mapping[str, Value]) -> bytes:
-    texts = tuple([_TEXTS.get(type(value), _other)(value) for value in row.values()])
-    return (_template(tuple(row)) % texts).encode()
-
-
-@lru_cache(1000)
-def _template(names: tuple[str, ...]) -> str:
-    return f"{{{','.join([dump(name).replace('%', '%%') + ':%s' for name in names])}}}"
-
-
-def _other(value: Any) -> str:
-    return dump(value_as_json(value))

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from sinks.envelopes.texts import dump
 from sinks.records import Record, RecordSubscriber, RecordWriter
 from sinks.records.held import Budget
 from sinks.records.transactions import runs
 from sinks.records.writer import Packed
 from sinks.redis import scripts
-from sinks.redis.changes import GONE, PART, RANGE, TABLE, RowChange, RowEnvelope, dump
+from sinks.redis.changes import GONE, PART, RANGE, TABLE, RowChange, RowEnvelope
 from sinks.redis.flows import Evicted, FlowRecords
 from sinks.redis.keys import Keys, values_of
 from sinks.redis.scripts import Entry, index_of
