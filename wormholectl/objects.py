@@ -88,7 +88,7 @@ def drop(url: Url, where: Where, log: LogName = "", password_file: PasswordFile 
         if objects.others:
             raise UsageError(
                 f"nothing is there{known.of_log}; of other logs there is {', '.join(objects.others)}",
-                hint="say which one is meant: --log NAME, or what names it behind the URL",
+                hint="name the log with --log NAME, or its objects in the URL",
             )
         print_text(f"nothing is there{known.of_log}")
         return
@@ -106,17 +106,17 @@ def drop(url: Url, where: Where, log: LogName = "", password_file: PasswordFile 
 
 
 def show_statements(heading: str, statements: Sequence[str]) -> None:
-    """Print them below a heading, each to be pasted."""
+    """Print the statements below a heading, in a form that can be pasted."""
     print_text(heading, "", *(f"  {statement}" for statement in statements), "")
 
 
 def _show_others(objects: "ServerObjects") -> None:
     if objects.others:
-        print_text(f"Other logs have theirs there, which stay: {', '.join(objects.others)}", "")
+        print_text(f"The objects of other logs stay: {', '.join(objects.others)}", "")
 
 
 class _Found(NamedTuple):
-    """What was asked about. ``url``: with the names of the log."""
+    """The objects of one log. ``url``: the address, with the names of the log's objects."""
 
     datastore: "Datastore"
     url: str

@@ -71,7 +71,7 @@ def show_snapshot(noted: NewestSnapshot | None, continues: bool) -> None:
     places = ", ".join(f"{shard} up to {place}" for shard, place in noted.places.items())
     print_text(f"newest snapshot: {noted.to} of {noted.created}: {places}")
     if not continues:
-        print_text("no snapshot can be made from it any more: the archive does not go on at all of these places")
+        print_text("no further snapshot can begin from it: the archive lacks the log after some of these places")
 
 
 def snapshot_object(noted: NewestSnapshot | None, continues: bool) -> dict[str, Any] | None:

@@ -15,13 +15,14 @@ from spark_replay.tables.columns import TableColumn, arrow_type
 __all__ = ["OURS", "Draft", "NewTableFile", "OpenTable", "SeenTable", "TableFile", "table_shape"]
 
 OURS: Final = {"_shard": pa.string(), "_unavailable": pa.list_(pa.string())}
-"""Our columns, after those of the table."""
+"""Our columns. They follow the columns of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
     """A Parquet file with rows of the table. ``path``: within the table's file system. ``size``: in bytes.
-    ``handle``: the library's.
+    ``handle``: the library's own object for
+    the file.
     """
 
     path: str
@@ -57,8 +58,8 @@ class Draft(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A table at one moment. ``state``: of our last commit; ``None``: there is no table. ``version``: of the table;
-    empty if there is none.
+    """A table at one moment. ``state``: what our last commit stored; ``None``: there is no table. ``version``: the
+    table's version; empty if there is no table.
     """
 
     state: Exported | None
@@ -97,7 +98,7 @@ class OpenTable(Protocol):
     def tidy(self, now_us: int) -> None:
         """Remove versions that are older than the table keeps, with the files that only they use.
 
-        This is done for formats whose commits list all versions. ``now_us``: microseconds since 1970.
+        Formats whose commits list all versions need this. ``now_us``: microseconds since 1970.
         """
 
     def committed(self, run: str, base: str) -> bool | None:
@@ -105,6 +106,6 @@ class OpenTable(Protocol):
 
 
 def table_shape(columns: Sequence[TableColumn]) -> pa.Schema:
-    """The columns of a table and ours."""
+    """The table's columns, then ours."""
     own = [pa.field(column.shown, arrow_type(column.type)) for column in columns]
     return pa.schema([*own, *(pa.field(name, kind) for name, kind in OURS.items())])

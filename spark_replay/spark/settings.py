@@ -16,9 +16,9 @@ from wormhole.model.errors import UsageError
 __all__ = ["RULES", "TASK_MIB", "Rule", "check_settings", "filled_in"]
 
 TASK_MIB: Final = 280
-"""The most memory of a task that pushes, beside the JVM (docs/replay.md, "Sizing")."""
+"""The most memory that a task that pushes uses outside the JVM (docs/replay.md, "Sizing")."""
 _ADDRESSES_MIB: Final = 1024  # Arrow and gRPC's threads reserve most of it without using it
-_OVERHEAD_MIB: Final = 384  # Spark's own least, which the JVM needs for itself
+_OVERHEAD_MIB: Final = 384  # Spark's own minimum, for the JVM
 _BYTES: Final = re.compile(r"(\d+)([bkmgt]?)b?", re.IGNORECASE)
 _MIB: Final = {"b": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
 
@@ -84,7 +84,7 @@ RULES: Final = (
     Rule(
         "spark.sql.execution.arrow.useLargeVarTypes",
         _on,
-        "tasks that read tables get types of Arrow that they do not take",
+        "tasks that read tables receive Arrow types that they do not support",
         "false",
         refused=True,
     ),
@@ -114,7 +114,7 @@ RULES: Final = (
     Rule(
         "spark.python.worker.killOnIdleTimeout",
         _kills_idle,
-        "a task that waits for its subscriber sends Spark nothing for as long, and is ended",
+        "Spark ends a task that waits for its subscriber, because it sends Spark nothing meanwhile",
         "false",
         pushing=True,
     ),
@@ -128,8 +128,8 @@ RULES: Final = (
     Rule(
         "spark.executor.pyspark.memory",
         _few_addresses,
-        f"a task has less than {_ADDRESSES_MIB} MiB of addresses, of "
-        "which Arrow and gRPC reserve most, and ends with a MemoryError",
+        f"a task has less than {_ADDRESSES_MIB} MiB of address space, most of which Arrow and gRPC reserve, "
+        "and ends with a MemoryError",
         f"{_ADDRESSES_MIB}m for each core",
     ),
     Rule(
@@ -139,7 +139,7 @@ RULES: Final = (
         f"{_OVERHEAD_MIB} + {TASK_MIB} MiB for each core",
     ),
 )
-"""Each setting at most once."""
+"""Each setting occurs at most once."""
 
 
 def check_settings(given: Mapping[str, str], *, pushing: bool) -> Iterator[str]:
@@ -163,7 +163,7 @@ def check_settings(given: Mapping[str, str], *, pushing: bool) -> Iterator[str]:
 
 
 def filled_in(master: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Settings for executors in containers that the user did not set: memory for as many Python workers as tasks."""
+    """The memory of executors in containers, unless the user set it: enough for one Python worker per task."""
     chosen = ("spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor", "spark.executor.pyspark.memory")
     if not (master == "yarn" or master.startswith("k8s://")) or any(name in given for name in chosen):
         return {}

@@ -1,4 +1,4 @@
-"""The class that an application overrides whose effects are in a database."""
+"""The base class of an application that writes its effects to a database."""
 
 from __future__ import annotations
 

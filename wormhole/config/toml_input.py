@@ -15,7 +15,7 @@ _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 def read_toml(text: str) -> dict[str, Any]:
     """The table in ``text``.
 
-    Raises ``ValueError`` for text that is no TOML, for tables and lists within more than 100 others, and for a whole
+    Raises ``ValueError`` for text that is no TOML, for more than 100 levels of tables and lists, and for a whole
     number of more than 64 bits. TOML need not support such a number, and Python cannot convert a long one to ``float``
     or text.
     """

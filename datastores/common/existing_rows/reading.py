@@ -80,7 +80,7 @@ class KeySql:
             return self.literals_of(definition.key, key)
         except (ValueError, LookupError) as error:
             raise UnreadableTable(
-                f"{definition.name}: a key of the backfill is none of the table's as it is now ({error!s:.200})",
+                f"{definition.name}: a key of the backfill does not fit the table's present key ({error!s:.200})",
                 hint="start the table's backfill again",
             ) from error
 

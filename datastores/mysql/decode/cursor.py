@@ -1,4 +1,4 @@
-"""Reads the fields of an event that is rare, each checked against the end of the bytes."""
+"""Reads the fields of rare events. Each read is checked against the end of the bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Cursor"]
 
-# The first byte of a length-encoded integer says how many bytes follow (MySQL's client/server protocol, "Integer
-# Types").
+# The first byte of a length-encoded integer determines how many bytes follow (MySQL's client/server protocol,
+# "Integer Types").
 _LENGTH_BYTES: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 
@@ -53,17 +53,18 @@ class Cursor:
         return self.take(size, field).decode("utf-8", "backslashreplace")
 
     def length(self, field: str) -> int:
-        """A length-encoded integer: one byte below 251, else a byte that says how many follow."""
+        """A length-encoded integer: one byte below 251, else a byte that determines how many follow."""
         first = self.number(1, field)
         if first < 0xFB:
             return first
         size = _LENGTH_BYTES.get(first)
         if size is None:
-            raise DecodeError(f"{self.what}: {field} begins with 0x{first:02x}, which begins no integer")
+            raise DecodeError(f"{self.what}: {field} begins with 0x{first:02x}, with which no integer begins")
         return self.number(size, field)
 
     def varint(self, field: str) -> int:
-        """An unsigned integer of MySQL's serialization library: as many bytes follow as the first has trailing ones."""
+        """An unsigned integer of MySQL's serialization library: its first byte has one trailing 1 bit
+        for each byte that follows."""
         first = self.number(1, field)
         extra = (~first & (first + 1)).bit_length() - 1
         if extra == 8:

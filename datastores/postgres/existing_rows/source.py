@@ -240,7 +240,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
                 ) from None
             if state.startswith(_NO_VALUE):
                 raise UnreadableTable(
-                    f"{table}: a key of the backfill is none of the table's as it is now ({error.message:.200})",
+                    f"{table}: a key of the backfill does not fit the table's present key ({error.message:.200})",
                     hint="start the table's backfill again",
                 ) from None
             if state == _LOCKED:
@@ -278,7 +278,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
         try:
             if connection.query("SELECT pg_catalog.pg_is_in_recovery()") == [("t",)]:
                 raise SourceUnavailable(
-                    f"{self._address} is a standby, whose snapshots do not say what they show",
+                    f"{self._address} is a standby, whose snapshots have no place in the log",
                     hint="name the primary in the log's source; it is tried again",
                     code="copy-not-ready",
                 )

@@ -95,7 +95,7 @@ def test_a_named_table_that_cannot_be_published_is_an_error_and_the_others_are_m
 def test_other_logs_are_named_and_left_alone(server: Server) -> None:
     nothing = server.objects = ServerObjects((MADE,), (), others=("slot=two",))
     code, out, _ = run("objects", "create", URL, "--yes")
-    assert (code, "Other logs have theirs there, which stay: slot=two" in out) == (0, True)
+    assert (code, "The objects of other logs stay: slot=two" in out) == (0, True)
     server.objects = nothing
     code, out, err = run("objects", "drop", URL, "--log", "one", "--yes")
     assert (code, out) == (2, "")

@@ -110,7 +110,7 @@ def test_what_the_next_snapshot_needs_stays_until_it_is_made(store: ArchiveStore
     shown = cli_schema.check("archive-show", "\n".join(archive("show", "--json", "--shard", "a")[1]))
     assert shown["newest_snapshot"]["continues"] is True
     assert archive("expire", "--ignore-snapshot")[1][1].startswith("a 1 0 0 B ")
-    assert archive("show")[1][-1].startswith("no snapshot can be made from it any more")
+    assert archive("show")[1][-1].startswith("no further snapshot can begin from it")
     assert archive("expire")[1][1].startswith("a 0 0 0 B "), "nothing is kept for what cannot be"
 
 
