@@ -1,25 +1,29 @@
-"""What matters for a sink in its brokers and in the topic of datamarkers."""
+"""What matters for a sink in its brokers, in the topic of datamarkers and in those of its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._metadata import TopicMetadata
+from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
-from sinks.kafka.failures import Connection, target_error
+from sinks.kafka.failures import Connection, creation, target_error
+from sinks.kafka.names import is_topic, topic_of
 from sinks.kafka.settings import KafkaSettings
 from wormhole.model.errors import TargetRefused
-from wormhole.model.findings import Report, Severity
+from wormhole.model.findings import Finding, Report, Severity
+from wormhole.model.table_definition import TableDefinition
 
-__all__ = ["examine"]
+__all__ = ["compare", "examine"]
 
 _CHECK: Final = "target_topic"
+_WAITS: Final = "the flows that write to it wait for it"
 _TRANSACTION_MS: Final = "transaction.max.timeout.ms"
 _REPLICAS: Final = 3
+_USUAL_BYTES: Final = 1_048_588  # of a record, as the brokers allow by default
 
 
 def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) -> None:
@@ -27,16 +31,7 @@ def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) 
 
     Raises :class:`~wormhole.model.errors.TargetUnavailable` and :class:`~wormhole.model.errors.TargetRefused`.
     """
-    connection = Connection()
-    try:
-        given: dict[str, Any] = {**config, "error_cb": connection}
-        admin = AdminClient(given)
-        try:
-            cluster = admin.list_topics(timeout=settings.timeout)
-        finally:
-            admin.poll(0)  # it reports its connections here only
-    except KafkaException as error:
-        raise target_error(error.args[0], f"{settings.brokers} cannot be examined", connection.error) from None
+    admin, cluster = _connected(settings, config)
     report.facts |= {"brokers": str(len(cluster.brokers)), "topics": str(len(cluster.topics))}
     markers = cluster.topics.get(settings.marker_topic)
     if markers is None:
@@ -44,9 +39,8 @@ def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) 
             _CHECK,
             Severity.PROBLEM,
             f"Kafka has no topic {settings.marker_topic} for datamarkers",
-            because="every flow of the sink waits for it",
-            next_step=f"kafka-topics.sh --bootstrap-server {settings.brokers} --create --topic {settings.marker_topic} "
-            "--partitions 1 --config cleanup.policy=compact",
+            because=_WAITS,
+            next_step=creation(settings, settings.marker_topic),
             code="target-unavailable",
         )
     else:
@@ -67,6 +61,71 @@ def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) 
         )
 
 
+def compare(settings: KafkaSettings, config: Mapping[str, Any], tables: Sequence[TableDefinition]) -> list[Finding]:
+    """What becomes of the records of these tables. Blocks and raises as :func:`examine`."""
+    admin, cluster = _connected(settings, config)
+    findings = list[Finding]()
+    topics: dict[str, list[TableDefinition]] = {}
+    for table in tables:
+        topics.setdefault(topic_of(settings.topic, table.name), []).append(table)
+    for name, written in topics.items():
+        found = cluster.topics.get(name)
+        if not is_topic(name) or name == settings.marker_topic:
+            what, step = (
+                f"{written[0].name:.60} cannot have the topic {name:.60}",
+                "set topic or marker_topic",
+            )
+            findings.append(Finding(_CHECK, Severity.PROBLEM, what, "its updates are parked", step, "record-refused"))
+        elif found is None:
+            step = creation(settings, name)
+            what = f"Kafka has no topic {name}"
+            findings.append(Finding(_CHECK, Severity.PROBLEM, what, _WAITS, step, "target-unavailable"))
+        else:
+            findings.append(_topic(settings, admin, name, len(found.partitions), written))
+    return findings
+
+
+def _topic(
+    settings: KafkaSettings, admin: AdminClient, name: str, count: int, written: Sequence[TableDefinition]
+) -> Finding:
+    wanted = settings.partitions.get(name, count)
+    if count != wanted:
+        what, step = f"the topic {name} has {count} partitions, and the sink is set to {wanted}", "correct partitions"
+        return Finding(_CHECK, Severity.PROBLEM, what, "every flow of the sink halts", step, "target-refused")
+    try:
+        values = _values(admin, ConfigResource.Type.TOPIC, name, settings)
+    except TargetRefused as refused:
+        return Finding(_CHECK, Severity.WARN, refused.message, "its limits are not known", code=refused.code)
+    without = [table.name for table in written if not table.key]
+    if "compact" in values["cleanup.policy"] and without:
+        what = f"the topic {name} is compacted, and {without[0]} has no key"
+        step = f"{_alter(settings, name)} cleanup.policy=delete"
+        return Finding(_CHECK, Severity.PROBLEM, what, "its updates are parked", step, "record-refused")
+    size = int(values["max.message.bytes"])
+    if size < _USUAL_BYTES:
+        what, step = f"the topic {name} takes records of {size} bytes", f"{_alter(settings, name)} max.message.bytes="
+        why = "larger ones are parked"
+        return Finding(_CHECK, Severity.WARN, what, why, f"{step}{_USUAL_BYTES}", "record-refused")
+    return Finding(_CHECK, Severity.OK, f"the topic {name} has {count} partitions, and takes records of {size} bytes")
+
+
+def _connected(settings: KafkaSettings, config: Mapping[str, Any]) -> tuple[AdminClient, ClusterMetadata]:
+    connection = Connection()
+    try:
+        given: dict[str, Any] = {**config, "error_cb": connection}
+        admin = AdminClient(given)
+        try:
+            return admin, admin.list_topics(timeout=settings.timeout)
+        finally:
+            admin.poll(0)  # it reports its connections here only
+    except KafkaException as error:
+        raise target_error(error.args[0], f"{settings.brokers} cannot be examined", connection.error) from None
+
+
+def _alter(settings: KafkaSettings, topic: str) -> str:
+    return f"kafka-configs.sh --bootstrap-server {settings.brokers} --alter --topic {topic} --add-config"
+
+
 def _markers(settings: KafkaSettings, admin: AdminClient, topic: TopicMetadata, replicas: int, report: Report) -> None:
     name = settings.marker_topic
     try:
@@ -81,8 +140,7 @@ def _markers(settings: KafkaSettings, admin: AdminClient, topic: TopicMetadata, 
             Severity.PROBLEM,
             f"the policy of the topic {name} is {values['cleanup.policy']}",
             because="Kafka deletes the datamarker of a flow that rests, and the flow halts",
-            next_step=f"kafka-configs.sh --bootstrap-server {settings.brokers} --alter --topic {name} "
-            "--add-config cleanup.policy=compact",
+            next_step=f"{_alter(settings, name)} cleanup.policy=compact",
             code="target-refused",
         )
     elif fewest < replicas:

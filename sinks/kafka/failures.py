@@ -6,10 +6,11 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from sinks.kafka.settings import KafkaSettings
 from wormhole.host.tls import untrusted
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 
-__all__ = ["REFUSES_RECORD", "Connection", "target_error"]
+__all__ = ["REFUSES_RECORD", "Connection", "creation", "target_error"]
 
 REFUSES_RECORD: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave the column out (columns)",
@@ -36,6 +37,12 @@ _OPERATOR: Final = {
     KafkaError._INVALID_ARG: "correct the settings of the sink",
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic of datamarkers",
 }
+
+
+def creation(settings: KafkaSettings, topic: str) -> str:
+    """The command that makes a topic."""
+    kind = " --partitions 1 --config cleanup.policy=compact" if topic == settings.marker_topic else ""
+    return f"kafka-topics.sh --bootstrap-server {settings.brokers} --create --topic {topic}{kind}"
 
 
 class Connection:

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from sinks.kafka.clients import Configure, reader_config
-from sinks.kafka.failures import REFUSES_RECORD, Connection, target_error
+from sinks.kafka.failures import REFUSES_RECORD, Connection, creation, target_error
 from sinks.kafka.markers import PARTITION, MarkerRecord, last_value
 from sinks.kafka.names import is_topic, partition_of, topic_of, transactional_id
 from sinks.kafka.settings import KafkaSettings
@@ -323,12 +323,8 @@ class ShardProducer:
         if described.error is not None and described.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(described.error)
         if not described.partitions:
-            kind = " --config cleanup.policy=compact --partitions 1" if topic == self._settings.marker_topic else ""
-            raise TargetUnavailable(
-                f"Kafka has no topic {topic}",
-                hint=f"`kafka-topics.sh --bootstrap-server {self._settings.brokers} --create --topic {topic}{kind}`; "
-                "the sink continues by itself",
-            )
+            hint = f"`{creation(self._settings, topic)}`; the sink continues by itself"
+            raise TargetUnavailable(f"Kafka has no topic {topic}", hint=hint)
         return len(described.partitions)
 
     def _undelivered(self, error: KafkaError, message: Message) -> None:

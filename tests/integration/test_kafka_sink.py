@@ -30,6 +30,7 @@ from tests.support.kafka_server import KafkaRecord, KafkaServer
 from tests.support.ports import free_port
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Severity
+from wormhole.model.table_definition import TableDefinition
 from wormhole.model.values import Op
 from wormhole.wire.markers import marker_from_message
 
@@ -351,6 +352,33 @@ async def test_an_examination_reports_what_would_lose_datamarkers(kafka_server: 
     (missing,) = (await topics.sink(marker_topic=f"{topics.name}-missing").examine()).findings
     assert (missing.severity, missing.code) == (Severity.PROBLEM, "target-unavailable")
     assert f"--create --topic {topics.name}-missing" in missing.next_step
+
+
+async def test_an_examination_reports_what_topics_of_tables_refuse(kafka_server: KafkaServer) -> None:
+    topics = await asyncio.to_thread(Topics, kafka_server)
+
+    def make() -> str:
+        topics.make("small", max_message_bytes="20000")
+        topics.make("log", cleanup_policy="compact,delete")
+        return topics.make("grown", 3)
+
+    grown = await asyncio.to_thread(make)
+    keys = {"missing": ("id",), "small": ("id",), "log": (), "grown": ("id",), "x" * 250: ("id",)}
+    tables = [TableDefinition(name, key, ()) for name, key in keys.items()]
+    with_key = TableDefinition("log", ("id",), ())
+    findings = await topics.sink(partitions={grown: 2}).compare("db1", tables)
+    assert [(finding.severity, finding.code) for finding in findings] == [
+        (Severity.PROBLEM, "target-unavailable"),
+        (Severity.WARN, "record-refused"),
+        (Severity.PROBLEM, "record-refused"),
+        (Severity.PROBLEM, "target-refused"),
+        (Severity.PROBLEM, "record-refused"),
+    ]
+    assert f"--create --topic {topics.name}.missing" in findings[0].next_step
+    fine = await topics.sink().compare("db1", [with_key, tables[3]])
+    assert [finding.severity for finding in fine] == [Severity.OK, Severity.OK]
+    (one,) = await topics.sink(topic=topics.markers).compare("db1", [with_key, tables[3]])
+    assert (one.severity, one.code) == (Severity.PROBLEM, "record-refused")
 
 
 CONFIG = """

@@ -127,6 +127,7 @@ EXTENDED: Final = (
     "tests/contract/test_private_server.py",
     "tests/integration/test_database_servers.py",
     "tests/contract/sinks/test_kafka.py",
+    "tests/integration/test_kafka_security.py",
     "tests/integration/test_kafka_server.py",
     "tests/integration/test_kafka_sink.py",
     "tests/contract/sinks/test_nats.py",

@@ -143,6 +143,7 @@ class KafkaServer(PrivateServer):
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         admin = self.admin()  # without a name it ends, and its requests with it
         admin.create_topics([new])[topic].result(PATIENCE_S)
+        until(lambda: topic in admin.list_topics(timeout=PATIENCE_S).topics, f"the broker does not know {topic}")
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""
@@ -263,6 +264,7 @@ def _secured(pem: Path | None) -> dict[str, str]:
         return {}
     scram = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
     return {
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
