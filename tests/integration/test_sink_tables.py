@@ -327,7 +327,7 @@ OF_USERS: Final[dict[Dialect, list[tuple[str, str, str, Any, Any]]]] = {
         ("DATE", "text", "loses: what date does not hold", "2024-01-01 12:00:00", "2024-01-01"),
         ("VARBINARY(9)", "text", "refuses: more than 9 bytes", "é", "é"),
         ("BINARY(3)", "bytes", "loses: fewer than 3 bytes", b"a", b"a\0\0"),
-        ("ENUM('a','b')", "text", "refuses: text that is no enum('a','b')", "b", "b"),
+        ("ENUM('a','b')", "text", "loses: text that is the number of a member", "b", "b"),
         (
             "DECIMAL(5,2)",
             "decimal",

@@ -55,6 +55,10 @@ def fit(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool) -> F
         return found
     if column.kind not in _KEY_KINDS or not column.exact or found.outcome is Outcome.LOSES:
         return Fit(Outcome.IMPOSSIBLE, "two keys of the source can be equal in it")
+    if column.kind is Kind.MEMBERS and dialect is Dialect.DUCKDB:
+        return Fit(Outcome.IMPOSSIBLE, "it is sorted in another order than it is compared")
+    if column.kind is Kind.UUID:
+        return Fit(Outcome.REFUSES, "text that is no UUID in small letters with hyphens")
     return found
 
 
@@ -72,6 +76,8 @@ def _text(column: TargetColumn, dialect: Dialect) -> Fit:
                 Outcome.LOSES,
                 f"a second has {column.scale} digits behind its point, more are lost; other text is refused",
             )
+        case Kind.MEMBERS if dialect.is_mysql:
+            return Fit(Outcome.LOSES, "text that is the number of a member becomes that member; other text is refused")
         case Kind.TEMPORAL | Kind.UUID | Kind.MEMBERS | Kind.OTHER:
             return Fit(Outcome.REFUSES, f"text that is no {column.type}")
         case Kind.JSON:

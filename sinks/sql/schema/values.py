@@ -32,6 +32,7 @@ _NATURAL: Final = {
 }
 """The generic type of values of a column that no schema describes; text for the others."""
 _RANGES: Final = {"int": (-(1 << 63), (1 << 63) - 1), "uint": (0, (1 << 64) - 1)}
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -68,7 +69,7 @@ def writer(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool = 
         case "entries":
             make = _entries_text
         case _:
-            make = _write_text(column, dialect)
+            make = _uuid_text if key and column.kind is Kind.UUID else _write_text(column, dialect)
     return None if make is None else _or_null(make)
 
 
@@ -198,6 +199,13 @@ def _write_text(column: TargetColumn, dialect: Dialect) -> Writer | None:
     if column.kind is Kind.BYTES:
         return _encoded
     return _text_without_nul if dialect is Dialect.POSTGRES else _text
+
+
+def _uuid_text(value: str | bytes) -> str:
+    """Each of the other ways to write a UUID would be another key in the source, and the same one in the target."""
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise ValueError("text that is no UUID in small letters with hyphens; make the column text")
+    return value
 
 
 def _encoded(value: str | bytes) -> bytes:

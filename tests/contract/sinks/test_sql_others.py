@@ -11,7 +11,7 @@ import pytest
 from sinks.sql import rows
 from sinks.sql.rows import MySql
 from subscriber_sdk.testing import Kit, update
-from tests.contract.sinks import test_sql
+from tests.contract.sinks import test_sql, test_sql_values
 from tests.contract.sinks.test_sql import T
 from tests.support.sql_targets import SqlTarget, empty_target
 
@@ -26,6 +26,10 @@ def sql_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlTa
 
 
 class TestContract(test_sql.TestContract):
+    pass
+
+
+class TestKeys(test_sql_values.TestKeys):
     pass
 
 
