@@ -6,23 +6,38 @@ many rows, and what needs the stored row, is a step of its own between two such 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from sinks.sql.failures import RowRefused
 from subscriber_sdk import UNAVAILABLE, Key, Op, Update, Value
+from wormhole.wire.update import by_column
 
-__all__ = ["Clear", "Move", "Names", "Range", "Step", "Write", "steps"]
+__all__ = ["Clear", "Move", "Names", "Range", "Rows", "Step", "Write", "steps"]
 
 Names = tuple[str, ...]
 """Names of columns in updates."""
 Row = tuple[Key, tuple[Value, ...]]
 """A row's key, and the values of some other columns."""
 
-_WHOLE: Final = (Op.INSERT, Op.READ, Op.UPSERT)
-_NEW: Final = (Op.INSERT, Op.READ)
-_IMAGES: Final = (Op.INSERT, Op.UPDATE, Op.READ, Op.UPSERT)
+_WHOLE: Final = frozenset({Op.INSERT, Op.READ, Op.UPSERT})
+_NEW: Final = frozenset({Op.INSERT, Op.READ})
+_IMAGES: Final = _WHOLE | {Op.UPDATE}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows, column by column. ``keys``: the columns of the key; ``values``: some other columns."""
+
+    keys: Sequence[Sequence[Value]]
+    values: Sequence[Sequence[Value]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Rows:
+        """These rows."""
+        keys, values = zip(*rows, strict=True)
+        return cls(list(map(list, zip(*keys, strict=True))), list(map(list, zip(*values, strict=True))))
 
 
 @dataclass(slots=True)
@@ -35,9 +50,9 @@ class Write:
     """
 
     deletes: list[Key] = field(default_factory=list)
-    upserts: dict[Names, list[Row]] = field(default_factory=dict)
-    patches: dict[Names, list[Row]] = field(default_factory=dict)
-    appends: dict[Names, list[Row]] = field(default_factory=dict)
+    upserts: dict[Names, Rows] = field(default_factory=dict)
+    patches: dict[Names, Rows] = field(default_factory=dict)
+    appends: dict[Names, Rows] = field(default_factory=dict)
     new: bool = field(default=True, compare=False)
 
 
@@ -82,7 +97,7 @@ class _Part:
         return _Part(tuple(merged), tuple(merged.values()), self.whole or before.whole)
 
 
-class _Rows:
+class _Changes:
     """The changes since the last step. ``names``: the columns that updates have.
 
     An image is the values of every column, or a part of them; ``None``: the row is deleted.
@@ -98,20 +113,19 @@ class _Rows:
         """The step, if there is something to do."""
         if not self.images and not self.appends:
             return
-        write, whole = Write(appends=self.appends, new=self.new), []
-        for row in self.images.items():
-            key, image = row
-            if type(image) is tuple:
-                whole.append(row)
-            elif isinstance(image, _Part):
-                groups = write.upserts if image.whole else write.patches
-                groups.setdefault(image.columns, []).append((key, image.values))
+        deletes: list[Key] = []
+        upserts: dict[Names, list[Row]] = {}
+        patches: dict[Names, list[Row]] = {}
+        for key, image in self.images.items():
+            if isinstance(image, tuple):
+                upserts.setdefault(self.names, []).append((key, image))
+            elif image is not None:
+                group = upserts if image.whole else patches
+                group.setdefault(image.columns, []).append((key, image.values))
             else:
-                write.deletes.append(key)
-        if whole:
-            write.upserts.setdefault(self.names, []).extend(whole)  # type: ignore[arg-type]
+                deletes.append(key)
+        yield Write(deletes, _columns(upserts), _columns(patches), _columns(self.appends), new=self.new)
         self.images, self.appends, self.new = {}, {}, True
-        yield write
 
     def add(self, update: Update) -> Iterator[Step]:
         """Take an update in. Yields the steps that come before what is left."""
@@ -179,25 +193,47 @@ class _Rows:
         self.appends.setdefault(part.columns, []).append(((), part.values))
 
 
-def steps(updates: Iterable[Update]) -> Iterator[Step]:
+def steps(updates: list[Update]) -> Iterator[Step]:
     """The steps that have the effect of the ``updates``, which are of one table and schema.
 
     Raises :class:`~sinks.sql.failures.RowRefused` for an update that no row follows from.
     """
-    rows = _Rows()
+    usual = _usual(updates)
+    if usual is not None:
+        yield usual
+        return
+    changes = _Changes()
     for update in updates:
         op = update.op
-        rows.new = rows.new and op in _NEW
+        changes.new = changes.new and op in _NEW
         if op in _IMAGES and (after := update.after) is not None:
-            rows.names = rows.names or tuple(after)
+            changes.names = changes.names or tuple(after)
             values = tuple(after.values())
-            # The usual change, without a call: a row with all its columns, and with the key that it had.
-            usual = UNAVAILABLE not in values and (op in _NEW or update.old_key is None) and not update.left
-            if usual and (key := update.key):
-                rows.images[key] = values
+            # A row with all its columns, and with the key that it had, without a call.
+            whole = UNAVAILABLE not in values and (op in _NEW or update.old_key is None) and not update.left
+            if whole and (key := update.key):
+                changes.images[key] = values
                 continue
-        yield from rows.add(update)
-    yield from rows.take()
+        yield from changes.add(update)
+    yield from changes.take()
+
+
+def _usual(updates: list[Update]) -> Write | None:
+    """The step if each update leaves a row with all its columns and the key that it had."""
+    found = by_column(updates)
+    if found is None:
+        return None
+    ops, keys, values = found
+    if not (keys and values and ops <= _IMAGES):
+        return None
+    last = {key: place for place, key in enumerate(zip(*keys, strict=True))}
+    if len(last) < len(updates):
+        keys, values = ([[column[i] for i in last.values()] for column in columns] for columns in (keys, values))
+    return Write(upserts={updates[0].schema.names: Rows(keys, values)}, new=ops <= _NEW)
+
+
+def _columns(groups: Mapping[Names, Sequence[Row]]) -> dict[Names, Rows]:
+    return {names: Rows.of(rows) for names, rows in groups.items()}
 
 
 def _part(after: Mapping[str, Value], whole: bool) -> _Part:

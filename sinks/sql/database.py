@@ -63,6 +63,9 @@ class Database(ABC):
     def change(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> int:
         """Run a statement. Returns how many rows its condition selected."""
 
+    def settle(self, connection: Any) -> None:  # noqa: B027 - most databases do not work ahead
+        """Wait until the rows of every earlier call are written. Raises what those calls raise."""
+
     @abstractmethod
     def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool) -> None:
         """Insert rows, or replace these columns where their keys are there. Without a key all are inserted. ``new``:

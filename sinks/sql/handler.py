@@ -119,7 +119,7 @@ class MirrorHandler(TransactionalHandler[Any]):
                 raise
         self.figures.wrote(len(batch), sum(update.size for update in batch))
 
-    def _apply(self, shard: _Shard, table: str, updates: Sequence[Update], connection: Any) -> None:
+    def _apply(self, shard: _Shard, table: str, updates: list[Update], connection: Any) -> None:
         first, absent = updates[0], 0
         mirrored = self._of(shard, first.shard, table, connection, first.schema)
         with self._translated(table):
@@ -129,6 +129,11 @@ class MirrorHandler(TransactionalHandler[Any]):
         if absent:
             text = "%s lacks the rows of %d updates that have some columns only. Next: `wormholectl verify --repair`"
             _log.warning(text, table, absent)
+
+    def on_datamarker(self, marker: Datamarker, connection: Any) -> None:
+        """Wait for the rows that the transaction has to have."""
+        with self._translated(f"shard {marker.shard}"):
+            self._database.settle(connection)
 
     def on_range(self, keys: KeyRange, connection: Any) -> None:
         """Remove single rows that do not exist any more. Ranges are left to :meth:`on_scan_end`."""
@@ -223,7 +228,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         source = f"{shard.log} {table}" if self._settings.merge == "no" else f"merge = {self._settings.merge}"
         return Owner(target, shard.owner, source)
 
-    def _checked(self, updates: Sequence[Update]) -> Sequence[Update]:
+    def _checked(self, updates: list[Update]) -> list[Update]:
         largest = self._database.largest
         if largest is not None:
             for update in updates:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sinks.sql.changes import Clear, Move, Names, Range, Row, Step, Write
+from sinks.sql.changes import Clear, Move, Names, Range, Rows, Step, Write
 from sinks.sql.database import DELETED, GENERATION, SHARD, Data, Database, Own, Scope
 from sinks.sql.failures import RowRefused
 from sinks.sql.schema import TargetColumn, TargetTable, reader, unchanged, writer
@@ -51,10 +51,10 @@ class _Column:
     unchanged: frozenset[type | None]
     read: _Convert
 
-    def written(self, values: Sequence[Value], table: TargetTable) -> list[Any]:
+    def written(self, values: Sequence[Value], table: TargetTable) -> Sequence[Any]:
         """The values for the driver. Raises :class:`~sinks.sql.failures.RowRefused`."""
         if self.write is None or self.unchanged.issuperset(map(type, values)):
-            return list(values)
+            return values
         try:
             return list(map(self.write, values))
         except ValueError as error:
@@ -134,7 +134,7 @@ class Mirrored:
         for names, rows in write.patches.items():
             columns, data = self._data(names, rows)
             scope = Scope.all([database.equal(self._source), *self._live])
-            absent += len(rows) - database.patch(connection, table, columns, data, self._stamp(generation), scope)
+            absent += len(data[0]) - database.patch(connection, table, columns, data, self._stamp(generation), scope)
         return absent
 
     def _stamp(self, generation: int) -> Own:
@@ -144,16 +144,15 @@ class Mirrored:
 
     def _keys(self, keys: Sequence[Key]) -> Data:
         """The keys as columns."""
-        return [
-            column.written(values, self._table)
-            for column, values in zip(self._key, zip(*keys, strict=True), strict=True)
-        ]
+        return self._written(list(zip(*keys, strict=True)))
 
-    def _data(self, names: Names, rows: Sequence[Row]) -> tuple[list[TargetColumn], Data]:
+    def _written(self, keys: Data) -> list[Sequence[Any]]:
+        return [column.written(values, self._table) for column, values in zip(self._key, keys, strict=True)]
+
+    def _data(self, names: Names, rows: Rows) -> tuple[list[TargetColumn], Data]:
         """Columns of the target with their values; those of the key come first."""
-        columns = self._key_columns
-        data = [*self._keys([key for key, _ in rows])] if self._key else []
-        for name, values in zip(names, zip(*(row for _, row in rows), strict=True), strict=True):
+        columns, data = self._key_columns, self._written(rows.keys)
+        for name, values in zip(names, rows.values, strict=True):
             column = self._values.get(name)
             if column is not None:
                 columns.append(column.target)
@@ -189,7 +188,7 @@ class Mirrored:
 
     def _move(self, connection: Any, step: Move, generation: int) -> int:
         database = self._database
-        columns, data = self._data(step.columns, [(step.new, step.values)])
+        columns, data = self._data(step.columns, Rows.of([(step.new, step.values)]))
         if self._soft:  # a row that was deleted may have the new key
             deleted = Scope.all([database.equal(self._source), database.equal({DELETED: True})])
             database.delete(connection, self._table, self._key_columns, self._keys([step.new]), deleted)

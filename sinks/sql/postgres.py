@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -12,9 +14,11 @@ from psycopg.rows import tuple_row
 
 from sinks.sql.arrays import Arrays
 from sinks.sql.database import Columns, Data, Own
+from sinks.sql.failures import database_error
 from sinks.sql.schema import Dialect, TargetColumn, TargetTable
 from sinks.sql.texts import Form, texts
-from subscriber_sdk.transactional.psycopg import PsycopgStore
+from subscriber_sdk.transactional.psycopg import PsycopgSession, PsycopgStore
+from wormhole.model.errors import TargetUnavailable
 
 __all__ = ["Postgres"]
 
@@ -27,6 +31,38 @@ _FORMS = (
     ", set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), "
     "set_config('IntervalStyle', 'postgres', true), set_config('extra_float_digits', '1', true)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A COPY whose rows the server inserts while the sink prepares the next ones.
+
+    ``into``: the table with its columns. ``again``: insert the same rows by a statement. ``copy``: waits for the server
+    when it is closed.
+    """
+
+    into: str
+    again: Callable[[], None]
+    copy: ExitStack = field(default_factory=ExitStack)
+
+
+class _Connection(psycopg.Connection[Any]):
+    """psycopg keeps its lock during a COPY, so another statement would wait for ever: :meth:`Postgres.settle` first."""
+
+    ahead: _Ahead | None = None
+
+
+class _Session(PsycopgSession[psycopg.Connection[Any]]):
+    @property
+    def failed(self) -> bool:
+        return self._driver.ahead is None and super().failed
+
+    async def rollback(self) -> None:
+        ahead, self._driver.ahead = self._driver.ahead, None
+        if ahead is not None:
+            with suppress(psycopg.Error):
+                ahead.copy.close()
+        await super().rollback()
 
 
 class _Store(PsycopgStore):
@@ -42,6 +78,12 @@ class _Store(PsycopgStore):
     def _parameters(self, conninfo: str) -> dict[str, Any]:
         password = self._password()
         return {**super()._parameters(conninfo), **({} if password is None else {"password": password})}
+
+    def _open(self, conninfo: str) -> _Connection:
+        return _Connection.connect(**self._parameters(conninfo))
+
+    def _session(self, connection: Any) -> _Session:
+        return _Session(connection)
 
 
 class Postgres(Arrays):
@@ -69,33 +111,50 @@ class Postgres(Arrays):
     def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool) -> None:
         names = [*(column.name for column in columns), *own]
         into = f"{self.named(table.name)} ({', '.join(map(self.quoted, names))})"
+        if table.key and not (new and len(data[0]) >= _COPIED and self._tries(into)):
+            super().upsert(connection, table, columns, data, own, new=new)
+            return
+        lines = _lines(columns, data, own)
         if not table.key:
-            self._copy(connection, into, columns, data, own)
+            self.settle(connection)
+            with self._copy(connection, into) as copy:
+                copy.write(lines)
             return
-        if new and len(data[0]) >= _COPIED and self._copied(connection, into, columns, data, own):
-            return
-        super().upsert(connection, table, columns, data, own, new=new)
+        self._executed(connection, "SAVEPOINT wormhole_copy", ())
+        again = partial(super().upsert, connection, table, columns, data, own, new=False)
+        connection.ahead = ahead = _Ahead(into, again)
+        ahead.copy.enter_context(self._copy(connection, into)).write(lines)
 
-    def _copied(self, connection: Any, into: str, columns: Columns, data: Data, own: Own) -> bool:
+    def settle(self, connection: Any) -> None:
         """COPY takes half the time of an INSERT that looks for each row. If a row is there, nothing was written, and
         the next tries are left out: the rows of a backfill that is repeated are all there.
         """
-        if self._left_out.get(into):
-            self._left_out[into] -= 1
-            return False
-        self._executed(connection, "SAVEPOINT wormhole_copy", ())
+        ahead, connection.ahead = connection.ahead, None
+        if ahead is None:
+            return
         try:
-            self._copy(connection, into, columns, data, own)
-        except psycopg.errors.UniqueViolation:
+            ahead.copy.close()
+        except psycopg.Error:
+            if connection.closed:
+                raise
             self._executed(connection, "ROLLBACK TO SAVEPOINT wormhole_copy", ())
-            self._left_out[into] = _LEFT_OUT
-            return False
+            self._left_out[ahead.into] = _LEFT_OUT
+            try:
+                ahead.again()
+            except psycopg.Error as error:  # the batch is an earlier one; it is delivered again, and then waited for
+                raise TargetUnavailable(database_error(error, ahead.into.partition(" ")[0]).message) from None
         self._executed(connection, "RELEASE SAVEPOINT wormhole_copy", ())
-        return True
 
-    def _copy(self, connection: Any, into: str, columns: Columns, data: Data, own: Own) -> None:
-        with connection.cursor().copy(f"COPY {into.replace('%%', '%')} FROM STDIN".encode()) as copy:
-            copy.write(_lines(columns, data, own))
+    def _tries(self, into: str) -> bool:
+        if left := self._left_out.get(into):
+            self._left_out[into] = left - 1
+        return not left
+
+    def _copy(self, connection: Any, into: str) -> AbstractContextManager[psycopg.Copy]:
+        copy: AbstractContextManager[psycopg.Copy] = connection.cursor().copy(
+            f"COPY {into.replace('%%', '%')} FROM STDIN".encode()
+        )
+        return copy
 
     def _array(self, column: TargetColumn) -> str:
         return f"%s::{column.cast}[]"
@@ -103,7 +162,8 @@ class Postgres(Arrays):
     def _values(self, column: TargetColumn, values: Sequence[Any]) -> str:
         return f"{{{','.join(texts(column.name, values, _IN_ARRAYS))}}}"
 
-    def _executed(self, connection: psycopg.Connection[Any], sql: str, values: Sequence[Any]) -> Any:
+    def _executed(self, connection: _Connection, sql: str, values: Sequence[Any]) -> Any:
+        self.settle(connection)
         return connection.cursor(row_factory=tuple_row).execute(sql.encode(), values)
 
 

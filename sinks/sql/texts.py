@@ -49,14 +49,15 @@ def texts(name: str, values: Sequence[Any], form: Form) -> list[str]:
     known = values if whole else ["" if value is None else value for value in values]
     joined = "\0".join(known)
     if joined.count("\0") < len(values):
-        shown = _escaped(joined, form).split("\0")  # one call for all of them
+        begin, end = form.quoted.split("{}")
+        shown = (begin + _escaped(joined, form).replace("\0", f"{end}\0{begin}") + end).split("\0")  # one call for all
     elif form.zero:
-        shown = [_escaped(value, form) for value in known]
+        shown = [form.quoted.format(_escaped(value, form)) for value in known]
     else:
         raise RowRefused(f"text with the character U+0000 in column {name}")
-    if whole and form.quoted == "{}":
+    if whole:
         return shown
-    return [null if value is None else form.quoted.format(text) for value, text in zip(values, shown, strict=True)]
+    return [null if value is None else text for value, text in zip(values, shown, strict=True)]
 
 
 def _escaped(text: str, form: Form) -> str:

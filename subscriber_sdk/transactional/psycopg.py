@@ -14,12 +14,12 @@ from psycopg.rows import tuple_row
 from subscriber_sdk.transactional.sql import POSTGRES, Values, pyformat
 from subscriber_sdk.transactional.store import Session, Store, settled
 
-__all__ = ["AsyncPsycopgStore", "PsycopgStore"]
+__all__ = ["AsyncPsycopgStore", "PsycopgSession", "PsycopgStore"]
 
 P = TypeVar("P", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 
 
-class _Session(Generic[P]):
+class PsycopgSession(Generic[P]):
     """psycopg's two kinds of connections have the same methods; those of one have to be awaited."""
 
     def __init__(self, connection: P) -> None:
@@ -78,7 +78,10 @@ class _PsycopgStore(Store[P]):
         source = self._source
         connection: Any = await settled(self._open(source) if isinstance(source, str) else source())
         await settled(connection.set_autocommit(False))
-        return _Session(connection)
+        return self._session(connection)
+
+    def _session(self, connection: P) -> PsycopgSession[P]:
+        return PsycopgSession(connection)
 
     def _open(self, conninfo: str) -> P | Awaitable[P]:
         raise NotImplementedError

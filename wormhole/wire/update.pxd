@@ -1,6 +1,6 @@
 import cython
 
-from wormhole.wire.values cimport check, known, named, values
+from wormhole.wire.values cimport check, gather, known, named, values
 
 cdef unsigned int _KEY
 cdef unsigned int _AFTER
@@ -45,6 +45,9 @@ cdef class Update:
     update=Update, batch=Batch, first=Py_ssize_t, many=bint, end=Py_ssize_t, at=Py_ssize_t, ordinal=Py_ssize_t,
 )
 cpdef tuple stretch(object updates, Py_ssize_t begin)
+
+@cython.locals(update=Update, batch=Batch, keys=list, rows=list, heads=set)
+cpdef tuple by_column(list updates)
 
 @cython.locals(update=Update)
 cdef Update _update(Batch batch, Py_ssize_t ordinal, bytes data, Py_ssize_t begin, Py_ssize_t end)

@@ -15,9 +15,9 @@ from wormhole.model.values import Op, Value
 from wormhole.wire.body import ParsedBody, Slices
 from wormhole.wire.rows import decode_row, op_numbered
 from wormhole.wire.v1 import update_pb2
-from wormhole.wire.values import check, known, named, values
+from wormhole.wire.values import check, gather, known, named, values
 
-__all__ = ["Batch", "Transaction", "Update", "stretch"]
+__all__ = ["Batch", "Transaction", "Update", "by_column", "stretch"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENTERED, _LEFT = int(update_pb2.ENTERED), int(update_pb2.LEFT)
@@ -386,6 +386,27 @@ def stretch(updates: Sequence[Update], begin: int) -> tuple[int, int]:
             break
         at += 1
     return at - begin, first
+
+
+def by_column(updates: list[Update]) -> tuple[set[Op], list[list[Value]], list[list[Value]]] | None:
+    """The operations, and column by column the keys and the rows after the change: ``None`` unless each of the
+    ``updates`` is of one schema, has every value, and neither another key nor a mark (:attr:`Update.left`).
+
+    Raises as the properties of an update.
+    """
+    update = updates[0]
+    schema = update._batch.table_of(update._ordinal)
+    keys: list[list[Value]] = [[] for _ in schema.key]
+    rows: list[list[Value]] = [[] for _ in schema.columns]
+    heads = set()
+    for update in updates:
+        batch = update._batch
+        if len(batch.body.marks) or batch.table_of(update._ordinal) is not schema or update._check():
+            return None
+        heads.add(update._head)
+        if not gather(update._data, update._begin, update._end, keys, rows):
+            return None
+    return {op_numbered(head >> 1) for head in heads}, keys, rows
 
 
 def _update(batch: Batch, ordinal: int, data: bytes, begin: int, end: int) -> Update:

@@ -23,6 +23,11 @@ cpdef dict named(bytes data, Py_ssize_t begin, Py_ssize_t end, unsigned int fiel
 cpdef list known(bytes data, Py_ssize_t begin, Py_ssize_t end, unsigned int field)
 
 @cython.locals(
+    p="const unsigned char *", k=Py_ssize_t, r=Py_ssize_t, at=Py_ssize_t, tag="unsigned int", stop=Py_ssize_t, column=list,
+)
+cpdef bint gather(bytes data, Py_ssize_t begin, Py_ssize_t end, list keys, list rows) except -1
+
+@cython.locals(
     p="const unsigned char *", span="const long long[::1]", base="const int[::1]", width="const int[::1]",
     kind_of="unsigned char[::1]", number_of="unsigned long long[::1]", size_of="int[::1]", op_of="unsigned char[::1]",
     found="long long[::1]", i=Py_ssize_t, begin=Py_ssize_t, end=Py_ssize_t, image=int, k=int, at=Py_ssize_t,

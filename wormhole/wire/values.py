@@ -18,7 +18,8 @@ from wormhole.model.errors import DecodeError, ProtocolError
 from wormhole.model.values import NAN, UNAVAILABLE, Value
 
 __all__ = ["AFTER", "BEFORE", "KEY", "KEY_END", "OLD_KEY", "Ints"]
-__all__ += ["check", "check_decimals", "cut", "decimal_of", "known", "locate", "named", "one_value", "split", "values"]
+__all__ += ["check", "check_decimals", "cut", "decimal_of", "gather", "known", "locate", "named", "one_value", "split"]
+__all__ += ["values"]
 
 KEY, AFTER, BEFORE, OLD_KEY, KEY_END = range(2, 7)
 """The fields of an update that hold values."""
@@ -138,6 +139,43 @@ def _values(data: bytes, begin: int, end: int, field: int) -> list[Value]:
                 begin = _number_end(p, _number_end(p, begin, end), end)
                 found.append(_value(p, begin, at))
     return found
+
+
+def gather(data: bytes, begin: int, end: int, keys: list[list[Value]], rows: list[list[Value]]) -> bool:
+    """Add each value of KEY to its list of ``keys``, and each of AFTER to its list of ``rows``.
+
+    Returns whether each list got a value, and the update has no other key. If not, the lists are of no use any more.
+    Raises as :func:`values`.
+    """
+    p = data
+    k = r = 0
+    at = begin
+    while at < end:
+        tag = p[at]
+        at += 1
+        if tag == 0x08:
+            at = _number_end(p, at, end)
+            continue
+        if tag != 0x12 and tag != 0x1A and tag != 0x22:  # KEY, AFTER, BEFORE
+            return False
+        stop = _stop(p, at, end)
+        if tag != 0x22:
+            value = _value(p, _number_end(p, at, end), stop)
+            if value is UNAVAILABLE:
+                return False
+            if tag == 0x12:
+                if k == len(keys):
+                    return False
+                column = keys[k]
+                k += 1
+            else:
+                if r == len(rows):
+                    return False
+                column = rows[r]
+                r += 1
+            column.append(value)
+        at = stop
+    return k == len(keys) and r == len(rows)
 
 
 def locate(

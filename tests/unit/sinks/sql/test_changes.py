@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sinks.sql.changes import Clear, Move, Range, Write, steps
+from sinks.sql.changes import Clear, Move, Range, Rows, Write, steps
 from sinks.sql.failures import RowRefused
 from subscriber_sdk import UNAVAILABLE, Op, Subscriber, Update
 from subscriber_sdk.testing import Kit, read, update
@@ -50,38 +50,38 @@ AB = ("a", "b")
 
 def test_a_row_is_written_once_with_its_last_values(received: Any) -> None:
     (write,) = steps(received(insert(1, a=1, b=1), insert(2, a=2, b=2), change(1, {"a": 3, "b": 3})))
-    assert write == Write(upserts={AB: [((1,), (3, 3)), ((2,), (2, 2))]})
+    assert write == Write(upserts={AB: Rows.of([((1,), (3, 3)), ((2,), (2, 2))])})
 
 
 def test_the_last_of_delete_and_insert_remains(received: Any) -> None:
     (write,) = steps(received(insert(1, a=1, b=1), delete(1), delete(2), insert(2, a=2, b=2)))
-    assert write == Write(deletes=[(1,)], upserts={AB: [((2,), (2, 2))]})
+    assert write == Write(deletes=[(1,)], upserts={AB: Rows.of([((2,), (2, 2))])})
 
 
 def test_an_existing_row_replaces(received: Any) -> None:
     (write,) = steps(received(read(T, key=1, after={"a": 1, "b": 1})))
-    assert write == Write(upserts={AB: [((1,), (1, 1))]})
+    assert write == Write(upserts={AB: Rows.of([((1,), (1, 1))])})
 
 
 def test_a_key_change_deletes_the_old_key(received: Any) -> None:
     (write,) = steps(received(change(2, {"a": 1, "b": 1}, old_key=1)))
-    assert write == Write(deletes=[(1,)], upserts={AB: [((2,), (1, 1))]})
+    assert write == Write(deletes=[(1,)], upserts={AB: Rows.of([((2,), (1, 1))])})
 
 
 def test_two_rows_swap_their_keys(received: Any) -> None:
     moved = [change(9, {"a": 1, "b": 1}, old_key=1), change(1, {"a": 2, "b": 2}, old_key=2)]
     (write,) = steps(received(*moved, change(2, {"a": 1, "b": 1}, old_key=9)))
-    assert write == Write(deletes=[(9,)], upserts={AB: [((1,), (2, 2)), ((2,), (1, 1))]})
+    assert write == Write(deletes=[(9,)], upserts={AB: Rows.of([((1,), (2, 2)), ((2,), (1, 1))])})
 
 
 def test_a_column_that_is_not_in_the_log_is_left_out(received: Any) -> None:
     (write,) = steps(received(change(1, {"a": 1}), change(2, {"a": 2, "b": 2})))
-    assert write == Write(upserts={AB: [((2,), (2, 2))]}, patches={("a",): [((1,), (1,))]})
+    assert write == Write(upserts={AB: Rows.of([((2,), (2, 2))])}, patches={("a",): Rows.of([((1,), (1,))])})
 
 
 def test_known_columns_are_put_over_the_row_of_the_batch(received: Any) -> None:
     (write,) = steps(received(insert(1, a=1, b=1), change(1, {"a": 2}), change(2, {"a": 5}), change(2, {"b": 6})))
-    assert write == Write(upserts={AB: [((1,), (2, 1))]}, patches={AB: [((2,), (5, 6))]})
+    assert write == Write(upserts={AB: Rows.of([((1,), (2, 1))])}, patches={AB: Rows.of([((2,), (5, 6))])})
 
 
 def test_a_row_that_was_deleted_gets_no_columns(received: Any) -> None:
@@ -91,32 +91,32 @@ def test_a_row_that_was_deleted_gets_no_columns(received: Any) -> None:
 
 def test_a_new_row_has_nothing_of_a_deleted_one(received: Any) -> None:
     first, second = steps(received(delete(1), update(T, key=1, after={"a": 1, "b": UNAVAILABLE})))
-    assert (first, second) == (Write(deletes=[(1,)]), Write(upserts={("a",): [((1,), (1,))]}))
+    assert (first, second) == (Write(deletes=[(1,)]), Write(upserts={("a",): Rows.of([((1,), (1,))])}))
 
 
 def test_a_row_of_unknown_columns_moves(received: Any) -> None:
     first, move, last = steps(received(insert(5, a=5, b=5), change(2, {"a": 1}, old_key=1), insert(6, a=6, b=6)))
-    assert first == Write(upserts={AB: [((5,), (5, 5))]})
+    assert first == Write(upserts={AB: Rows.of([((5,), (5, 5))])})
     assert move == Move((1,), (2,), ("a",), (1,))
-    assert last == Write(upserts={AB: [((6,), (6, 6))]})
+    assert last == Write(upserts={AB: Rows.of([((6,), (6, 6))])})
 
 
 def test_a_row_of_the_batch_moves_with_its_columns(received: Any) -> None:
     (write,) = steps(received(insert(1, a=1, b=1), change(2, {"a": 7}, old_key=1)))
-    assert write == Write(deletes=[(1,)], upserts={AB: [((2,), (7, 1))]})
+    assert write == Write(deletes=[(1,)], upserts={AB: Rows.of([((2,), (7, 1))])})
 
 
 def test_a_truncate_drops_what_came_before(received: Any) -> None:
     clear, write = steps(received(insert(1, a=1, b=1), update(T, key=(), op=Op.TRUNCATE), insert(2, a=2, b=2)))
-    assert (clear, write) == (Clear(), Write(upserts={AB: [((2,), (2, 2))]}))
+    assert (clear, write) == (Clear(), Write(upserts={AB: Rows.of([((2,), (2, 2))])}))
 
 
 def test_a_range_comes_between(received: Any) -> None:
     found = received(insert(1, a=1, b=1), update(T, key=1, key_end=3, op=Op.DELETE_RANGE), insert(2, a=2, b=2))
     first, between, last = steps(found)
-    assert first == Write(upserts={AB: [((1,), (1, 1))]})
+    assert first == Write(upserts={AB: Rows.of([((1,), (1, 1))])})
     assert between == Range((1,), (3,))
-    assert last == Write(upserts={AB: [((2,), (2, 2))]})
+    assert last == Write(upserts={AB: Rows.of([((2,), (2, 2))])})
 
 
 def test_what_the_filter_does_not_select_any_more_is_deleted(received: Any) -> None:
@@ -126,7 +126,7 @@ def test_what_the_filter_does_not_select_any_more_is_deleted(received: Any) -> N
 
 def test_rows_without_a_key_are_appended(received: Any) -> None:
     (write,) = steps(received(update(T, key=(), after={"a": 1}), update(T, key=(), after={"a": 1})))
-    assert write == Write(appends={("a",): [((), (1,)), ((), (1,))]})
+    assert write == Write(appends={("a",): Rows.of([((), (1,)), ((), (1,))])})
 
 
 @pytest.mark.parametrize(

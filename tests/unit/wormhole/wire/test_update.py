@@ -13,9 +13,10 @@ from tests.support.hot import hot_module
 from wormhole.model.errors import DecodeError, ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
-from wormhole.model.values import Op
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.body import parse_body
 from wormhole.wire.update import Update
+from wormhole.wire.v1 import update_pb2
 
 hot_update = hot_module("wormhole.wire.update")
 Read = Callable[..., list[Update]]
@@ -109,6 +110,34 @@ def test_without_marks_none_is_marked(read: Read) -> None:
     (only,) = read(update("t", key=1, after={"a": 1}))
     assert (only.entered, only.left) == (False, False)
     assert not only.detach().left
+
+
+def test_rows_by_column(read: Read, hot_update: ModuleType) -> None:
+    found = hot_update.by_column(
+        read(
+            update("t", key=1, after={"a": 3, "b": "x"}),
+            update("t", key=2, before={"a": 0, "b": "w"}, after={"a": 5, "b": "y"}),
+        )
+    )
+    assert found == ({Op.INSERT, Op.UPDATE}, [[1, 2]], [[3, 5], ["x", "y"]])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        update("t", key=2, after={"a": UNAVAILABLE}),
+        update("t", key=2, old_key=1, before={"a": 1}, after={"a": 1}),
+        update("t", key=2, before={"a": 1}),
+        update("t", key=2, before={"a": 1}, after={"a": 2}, entered=True),
+        update("t", key=b"2", key_end=b"3", op=Op.DELETE_RANGE),
+        update("u", key=2, after={"a": 1}),
+        Change(update("t", key=1, after={"a": 1}).schema, update("t", key=1, after={"a": 1, "b": 1}).row),
+        Change(update("t", key=1, after={"a": 1}).schema, update("t", key=(1, 2), after={"a": 1}).row),
+        Change(update("t", key=1, after={"a": 1}).schema, update_pb2.Update(too_large=True).SerializeToString()),
+    ],
+)
+def test_rows_of_other_forms_are_none_by_column(read: Read, hot_update: ModuleType, other: Change) -> None:
+    assert hot_update.by_column(read(update("t", key=1, after={"a": 1}), other)) is None
 
 
 def test_a_row_with_more_values_than_columns_is_refused(read: Read) -> None:
