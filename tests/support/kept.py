@@ -1,7 +1,8 @@
 """What tests start servers and JVMs from, made once for an environment: ``python -m tests.support.kept``.
 
-The data folders of the database servers, the classes of ZooKeeper, Kafka and Spark as the JVM keeps them, and
-RocksJava. `make test` prepares them. What is missing later is made by the first test that needs it, or gone without.
+The data folders of the database servers, the classes of ZooKeeper, Kafka and Spark as the JVM keeps them, RocksJava,
+and Hypothesis' table of Unicode. `make test` prepares them. What is missing later is made by the first test that needs
+it, or gone without.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from hypothesis import strategies
 from kazoo.client import KazooClient
 
 from scripts.prepare import ZOOKEEPER
@@ -69,7 +71,8 @@ def kafka_classes() -> None:
 def make() -> None:
     """Make what there is on this machine to make, in two threads: most steps wait for one process or the network."""
     fetched: list[Callable[[], object]] = [kafka_classes, rocks_java.jars]  # Maven runs once at a time
-    others: list[Callable[[], object]] = [zookeeper_classes, spark_java.options]
+    # text(): Hypothesis keeps its table of Unicode, which takes each process of a run more than a second to make.
+    others: list[Callable[[], object]] = [zookeeper_classes, spark_java.options, strategies.text().validate]
     others += [partial(postgres_server.template, version) for version in postgres_server.VERSIONS]
     others += [partial(databases.template, flavour) for flavour in databases.FLAVOURS]
     with ThreadPoolExecutor() as beside:

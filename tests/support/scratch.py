@@ -17,8 +17,9 @@ from pathlib import Path
 
 from scripts.prepare import ROOT
 
+# .hypothesis is: in it are a table of Unicode and the constants of each source, which every process would make anew.
 _NOT_COPIED = shutil.ignore_patterns(
-    ".venv", ".git", "build", "dist", "*.so", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", "profile"
+    ".venv", ".git", "build", "dist", "*.so", "*.egg-info", "__pycache__", ".*_cache", "profile"
 )
 
 

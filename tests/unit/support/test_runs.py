@@ -102,6 +102,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ".venv/bin/python",
         "build/x",
         ".git/HEAD",
+        ".hypothesis/unicode_data/a",
         "pyproject.toml",
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ def test_the_copy_holds_sources_and_nothing_compiled(root: Path, tmp_path: Path)
     (target / "old").mkdir(parents=True)
     assert scratch.make_copy(target) == target
     found = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
-    assert found == ["pyproject.toml", "wormhole/a.py"]
+    assert found == [".hypothesis/unicode_data/a", "pyproject.toml", "wormhole/a.py"]
     assert not (target / "old").exists()
 
 
