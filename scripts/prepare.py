@@ -583,9 +583,14 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         started = time.monotonic()
         if not packages_done:
-            install_system_packages(missing_system_packages(group, compile_wanted=mode in {"", "yes"}))
-            make_environment()
-            install_packages(group)
+            missing = missing_system_packages(group, compile_wanted=mode in {"", "yes"})
+            with ThreadPoolExecutor(1) as beside:
+                installed = beside.submit(install_system_packages, missing)
+                if any(package.required for package in missing):
+                    installed.result()
+                make_environment()
+                install_packages(group)
+            installed.result()
             _stamp(group, packages_digest(group))
         # Servers are fetched and unpacked while the compiler runs: neither keeps both cores busy all the time.
         with ThreadPoolExecutor(1) as beside:

@@ -315,17 +315,31 @@ def test_a_step_is_done_again_only_when_what_it_was_made_from_changed(
     assert steps("dev") == ["extensions no"]
 
 
-def test_servers_are_fetched_while_the_compiler_runs_whose_failure_ends_both(
+def test_what_waits_for_the_network_runs_beside_what_waits_for_the_machine(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(prepare, "install_system_packages", lambda missing: both.wait())
     monkeypatch.setattr(prepare, "make_environment", lambda: None)
-    monkeypatch.setattr(prepare, "install_packages", lambda group: None)
+    monkeypatch.setattr(prepare, "install_packages", lambda group: both.wait())
     monkeypatch.setattr(prepare, "_stamp", lambda name, digest: None)
     monkeypatch.setattr(prepare, "missing_servers", lambda group: [both.wait])
     monkeypatch.setattr(prepare, "build_extensions", lambda mode: both.wait() or steps.stop("no compiler"))
     with pytest.raises(SystemExit):
         prepare.main(["dev"])
+
+
+def test_a_required_system_package_is_installed_before_anything_else(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    missing = [SystemPackage("python3-venv", "makes the virtual environment", required=True)]
+    monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: missing)
+    monkeypatch.setattr(prepare, "install_system_packages", lambda missing: steps.stop("not root"))
+    monkeypatch.setattr(prepare, "make_environment", lambda: done.append("environment"))
+    with pytest.raises(SystemExit):
+        prepare.main(["dev"])
+    assert done == []
 
 
 def test_a_pip_that_cannot_fetch_uv_ends_with_one_clear_message(
