@@ -4,6 +4,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test extended check bench quickstart-test claims fuzz soak coverage mutants proto dist lock build format prepare-demo prepare-dev
 
+# A run starts hundreds of processes. Without byte code each compiles the tree again, and each worker every test.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 RUN := .venv/bin/python
 ARGS ?=

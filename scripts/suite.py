@@ -91,9 +91,6 @@ def main(arguments: Sequence[str]) -> int:
     """Run the suite; ``arguments`` choose other tests, and ``--extended`` runs what it leaves out. Returns 0 when all
     passed.
     """
-    # The suite starts hundreds of processes. Without byte code each of them compiles the tree again, and so does each
-    # worker for every test module.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if not arguments:
         name, chosen = "suite", [*WORKERS]
     elif arguments == ["--extended"]:

@@ -1,8 +1,11 @@
-"""`make soak` runs every test that has a long form."""
+"""`make soak` runs every test that has a long form, and every run keeps byte code."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+
+import pytest
 
 from scripts.prepare import ROOT
 
@@ -18,3 +21,11 @@ def test_every_file_with_a_long_form_is_in_it() -> None:
     assert len(long) > 20
     left_out = [file for file in long if not any(file.is_relative_to(place) for place in places)]
     assert [file for file in left_out if file.name != "test_soak.py"] == []
+
+
+def test_the_processes_of_a_run_keep_byte_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    command = ["make", "--no-print-directory", "--eval=shown:;@env", "shown"]
+    shown = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert "\nPATH=" in f"\n{shown}"
+    assert "PYTHONDONTWRITEBYTECODE" not in shown
