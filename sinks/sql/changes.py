@@ -14,7 +14,7 @@ from sinks.sql.failures import RowRefused
 from subscriber_sdk import UNAVAILABLE, Key, Op, Update, Value
 from wormhole.wire.update import by_column
 
-__all__ = ["Clear", "Move", "Names", "Range", "Rows", "Step", "Write", "steps"]
+__all__ = ["Clear", "Move", "Moved", "Names", "Range", "Rows", "Step", "Write", "steps"]
 
 Names = tuple[str, ...]
 """Names of columns in updates."""
@@ -97,13 +97,41 @@ class _Part:
         return _Part(tuple(merged), tuple(merged.values()), self.whole or before.whole)
 
 
+class Moved:
+    """The keys that rows got by a change of their key in the open transaction, while another row may still have them:
+    a key of PostgreSQL may be deferrable. ``rows``: a hash of each row's values.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[Key, int] = {}
+        self._transaction = ""
+
+    def begin(self, update: Update) -> None:
+        """Forget those of an earlier transaction."""
+        if (transaction := update.transaction.id) != self._transaction:
+            self._transaction = transaction
+            self.rows.clear()
+
+    def note(self, key: Key, row: Mapping[str, Value]) -> None:
+        """A row has this key now."""
+        self.rows[key] = hash(repr(list(row.values())))  # NaN is equal to itself
+
+    def is_other(self, key: Key, before: Mapping[str, Value] | None) -> bool:
+        """Whether the row that was as ``before`` is another one than that which came to the key."""
+        known = self.rows.get(key)
+        if known is None or before is None or UNAVAILABLE in before.values():
+            return False
+        return known != hash(repr(list(before.values())))
+
+
 class _Changes:
     """The changes since the last step. ``names``: the columns that updates have.
 
     An image is the values of every column, or a part of them; ``None``: the row is deleted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, moved: Moved) -> None:
+        self.moved = moved
         self.names: Names = ()
         self.new = True
         self.images: dict[Key, tuple[Value, ...] | _Part | None] = {}
@@ -130,7 +158,9 @@ class _Changes:
     def add(self, update: Update) -> Iterator[Step]:
         """Take an update in. Yields the steps that come before what is left."""
         op = update.op
+        self.moved.begin(update)
         if op is Op.TRUNCATE:
+            self.moved.rows.clear()
             self.images, self.appends = {}, {}
             yield Clear()
             return
@@ -149,15 +179,19 @@ class _Changes:
         elif not key:
             self._append(update)
         elif after is None or op is Op.DELETE or update.left:
-            self._delete(update.old_key)
-            self._delete(key)
+            self._leave(update.old_key, update)
+            self._leave(key, update)
         else:
             yield from self._put(update, _part(after, op in _WHOLE))
 
     def _put(self, update: Update, part: _Part) -> Iterator[Step]:
         key, old = update.key, update.old_key
         if len(part.columns) == len(self.names):
-            self._delete(old)
+            if old is None and self.moved.is_other(key, update.before):
+                return  # another row has the key already; this one leaves it or is deleted before the commit
+            self._leave(old, update)
+            if old is not None or key in self.moved.rows:
+                self.moved.note(key, update.after or {})
             self.images[key] = part.values
         elif old is not None and old != key:
             yield from self._move(old, key, part)
@@ -173,9 +207,12 @@ class _Changes:
         image = self.images.get(key)
         return _Part(self.names, image, True) if isinstance(image, tuple) else image
 
-    def _delete(self, key: Key | None) -> None:
+    def _leave(self, key: Key | None, update: Update) -> None:
+        """The row does not have the key any more."""
         if key is not None:
-            self.images[key] = None
+            if not self.moved.is_other(key, update.before):
+                self.images[key] = None
+            self.moved.rows.pop(key, None)
 
     def _move(self, old: Key, new: Key, part: _Part) -> Iterator[Step]:
         """Columns that are not in the log stay with the row, whose key changes."""
@@ -193,16 +230,16 @@ class _Changes:
         self.appends.setdefault(part.columns, []).append(((), part.values))
 
 
-def steps(updates: list[Update]) -> Iterator[Step]:
-    """The steps that have the effect of the ``updates``, which are of one table and schema.
+def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
+    """The steps that have the effect of the ``updates``, which are of one table and schema. ``moved``: of that table.
 
     Raises :class:`~sinks.sql.failures.RowRefused` for an update that no row follows from.
     """
-    usual = _usual(updates)
+    usual = None if moved.rows else _usual(updates)
     if usual is not None:
         yield usual
         return
-    changes = _Changes()
+    changes = _Changes(moved)
     for update in updates:
         op = update.op
         changes.new = changes.new and op in _NEW
@@ -211,7 +248,7 @@ def steps(updates: list[Update]) -> Iterator[Step]:
             values = tuple(after.values())
             # A row with all its columns, and with the key that it had, without a call.
             whole = UNAVAILABLE not in values and (op in _NEW or update.old_key is None) and not update.left
-            if whole and (key := update.key):
+            if whole and not moved.rows and (key := update.key):
                 changes.images[key] = values
                 continue
         yield from changes.add(update)

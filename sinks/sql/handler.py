@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sinks.figures import Figures
-from sinks.sql.changes import steps
+from sinks.sql.changes import Moved, steps
 from sinks.sql.database import Database
 from sinks.sql.failures import RowRefused, database_error
 from sinks.sql.mirrored import Mirrored, Place
@@ -39,13 +40,15 @@ class _Definition:
 
 @dataclass(slots=True)
 class _Shard:
-    """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``defined``: what the next
+    """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``moved``: of the open
+    transaction, by the source's name. ``defined``: what the next
     rollback does; ``failed``: why that failed for a target the last time.
     """
 
     log: str = ""
     owner: str = ""
     tables: dict[str, Mirrored | None] = field(default_factory=dict)
+    moved: defaultdict[str, Moved] = field(default_factory=lambda: defaultdict(Moved))
     defined: _Definition | None = None
     failed: tuple[TableName, WormholeError] | None = None
 
@@ -73,6 +76,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             shard = self._shards.setdefault(notice.shard, _Shard())
             shard.log, shard.owner = notice.log, f"{notice.application}/{notice.dataset}"
             shard.tables.clear()
+            shard.moved.clear()
 
     def on_schema(self, change: SchemaChange, connection: Any) -> None:
         """Compare the target with the rows that follow."""
@@ -123,7 +127,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         first, absent = updates[0], 0
         mirrored = self._of(shard, first.shard, table, connection, first.schema)
         with self._translated(table):
-            for step in steps(self._checked(updates)):
+            for step in steps(self._checked(updates), shard.moved[table]):
                 if mirrored is not None:
                     absent += mirrored.apply(connection, step, first.generation)
         if absent:
@@ -172,6 +176,8 @@ class MirrorHandler(TransactionalHandler[Any]):
     def on_rollback(self, to: Datamarker, cause: Exception) -> None:
         """Define a target, if that is what the rollback is for."""
         shard = self._shards.get(to.shard)
+        if shard is not None:
+            shard.moved.clear()
         if shard is None or shard.defined is None:
             return
         defined, shard.defined = shard.defined, None

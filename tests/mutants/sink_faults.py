@@ -65,8 +65,8 @@ SINK_FAULTS: list[Fault] = [
     Fault(
         name="the-former-key-stays",
         file="sinks/sql/changes.py",
-        old="            self._delete(old)\n            self.images[key] = part.values\n",
-        new="            self.images[key] = part.values\n",
+        old="            self._leave(old, update)\n",
+        new="",
         tests=(_CHANGES,),
         promise="a key change leaves one row",
     ),

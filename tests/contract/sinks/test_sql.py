@@ -193,6 +193,44 @@ class TestMirror:
         flow.commit(update(T, key=2, old_key=1, before=row, after={"a": 5}))
         assert sql_target.rows("orders", "id", "a", "b", "_wormhole_deleted") == [(2, 5, "long", False)]
 
+    @pytest.mark.parametrize("pieces", [1, 3, 8])
+    def test_rows_exchange_their_keys_in_one_transaction(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, pieces: int
+    ) -> None:
+        """A key that is deferrable is another row's too until the transaction ends."""
+        flow = attached(wormhole_kit, sql_target)
+        rows = {key: 10 * key for key in range(1, 5)}
+        flow.commit(*(update(T, key=key, after={"a": a}) for key, a in rows.items()))
+
+        def moved(*moves: tuple[int, int]) -> list[Change]:
+            """Rows get new keys, one after the other. A row that came to a key leaves it after the one before it."""
+            there = {key: [a] for key, a in rows.items()}
+            changes = []
+            for old, new in moves:
+                row = {"a": there[old].pop(0)}
+                there.setdefault(new, []).append(row["a"])
+                changes.append(update(T, key=new, old_key=old, before=row, after=row))
+            rows.clear()
+            rows.update((key, a) for key, held in there.items() for a in held)
+            return changes
+
+        shift = [(key, key + 1) for key in range(1, 5)]
+        for moves in (shift, [(2, 5), (5, 2)], [(2, -1), (3, 2), (-1, 3)], [(key + 1, key) for key in range(4, 0, -1)]):
+            flow.commit(*moved(*moves), pieces=pieces)
+            assert sql_target.rows("orders", "id", "a") == sorted(rows.items(), key=repr)
+        twice = moved(*shift, *((key + 1, key + 2) for key in range(1, 5)))
+        flow.commit(*twice, update(T, key=6, before={"a": rows[6]}, after={"a": 7}), pieces=pieces)
+        flow.commit(update(T, key=3, before={"a": rows[3]}), pieces=pieces)
+        assert sql_target.rows("orders", "id", "a") == [(4, rows[4]), (5, rows[5]), (6, 7)]
+        there = {"a": rows[5]}
+        flow.commit(
+            update(T, key=5, old_key=4, before={"a": rows[4]}, after={"a": rows[4]}),
+            update(T, key=5, before=there, after={"a": 8}),
+            update(T, key=5, before={"a": 8}),
+            pieces=pieces,
+        )
+        assert sql_target.rows("orders", "id", "a") == [(5, rows[4]), (6, 7)]
+
     def test_decimal_keys_are_equal_however_many_digits_they_have(
         self, sql_target: SqlTarget, wormhole_kit: Kit
     ) -> None:

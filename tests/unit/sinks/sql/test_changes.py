@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sinks.sql.changes import Clear, Move, Range, Rows, Write, steps
+from sinks.sql import changes
+from sinks.sql.changes import Clear, Move, Moved, Range, Rows, Step, Write
 from sinks.sql.failures import RowRefused
 from subscriber_sdk import UNAVAILABLE, Op, Subscriber, Update
 from subscriber_sdk.testing import Kit, read, update
@@ -37,8 +38,8 @@ def insert(key: int, **after: Any) -> Change:
     return update(T, key=key, after=after)
 
 
-def change(key: int, after: dict[str, Any], **more: Any) -> Change:
-    return update(T, key=key, before={"a": 0, "b": 0}, after=after, **more)
+def change(key: int, after: dict[str, Any], before: int = 0, **more: Any) -> Change:
+    return update(T, key=key, before={"a": before, "b": before}, after=after, **more)
 
 
 def delete(key: int) -> Change:
@@ -46,6 +47,10 @@ def delete(key: int) -> Change:
 
 
 AB = ("a", "b")
+
+
+def steps(updates: list[Update]) -> list[Step]:
+    return list(changes.steps(updates, Moved()))
 
 
 def test_a_row_is_written_once_with_its_last_values(received: Any) -> None:
@@ -70,8 +75,24 @@ def test_a_key_change_deletes_the_old_key(received: Any) -> None:
 
 def test_two_rows_swap_their_keys(received: Any) -> None:
     moved = [change(9, {"a": 1, "b": 1}, old_key=1), change(1, {"a": 2, "b": 2}, old_key=2)]
-    (write,) = steps(received(*moved, change(2, {"a": 1, "b": 1}, old_key=9)))
+    (write,) = steps(received(*moved, change(2, {"a": 1, "b": 1}, 1, old_key=9)))
     assert write == Write(deletes=[(9,)], upserts={AB: Rows.of([((1,), (2, 2)), ((2,), (1, 1))])})
+
+
+def test_a_row_that_came_to_a_key_stays_when_the_row_before_it_leaves(received: Any) -> None:
+    """A value that is NaN is the same before and after."""
+    nan = float("nan")
+    (write,) = steps(
+        received(
+            change(2, {"a": 1, "b": 1}, old_key=1),
+            change(2, {"a": 5, "b": 5}, 7),
+            change(3, {"a": 5, "b": 5}, 5, old_key=2),
+            change(9, {"a": nan, "b": 1}, old_key=8),
+            update(T, key=9, before={"a": nan, "b": 1}),
+        )
+    )
+    rows = Rows.of([((2,), (1, 1)), ((3,), (5, 5))])
+    assert write == Write(deletes=[(1,), (8,), (9,)], upserts={AB: rows}, new=False)
 
 
 def test_a_column_that_is_not_in_the_log_is_left_out(received: Any) -> None:
@@ -138,7 +159,7 @@ def test_rows_without_a_key_are_appended(received: Any) -> None:
 )
 def test_an_update_that_makes_no_row_is_refused(received: Any, refused: Change, why: str) -> None:
     with pytest.raises(RowRefused, match=why):
-        list(steps(received(refused)))
+        steps(received(refused))
 
 
 def test_rows_that_were_all_inserted_or_read_are_new(received: Any) -> None:
