@@ -23,7 +23,7 @@ _CHECK: Final = "target_topic"
 _WAITS: Final = "the flows that write to it wait for it"
 _TRANSACTION_MS: Final = "transaction.max.timeout.ms"
 _REPLICAS: Final = 3
-_USUAL_BYTES: Final = 1_048_588  # of a record, as the brokers allow by default
+_USUAL_BYTES: Final = 1_048_588  # a record's largest size, as brokers have it by default
 
 
 def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) -> None:

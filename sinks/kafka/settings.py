@@ -79,7 +79,7 @@ class KafkaSettings(RecordSettings):
 
     @property
     def user(self) -> str | None:
-        """Who logs in; ``None``: nobody does."""
+        """The account that logs in; ``None``: there is no login."""
         user, at, _ = urlsplit(self.url).netloc.rpartition("@")
         return unquote(user) if at else None
 

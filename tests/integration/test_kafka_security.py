@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -61,7 +59,9 @@ def server(authority: Authority) -> Iterator[KafkaServer]:
         server.create("markers", cleanup_policy="compact")
         server.create("orders")
         admin = server.admin()
-        users = [UserScramCredentialUpsertion(user, SCRAM, b"right") for user in ("sink", "poor")]
+        users: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(user, SCRAM, b"right") for user in ("sink", "poor")
+        ]
         rules = [
             AclBinding(kind, name, ResourcePatternType.PREFIXED, "User:sink", "*", right, AclPermissionType.ALLOW)
             for kind, name, right in RIGHTS

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-import sys
 import uuid
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +12,6 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from scripts.prepare import ROOT
 from sinks.kafka.kind import KIND
 from sinks.kafka.names import partition_of
 from sinks.kafka.settings import KafkaSettings
@@ -28,6 +25,7 @@ from tests.support.dialled import Dialler, dialled
 from tests.support.eventually import eventually
 from tests.support.kafka_server import KafkaRecord, KafkaServer
 from tests.support.ports import free_port
+from tests.support.sink_process import running_sink, sink_config
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Severity
 from wormhole.model.table_definition import TableDefinition
@@ -381,22 +379,6 @@ async def test_an_examination_reports_what_topics_of_tables_refuse(kafka_server:
     assert (one.severity, one.code) == (Severity.PROBLEM, "record-refused")
 
 
-CONFIG = """
-version = 1
-
-[datasets.shop.copies.main.logs.db1]
-source = "rocksdb:///var/lib/shop"
-
-[applications.lines]
-dataset = "shop"
-start = "latest"
-subscribers = {{ one = "{listen}" }}
-
-[sinks.lines]
-url = "kafka://{bootstrap}"
-topic = "{name}.{{table}}"
-marker_topic = "{name}-markers"
-"""
 TRANSACTIONS = 160
 
 
@@ -405,14 +387,15 @@ class Process:
 
     def __init__(self, folder: Path, topics: Topics) -> None:
         self.listen = f"127.0.0.1:{free_port()}"
-        self._config = folder / "shop.toml"
-        self._config.write_text(CONFIG.format(listen=self.listen, bootstrap=topics.server.bootstrap, name=topics.name))
+        lines = {
+            "url": f"kafka://{topics.server.bootstrap}",
+            "topic": f"{topics.name}.{{table}}",
+            "marker_topic": topics.markers,
+        }
+        settings = "\n".join(f'{name} = "{value}"' for name, value in lines.items())
+        self.config = sink_config(folder, "lines", self.listen, settings)
         self.epoch = 0
         self.acknowledged = marker_at(0)
-
-    async def start(self) -> asyncio.subprocess.Process:
-        command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(self._config))
-        return await asyncio.create_subprocess_exec(*command, cwd=ROOT)
 
     async def push(self, publisher: Dialler) -> None:
         """Push what follows the place that the sink returns, and wait until all is acknowledged."""
@@ -443,30 +426,25 @@ async def test_a_transaction_that_the_database_rolls_back_is_published_nowhere(
     topics = await asyncio.to_thread(Topics, kafka_server)
     topic = await asyncio.to_thread(topics.make, "orders", 1)
     sink = Process(tmp_path, topics)
-    process = await sink.start()
-    try:
-        async with dialled(sink.listen, wait=True) as publisher:
-            await publisher.send(
-                frames.hello("lines", "one", heartbeat_ms=5000, dataset="shop"),
-                frames.assign(1, 1, "lines", "db1", marker_at(0)),
-            )
-            await publisher.next("accepted")
-            body = body_of([row(1), row(2)], number=1, ends=False)
-            await publisher.send(frames.schema(row(0).schema), frames.batch(1, 1, 1, body, unfinished=True))
-            await eventually(lambda: kafka_server.records(topic, "read_uncommitted"), "the first piece")
-            await publisher.send(frames.revoke(1, 1, "the database rolled it back"))
-            await publisher.next("released")
-            await publisher.send(frames.assign(2, 2, "lines", "db1", marker_at(0)))
-            await publisher.next("accepted")
-            await publisher.send(
-                frames.schema(row(0).schema),
-                frames.batch(2, 2, 1, body_of([row(3)], number=2)),
-                frames.datamarker(2, 2, marker_at(2)),
-            )
-            await publisher.next("ack")
-    finally:
-        process.kill()
-        await process.wait()
+    async with running_sink(sink.config), dialled(sink.listen, wait=True) as publisher:
+        await publisher.send(
+            frames.hello("lines", "one", heartbeat_ms=5000, dataset="shop"),
+            frames.assign(1, 1, "lines", "db1", marker_at(0)),
+        )
+        await publisher.next("accepted")
+        body = body_of([row(1), row(2)], number=1, ends=False)
+        await publisher.send(frames.schema(row(0).schema), frames.batch(1, 1, 1, body, unfinished=True))
+        await eventually(lambda: kafka_server.records(topic, "read_uncommitted"), "the first piece")
+        await publisher.send(frames.revoke(1, 1, "the database rolled it back"))
+        await publisher.next("released")
+        await publisher.send(frames.assign(2, 2, "lines", "db1", marker_at(0)))
+        await publisher.next("accepted")
+        await publisher.send(
+            frames.schema(row(0).schema),
+            frames.batch(2, 2, 1, body_of([row(3)], number=2)),
+            frames.datamarker(2, 2, marker_at(2)),
+        )
+        await publisher.next("ack")
     assert await asyncio.to_thread(topics.ids) == ["test:2:0"]
 
 
@@ -478,25 +456,19 @@ async def test_nothing_is_missing_or_twice_after_processes_were_killed(
     sink, chance = Process(tmp_path, topics), random.Random(7)
     kills = 0
     while int(sink.acknowledged.delivered) < TRANSACTIONS:
-        process = await sink.start()
-        try:
-            async with dialled(sink.listen, wait=True) as publisher:
-                pushing = asyncio.create_task(sink.push(publisher))
-                goal = int(sink.acknowledged.delivered) + chance.randrange(10, 60)
-                while not pushing.done() and int(sink.acknowledged.delivered) < goal:  # noqa: ASYNC110 - at any moment
-                    await asyncio.sleep(chance.uniform(0, 0.02))
-                if pushing.done():
-                    await pushing
-                    break
-                kills += 1
-                process.kill()
-                await process.wait()
-                pushing.cancel()
-                await asyncio.wait([pushing])
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        async with running_sink(sink.config) as process, dialled(sink.listen, wait=True) as publisher:
+            pushing = asyncio.create_task(sink.push(publisher))
+            goal = int(sink.acknowledged.delivered) + chance.randrange(10, 60)
+            while not pushing.done() and int(sink.acknowledged.delivered) < goal:  # noqa: ASYNC110 - at any moment
+                await asyncio.sleep(chance.uniform(0, 0.02))
+            if pushing.done():
+                await pushing
+                break
+            kills += 1
+            process.kill()
+            await process.wait()
+            pushing.cancel()
+            await asyncio.wait([pushing])
     assert kills >= 3
     expected = [f"test:{number}:{index}" for number in range(1, TRANSACTIONS + 1) for index in (0, 1)]
     assert await asyncio.to_thread(topics.ids) == expected

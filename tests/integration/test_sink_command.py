@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -18,33 +17,11 @@ from subscriber_sdk.testing import update
 from tests.support.dialled import dialled
 from tests.support.eventually import patience
 from tests.support.ports import free_port
-
-CONFIG = """
-version = 1
-
-[datasets.shop.copies.main.logs.db1]
-source = "rocksdb:///var/lib/shop"
-
-[applications.lines]
-dataset = "shop"
-start = "latest"
-subscribers = {{ one = "{listen}" }}
-
-[sinks.lines]
-url = "jsonlines://{folder}"
-"""
+from tests.support.sink_process import running_sink, sink_config
 
 
-@contextlib.asynccontextmanager
-async def running(config: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(config), *options)
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+def written(folder: Path, listen: str, lines: Path) -> Path:
+    return sink_config(folder, "lines", listen, f'url = "jsonlines://{lines}"')
 
 
 async def checked(config: Path) -> int:
@@ -55,16 +32,14 @@ async def checked(config: Path) -> int:
 
 
 async def test_a_store_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
-    config = tmp_path / "shop.toml"
-    config.write_text(CONFIG.format(listen="127.0.0.1:1", folder=tmp_path / "missing"))
+    config = written(tmp_path, "127.0.0.1:1", tmp_path / "missing")
     assert await checked(config) == 3
 
 
 async def test_a_store_that_cannot_be_used_is_in_the_metrics_before_a_flow_comes(tmp_path: Path) -> None:
-    config = tmp_path / "shop.toml"
-    config.write_text(CONFIG.format(listen=f"127.0.0.1:{free_port()}", folder=tmp_path / "missing"))
+    config = written(tmp_path, f"127.0.0.1:{free_port()}", tmp_path / "missing")
     http = f"127.0.0.1:{free_port()}"
-    async with running(config, "--http", http), aiohttp.ClientSession(f"http://{http}") as client, patience():
+    async with running_sink(config, "--http", http), aiohttp.ClientSession(f"http://{http}") as client, patience():
         while True:
             with contextlib.suppress(aiohttp.ClientConnectorError):
                 text = await (await client.get("/metrics")).text()
@@ -76,11 +51,10 @@ async def test_a_store_that_cannot_be_used_is_in_the_metrics_before_a_flow_comes
 async def test_documents_outlive_the_process_and_its_successor_finishes_its_file(tmp_path: Path) -> None:
     listen, folder = f"127.0.0.1:{free_port()}", tmp_path / "lines"
     folder.mkdir()
-    config = tmp_path / "shop.toml"
-    config.write_text(CONFIG.format(listen=listen, folder=folder))
+    config = written(tmp_path, listen, folder)
     assert await checked(config) == 0
     http = f"127.0.0.1:{free_port()}"
-    async with running(config, "--http", http) as process, dialled(listen, wait=True) as publisher:
+    async with running_sink(config, "--http", http) as process, dialled(listen, wait=True) as publisher:
         await publisher.open("lines")
         await publisher.commit(1, update("shop.orders", key=7, after={"status": "paid"}))
         await publisher.next("ack")
@@ -92,7 +66,7 @@ async def test_documents_outlive_the_process_and_its_successor_finishes_its_file
         assert 'wormhole_sink_info{sink="lines",subscriber="one",kind="JSON lines",guarantee="at least once"}' in text
         process.kill()
         await process.wait()
-    async with running(config) as process, dialled(listen, wait=True) as publisher:
+    async with running_sink(config) as process, dialled(listen, wait=True) as publisher:
         await publisher.open("lines", epoch=2)
         (finished,) = folder.iterdir()
         document = json.loads(finished.read_bytes())
