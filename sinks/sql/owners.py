@@ -72,7 +72,15 @@ def _entry(database: Database, connection: Any, target: TableName) -> bytes:
     elif schema is None:
         ((schema,),) = database.run(connection, place)
     name = f"{schema}\0{target.table}"
-    return sha256((name.lower() if database.dialect in _IGNORING_CASE else name).encode()).digest()
+    return sha256((name.lower() if _ignores_case(database, connection) else name).encode()).digest()
+
+
+def _ignores_case(database: Database, connection: Any) -> bool:
+    """Whether names of tables that differ in case are one."""
+    if not database.dialect.is_mysql:
+        return database.dialect in _IGNORING_CASE
+    ((folds,),) = database.run(connection, "SELECT @@lower_case_table_names")
+    return bool(folds)
 
 
 def _there(database: Database, connection: Any) -> bool:

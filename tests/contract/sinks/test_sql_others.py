@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from sinks.sql import rows
+from sinks.sql.kind import MYSQL
 from sinks.sql.rows import MySql
 from subscriber_sdk.testing import Kit, update
+from subscriber_sdk.transactional.store import finish
 from tests.contract.sinks import test_sql, test_sql_values
 from tests.contract.sinks.test_sql import T
+from tests.support.databases import start_server
 from tests.support.sql_targets import SqlTarget, empty_target
 
 pytestmark = pytest.mark.allow_blocking
@@ -40,6 +43,19 @@ class TestMirror(test_sql.TestMirror):
     @pytest.mark.parametrize("sql_target", ["mariadb", "mysql"], indirect=True)
     def test_a_login_that_is_refused_halts(self, sql_target: SqlTarget, wormhole_kit: Kit, tmp_path: Path) -> None:
         super().test_a_login_that_is_refused_halts(sql_target, wormhole_kit, tmp_path)
+
+    def test_names_that_differ_in_case_are_one_target_where_the_server_folds_them(self, wormhole_kit: Kit) -> None:
+        with start_server("mariadb", lower_case_table_names="1") as server:
+            server.sql("CREATE DATABASE Folded")
+            url = f"mariadb://root@{server.host}:{server.port}/folded"
+            target = SqlTarget("mariadb", MYSQL, url, lambda sql: list(server.sql(sql, database="folded")), server.stop)
+            test_sql.attached(wormhole_kit, target).commit(update("shop.Orders", key=1, after={"a": 1}))
+            other = test_sql.attached(wormhole_kit, target, shard="other")
+            refused = test_sql.halted(other, update(T, key=2, after={"a": 1}))
+            assert "is filled from" in refused.message
+            assert target.rows("orders", "id") == [(1,)]
+            for session in target.sessions:
+                finish(session.close())
 
     @pytest.mark.parametrize("sql_target", ["mariadb", "mysql"], indirect=True)
     def test_rows_are_written_in_statements_of_a_bounded_size(
