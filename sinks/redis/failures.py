@@ -37,6 +37,7 @@ _MEANINGS: Final = {
     "NOREPLICAS": _Meaning("has too few replicas to take writes", f"bring the replicas back; {_BY_ITSELF}"),
     "NOPERM": _RIGHTS,
     "The user executing the script": _RIGHTS,
+    "ACL failure": _RIGHTS,  # in a script, in Redis 7.2 and Valkey
     "MOVED": _CLUSTER,
     "ASK": _CLUSTER,
     "CROSSSLOT": _CLUSTER,

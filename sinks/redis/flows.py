@@ -41,7 +41,7 @@ class Evicted(NamedTuple):
     def since(self, before: bytes | None) -> bool:
         """Whether keys were removed since another look, in its stored form."""
         server, _, number = (before or self.stored).partition(b" ")
-        return self.number > (int(number) if server == self.server.encode() else 0)
+        return self.number > (int(number) if server == self.server.encode() and number.isdigit() else 0)
 
     @property
     def stored(self) -> bytes:
@@ -173,7 +173,11 @@ class FlowRecords:
         await self.confirmed(marker.shard)
         key, flow = self._flows[marker.shard]
         if flow.row.marker == marker_to_bytes(marker):
-            return  # an idle flow offers the same one again
+            # An idle flow offers the same one again. The server may have been set back meanwhile.
+            (found,) = await self._store.run(("HMGET", key, "epoch", "version"))
+            if found != [b"%d" % flow.row.epoch, b"%d" % flow.row.version]:
+                raise self._lost(key, flow)
+            return
         row = flow.row.advanced(marker, ())
         after = flow.at(row, marker)
         if after.era == flow.era:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -11,10 +11,11 @@ from sinks.records.held import Budget
 from sinks.records.transactions import runs
 from sinks.records.writer import Packed
 from sinks.redis.flows import RAISE, FlowRecords, Script
-from sinks.redis.keys import Keys, pattern_of
+from sinks.redis.keys import OWNERS, Keys, pattern_of
 from sinks.redis.store import Command, Store
 from sinks.redis.sweeps import Sweeps
 from subscriber_sdk import Datamarker, KeptMarker, ScanEnd, ShardNotice
+from wormhole.model.errors import TargetRefused
 from wormhole.model.values import Op
 from wormhole.wire.update import Update
 
@@ -54,12 +55,15 @@ class KeyRemover(RecordWriter):
         # An empty store is an empty cache, which holds nothing that is out of date.
         self._flows = FlowRecords(store, form, whole=False)
         self._sweeps = Sweeps(store)
+        self._free: set[bytes] = set()  # beginnings of keys that no sink of whole rows has
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
+        self._free.clear()
         self._sweeps.assigned(notice)
         return await self._flows.assigned(notice)
 
     async def write(self, shard: str, records: Sequence[Record]) -> None:
+        await self._check(shard, {record.table for record in records})
         for prefix, id_ in {record.value: record.id for record in records if record.value is not None}.items():
             await self.remove_table(shard, prefix, id_)
         # A server that lost the end of its writes lost the new version too, because that comes last.
@@ -67,17 +71,35 @@ class KeyRemover(RecordWriter):
 
     def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
         keys: list[bytes] = []
+        tables: set[str] = set()
         for run in runs(updates):
             changed = updates[run.begin : run.end]
             if not _WHOLE_TABLE.isdisjoint([update.op for update in changed]):
                 return None
-            table = changed[0].table
+            tables.add(table := changed[0].table)
             keys += self._keys.keys(shard, table, [update.key for update in changed])
             keys += self._keys.keys(shard, table, [old for update in changed if (old := update.old_key) is not None])
-        return Packed(len(updates), keys, sum(map(len, keys)))
+        return Packed(len(updates), [tables, keys], sum(map(len, keys)))
 
     async def write_packed(self, shard: str, packed: Packed) -> None:
-        await self._unlink(shard, iter(packed.parts))
+        tables, keys = packed.parts
+        await self._check(shard, tables)
+        await self._unlink(shard, iter(keys))
+
+    async def _check(self, shard: str, tables: Iterable[str]) -> None:
+        """Raise :class:`~wormhole.model.errors.TargetRefused` if another sink keeps rows under the same keys."""
+        new = list({self._keys.prefix(shard, table) for table in tables} - self._free)
+        if new:
+            (owners,) = await self._store.run(("HMGET", OWNERS, *new))
+            for prefix, owner in zip(new, owners, strict=True):
+                if owner is not None:
+                    raise TargetRefused(
+                        f"the keys of {owner.decode()} begin with {prefix.decode()} in {self._store.where}, and a sink "
+                        "keeps its rows there",
+                        hint="give one of the sinks another template or database. What is no longer stored is "
+                        f"forgotten with: HDEL {OWNERS} '{prefix.decode()}'",
+                    )
+            self._free.update(new)
 
     async def marked(self, marker: Datamarker) -> None:
         await self._flows.marked(marker)

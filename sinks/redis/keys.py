@@ -16,9 +16,11 @@ from typing import Final
 from subscriber_sdk import Key, Value
 from wormhole.model.errors import Fatal
 
-__all__ = ["Keys", "NoKey", "check_template", "pattern_of", "types_of", "values_of"]
+__all__ = ["OWNERS", "Keys", "NoKey", "check_template", "pattern_of", "types_of", "values_of"]
 
 _OWN: Final = b"wormhole:"
+OWNERS: Final = "wormhole:owners"
+"""The hash of the beginnings of all keys of rows that sinks keep, with what they are of."""
 _FIELDS: Final = {"log", "table"}
 _LETTERS: Final = {bool: "o", int: "i", str: "t", bytes: "b", Decimal: "d", float: "f"}
 _FROM_PART: Final[Mapping[str, Callable[[bytes], Value]]] = {

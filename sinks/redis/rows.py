@@ -17,7 +17,7 @@ from sinks.records.writer import Packed
 from sinks.redis import scripts
 from sinks.redis.changes import GONE, PART, RANGE, TABLE, RowChange, RowEnvelope
 from sinks.redis.flows import Evicted, FlowRecords
-from sinks.redis.keys import Keys, values_of
+from sinks.redis.keys import OWNERS, Keys, values_of
 from sinks.redis.scripts import Entry, index_of
 from sinks.redis.store import Command, Store
 from sinks.redis.stored import value_of
@@ -264,14 +264,14 @@ class RowWriter(RecordWriter):
             return
         prefix = self._keys.prefix(shard, table)
         mine = f"{self._owners[shard]}/{shard.partition('.')[0]}/{table}".encode()
-        _, owners = await self._store.run(("HSETNX", "wormhole:owners", prefix, mine), ("HGETALL", "wormhole:owners"))
+        _, owners = await self._store.run(("HSETNX", OWNERS, prefix, mine), ("HGETALL", OWNERS))
         for other, owner in owners.items():
             if owner != mine and (other.startswith(prefix) or prefix.startswith(other)):
                 raise TargetRefused(
                     f"the keys of {table} begin with {prefix.decode()}, and those of {owner.decode()} with "
                     f"{other.decode()} in {self._store.where}: two rows could have the same key",
                     hint="put {log} into the template, or give one of the tables another one. What is no longer "
-                    f"stored is forgotten with: HDEL wormhole:owners '{other.decode()}'",
+                    f"stored is forgotten with: HDEL {OWNERS} '{other.decode()}'",
                 )
         self._owned.add((shard, table))
 

@@ -29,6 +29,7 @@ from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
 from subscriber_sdk import UNAVAILABLE, HandlerFailed, LogPosition, NoticeKind, Op, ShardNotice, Value
 from subscriber_sdk.testing import KitFlow, body_of, marker_at, read, update
 from subscriber_sdk.testing.changes import Change
+from tests.support.eventually import until
 from tests.support.redis_server import RedisServer
 from tests.support.redis_world import NewWorld, World
 from wormhole.model.errors import TargetRefused, TargetUnavailable
@@ -572,3 +573,63 @@ def test_a_sweep_is_repeated_behind_another_owner_and_in_another_server(monkeypa
         assert await turn("b") == [0, 1]
 
     asyncio.run(story())
+
+
+# --- other sinks on the same keys, and servers that were set back ---
+
+
+@pytest.mark.parametrize("change", [gone(1), deleted_all()], ids=["row", "table"])
+def test_a_sink_that_removes_keys_of_rows_that_another_keeps(
+    new_redis_world: NewWorld, redis_url: str, change: Change
+) -> None:
+    rows, cache = new_redis_world(redis_url, mode="set"), new_redis_world(redis_url, key="{table}:{key}")
+    rows.attach().commit(put(1, "a"))
+    flow = cache.attach(shard="other")
+    cause = failed(flow, lambda: flow.commit(change))
+    assert (isinstance(cause, TargetRefused), list(rows.rows)) == (True, [f"{TABLE}:1"])
+    cache.client.hdel("wormhole:owners", f"{TABLE}:")
+    flow.cut()
+    flow.assign()
+    assert (rows.rows, flow.datamarker) == ({}, flow.end)
+
+
+@pytest.mark.parametrize("mode", ["delete", "set"])
+def test_a_server_that_was_set_back_while_nothing_changes(
+    new_redis_world: NewWorld, own_redis: RedisServer, mode: str
+) -> None:
+    world = new_redis_world(own_redis.url(), mode=mode)
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    copy: Any = {key: world.client.dump(key) for key in world.client.scan_iter()}
+    if mode == "delete":
+        world.fill(f"{TABLE}:2")
+        copy[f"{TABLE}:2"] = world.client.dump(f"{TABLE}:2")
+    flow.commit(put(1, "b"), gone(2))
+    world.client.flushdb()
+    for key, value in copy.items():
+        world.client.restore(key, 0, value)
+    flow.commit()  # its datamarker alone
+    assert flow.datamarker == flow.end
+    assert [row["text"] for row in world.rows.values()] == (["b"] if mode == "set" else [])
+
+
+def test_a_replica_that_was_behind_takes_over(new_redis_world: NewWorld) -> None:
+    """The sink's connections stay, and its server goes on as a replica of nothing that it knew."""
+    with RedisServer() as primary, RedisServer() as replica:
+        with contextlib.closing(replica.client()) as other:
+            world = new_redis_world(primary.url(), mode="set")
+            flow = world.attach()
+            flow.commit(put(1, "a"), put(2, "a"))
+            other.replicaof(primary.host, primary.port)
+            until(lambda: other.info("replication")["master_link_status"] == "up", "the replica is in sync")
+            until(lambda: other.dbsize() == world.client.dbsize(), "the replica has everything")
+            other.replicaof("NO", "ONE")  # it is promoted, and what follows is lost
+            flow.commit(put(1, "b"), gone(2), put(3, "b"))
+            world.client.replicaof(replica.host, replica.port)
+            until(lambda: world.client.info("replication")["master_link_status"] == "up", "the former primary follows")
+            assert isinstance(failed(flow, lambda: flow.commit(put(4, "c"))), TargetUnavailable)
+            world.client.replicaof("NO", "ONE")  # it is the primary again, with the other's rows
+            flow.cut()
+            flow.assign()
+            texts = {key[-1]: row["text"] for key, row in world.rows.items()}
+            assert (texts, flow.datamarker) == ({"1": "b", "3": "b", "4": "c"}, flow.end)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
+from sinks.redis.failures import target_error
 from sinks.redis.kind import KIND
 from sinks.redis.settings import RedisSettings
 from sinks.redis.store import Store
@@ -45,16 +47,17 @@ def test_nothing_is_removed_before_the_transaction_is_complete(redis_world: Worl
     """Its rows are not visible before, so that the old ones would be cached again."""
     flow = redis_world.attach()
     redis_world.fill(f"{TABLE}:1")
-    writes: list[int] = []
+    writes: list[list[str]] = []
     send = redis_world.sinks[0]._store.send  # type: ignore[attr-defined]
 
     async def counting(packed: Any, names: Any) -> Any:
-        writes.append(len(names))
+        writes.append(list(names))
         return await send(packed, names)
 
     redis_world.sinks[0]._store.send = counting  # type: ignore[attr-defined]
     flow.commit(*(row(key) for key in range(6)), pieces=3)
-    assert (writes[0], redis_world.left) == (2, [])  # all keys in one command, and the version
+    assert [names for names in writes if "UNLINK" in names] == [["UNLINK", "EVAL"]]
+    assert redis_world.left == []
 
 
 @pytest.mark.parametrize(
@@ -199,6 +202,12 @@ async def test_what_an_answer_means(
         await ran(own_redis.url(), ("EVAL", "return redis.call('HSET', KEYS[1], 'a', 'b')", 1, "geheim"))
     assert getattr(failed.value, "code", "") == code
     assert "geheim" not in str(failed.value)
+
+
+def test_a_right_that_a_script_of_valkey_lacks() -> None:
+    said = "ACL failure in script: User default has no permissions to run the 'hset' command script: on @user_script:1."
+    found = target_error("server", ResponseError(said))
+    assert (type(found), getattr(found, "code", "")) == (TargetRefused, "account-lacks-rights")
 
 
 async def test_what_is_no_server_and_what_is_not_the_sink_s_server(own_redis: RedisServer) -> None:

@@ -2,7 +2,7 @@
 
 Two flows deliver the same log, as the owners of a former and of a present map of shards do, each at its own pace. Their
 processes die, are replaced and wake up, and their operators move them back. Commands get lost on the way to the server
-or on the way back, or arrive long after their process was replaced.
+or on the way back, or arrive long after their process was replaced. The server is set back to an older copy.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class World:
         self.seen = dict.fromkeys(KEYS, 0)
         self.sinks: list[Sink] = []
         self.late: list[Callable[[], Any]] = []
+        self.copy: tuple[dict[bytes, bytes], dict[int, int]] | None = None  # of the server, and of what was seen then
         self.faults = False
         self.flows = [self.kit.attach(self.process(), shard=shard, retry=RETRY) for shard in ("db.0of2", "db.0of4")]
 
@@ -140,7 +141,7 @@ class World:
         """Something happens to one of the flows."""
         flow = self.random.choice(self.flows)
         number = int(flow.end.delivered)
-        match self.random.choice(("on", "on", "on", "back", "again", "dies", "replaced", "late")):
+        match self.random.choice(("on", "on", "on", "back", "again", "dies", "replaced", "late", "copied", "set back")):
             case "on":
                 for more in range(self.random.randint(1, 3)):
                     pieces = self.random.choice((1, 1, 2))
@@ -156,6 +157,14 @@ class World:
                 flow.commit(*self.source.transaction(number))
                 woken.commit(*self.source.transaction(number))
                 assert woken.fenced
+            case "copied" if all(int(one.end.delivered) for one in self.flows):
+                keys: Any = self.client.keys()
+                self.copy = {key: self.client.dump(key) or b"" for key in keys}, dict(self.seen)
+            case "set back" if self.copy is not None:
+                found, self.seen = self.copy[0], dict(self.copy[1])
+                self.client.flushdb()
+                for key, value in found.items():
+                    self.client.restore(key, 0, value)
             case "late" if self.late:
                 self.kit.run(self.late.pop(self.random.randrange(len(self.late)))())
                 self.look()
@@ -166,6 +175,8 @@ class World:
         for flow in self.flows:
             for number in range(int(flow.end.delivered), len(self.source.log)):
                 flow.commit(*self.source.log[number])
+        for flow in self.flows:
+            flow.commit()  # notices a server that was set back
         for late in self.late:
             self.kit.run(late())
         rows = {key: self.client.get(f"{TABLE}:{key}") for key in KEYS}
