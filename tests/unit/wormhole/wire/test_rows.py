@@ -120,9 +120,8 @@ def test_one_large_update_is_no_matter() -> None:
     ],
 )
 def test_a_body_of_many_fields_is_refused(body: bytes, why: str) -> None:
-    for check in (check_shape, parse_body):
-        with pytest.raises(ProtocolError, match=why):
-            check(body)
+    with pytest.raises(ProtocolError, match=why):
+        parse_body(body)
 
 
 def test_fixed_fields_are_passed_over() -> None:
