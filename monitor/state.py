@@ -101,12 +101,18 @@ class ProcessState:
 @dataclass(slots=True)
 class SinkState(ProcessState):
     """One sink. ``url``: of its store, and the ``application`` whose updates it receives; empty where its process was
-    found and the file no longer has it.
+    found and the file no longer has it. ``store``: the codes of what it found wrong with its store at the start.
     """
 
     key: SinkKey
     url: str = ""
     application: str = ""
+    store: str = ""
+
+    def forget_process(self) -> None:
+        """Another process follows, or none."""
+        super(SinkState, self).forget_process()
+        self.store = ""
 
 
 @dataclass(slots=True)

@@ -1,17 +1,21 @@
-"""Polls the status of every publisher of the host, every one to three seconds, into the host's state."""
+"""Polls the status of every publisher and the store of every sink of the host, every one to three seconds, into the
+host's state.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
 from monitor.publisher_client import NoAnswerError, PublisherClient
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.state import HostState, LogKey, Phase, ProcessKey, PublisherState, SinkState
 from monitor.status_diff import status_events
+from wormhole.metrics import catalogue as c
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ _SHORTEST_S: Final = 1.0
 _LONGEST_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
 _STATUS: Final = "/status"
+_STORE: Final = re.compile(rf'^{c.SINK_PROBLEM.name}{{sink="([^"]*)",.*code="([a-z0-9-]+)"}} 1', re.MULTILINE)
 _ERRORS: Final = frozenset({"data_loss", "halted", "needs_replay"})
 
 
@@ -54,7 +59,7 @@ class StatusPoller:
         self._state = state
         self._read_addresses = read_addresses
         self._client = PublisherClient(trust)
-        self._requests: dict[LogKey, asyncio.Task[None]] = {}
+        self._requests: dict[ProcessKey, asyncio.Task[None]] = {}
         self._last: dict[LogKey, admin_pb2.PublisherStatus] = {}
 
     async def run(self) -> None:
@@ -62,13 +67,15 @@ class StatusPoller:
         await self._client.start()
         try:
             while True:
-                for key, entry in list(self._state.publishers.items()):
+                polled: list[PublisherState | SinkState] = [*self._state.publishers.values()]
+                polled += self._state.sinks.values()
+                for entry in polled:
                     # A publisher that hangs is polled again after its answer or time-out; the others do not wait.
-                    if entry.http and entry.phase is Phase.RUNNING and key not in self._requests:
-                        self._requests[key] = asyncio.create_task(self._poll(entry), name=f"poll {key}")
+                    if entry.http and entry.phase is Phase.RUNNING and entry.key not in self._requests:
+                        self._requests[entry.key] = asyncio.create_task(self._poll(entry), name=f"poll {entry.key}")
                 for key in set(self._last) - set(self._state.publishers):
                     del self._last[key]
-                await asyncio.sleep(poll_interval(len(self._state.publishers)))
+                await asyncio.sleep(poll_interval(len(polled)))
         finally:
             tasks = list(self._requests.values())
             for task in tasks:
@@ -76,9 +83,12 @@ class StatusPoller:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._client.close()
 
-    async def _poll(self, entry: PublisherState) -> None:
+    async def _poll(self, entry: PublisherState | SinkState) -> None:
         try:
-            await self._update(entry)
+            if isinstance(entry, SinkState):
+                await self._update_sink(entry)
+            else:
+                await self._update(entry)
         except Exception:  # noqa: BLE001 - logged here, or asyncio would report it when the task is collected
             _log.exception("%s: its answer cannot be used. Next: please report this", entry.key)
         finally:
@@ -103,6 +113,18 @@ class StatusPoller:
                 self._state.add(event)
             self._last[entry.key] = entry.status = status
         self._state.changed()
+
+    async def _update_sink(self, entry: SinkState) -> None:
+        pid = entry.pid
+        try:
+            text = bytes(await self._client.get(entry.http, "/metrics", _TIMEOUT_S)).decode()
+        except (NoAnswerError, UnicodeDecodeError):
+            return  # a sink whose process ended is shown as that
+        codes = ", ".join(name for sink, name in _STORE.findall(text) if sink == entry.key.name)
+        known = self._state.sinks.get(entry.key) is entry
+        if known and entry.pid == pid and entry.phase is Phase.RUNNING and entry.store != codes:
+            entry.store = codes
+            self._state.changed()
 
     async def _status(self, key: LogKey, address: str) -> tuple[admin_pb2.PublisherStatus | None, str]:
         try:

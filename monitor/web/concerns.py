@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from monitor.state import HostState, Phase, ProcessState, PublisherState
+from monitor.state import HostState, Phase, ProcessState, PublisherState, SinkState
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.conditions import State, flow_condition, log_condition, other_warnings
 from wormhole.wire.problems import standby_of
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Concern", "Level", "of_flow", "of_host", "of_process", "of_publisher"]
+__all__ = ["Concern", "Level", "of_flow", "of_host", "of_process", "of_publisher", "of_sink"]
 
 _SILENT_S: Final = 10.0
 _LAGS_S: Final = 60.0
@@ -81,6 +81,19 @@ def of_process(process: ProcessState) -> Iterator[Concern]:
             yield Concern(Level.ATTENTION, process.problem, "no action yet", "the monitor restarts it")
         case _ if process.problem:
             yield Concern(Level.ATTENTION, process.problem, "operator", "`wormholectl doctor` examines the cause")
+
+
+def of_sink(sink: SinkState) -> Iterator[Concern]:
+    """Concerns of one sink."""
+    yield from of_process(sink)
+    if sink.store:
+        yield Concern(
+            Level.PROBLEM,
+            f"its store cannot be used as it is: {sink.store}",
+            "operator",
+            f"`wormholectl sink check {sink.key.name}` reports what to change",
+            code=sink.store.partition(",")[0],
+        )
 
 
 def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:

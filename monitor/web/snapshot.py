@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from monitor.state import HostEvent, HostState, Phase, PublisherState, SinkState
-from monitor.web.concerns import Concern, Level, of_flow, of_host, of_process, of_publisher
+from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher, of_sink
 from monitor.web.log_scale import Distances, Scale
 from wormhole import __version__
 from wormhole.config.datastores import native_place
@@ -61,7 +61,7 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         flows += [_flow(publisher, flow, found, runs) for flow, found in of_flows]
         if len(shown) < _PUBLISHERS:
             shown.append(_publisher(publisher, mine, [_worst(found) for _, found in of_flows]))
-    sinks = [(sink, list(of_process(sink))) for _, sink in sorted(state.sinks.items())]
+    sinks = [(sink, list(of_sink(sink))) for _, sink in sorted(state.sinks.items())]
     concerns += [(concern, "sink", sink.key.name) for sink, found in sinks for concern in found]
     concerns.sort(key=lambda entry: -entry[0].level)
     flows.sort(key=lambda flow: (_RANK[flow["level"]], flow["flow"], flow["publisher"]))

@@ -12,11 +12,13 @@ from aiohttp import web
 
 from monitor import status_diff as happened
 from monitor import status_poller as module
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.state import HostState, LogKey, Phase, PublisherState, SinkKey, SinkState
 from monitor.status_poller import StatusPoller, poll_interval
+from monitor.web.concerns import of_sink
 from tests.support.eventually import eventually
 from tests.support.host_state import until
 from wormhole.host.http_server import serve
+from wormhole.metrics import catalogue as c
 from wormhole.wire.v1 import admin_pb2
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")
@@ -194,3 +196,27 @@ async def test_one_that_does_not_answer_is_asked_where_it_listens_by_now() -> No
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_a_sink_found_wrong_with_its_store_reaches_the_page() -> None:
+    lines = [f'{c.SINK_PROBLEM.name}{{sink="{name}",subscriber="one",code="target-refused"}} 1.0' for name in "ab"]
+    state = HostState("h1")
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text="\n".join(lines))
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics)])
+    server = await serve(app, "127.0.0.1:0")
+    try:
+        async with watching(state):
+            sink = state.sinks[SinkKey("a")] = SinkState(SinkKey("a"), Phase.RUNNING, 1, http=server.address)
+            other = state.sinks[SinkKey("c")] = SinkState(SinkKey("c"), Phase.RUNNING, 2, http=server.address)
+            await until(state, lambda: sink.store)
+            (concern,) = of_sink(sink)
+            assert (concern.code, other.store) == ("target-refused", "")
+            lines.clear()
+            await until(state, lambda: not sink.store)
+            assert not list(of_sink(sink))
+    finally:
+        await server.close()
