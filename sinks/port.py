@@ -41,6 +41,11 @@ class SinkSettings(Settings):
     password_file: PathFromHere | None = None
 
     @property
+    def verifies(self) -> bool:
+        """Whether the sink can compare the rows of its store, for ``wormholectl verify``."""
+        return False
+
+    @property
     def shown(self) -> str:
         """The URL for reports and messages, without what only the store should know."""
         return self.url

@@ -38,6 +38,10 @@ class RedisSettings(HeldSettings):
     tls_cert: PathFromHere | None = None
     tls_key: PathFromHere | None = None
 
+    @property
+    def verifies(self) -> bool:
+        return self.mode == "set"
+
     @field_validator("url")
     @classmethod
     def _url(cls, value: str) -> str:

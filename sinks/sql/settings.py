@@ -33,6 +33,10 @@ class SqlSettings(SinkSettings):
     soft_delete: bool = False
     merge: Merge = "no"
 
+    @property
+    def verifies(self) -> bool:
+        return True
+
     @field_validator("url")
     @classmethod
     def _url(cls, value: str) -> str:

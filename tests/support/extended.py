@@ -116,6 +116,7 @@ EXTENDED: Final = (
     "tests/integration/test_init.py",
     "tests/integration/test_monitored_sinks.py",
     "tests/integration/test_sink_newcomer.py",
+    "tests/system/test_sink_shares.py",
     "tests/integration/test_status_page.py",
     "tests/integration/test_tail_command.py",
     "tests/system/test_command_line.py::test_the_page_word_for_word",

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from examples.demo.database_server import DatabaseServer
-from tests.support.eventually import PATIENCE_S
+from tests.support.certificates import Authority
+from tests.support.eventually import PATIENCE_S, until
 from tests.support.marked import listening, marked
+from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.up import Up
 
@@ -116,3 +118,27 @@ def test_a_wrong_password_is_one_cause_everywhere(tmp_path: Path, mariadb_server
             assert (code, text.count(refused)) == (expected, 1), (command, text)
             assert "password_file in the configuration" in text, command
         assert up.down()[0] == 0
+
+
+def test_a_sink_is_filled_over_mutual_tls(up: Up, store: RocksWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Authority(up.file.parent / "certificates").issue("one")
+    lines = up.file.parent / "lines"
+    lines.mkdir()
+    monkeypatch.setenv("WORMHOLE_PUBLISHERS", "one")
+    text = up.file.read_text().replace("[applications.cache]", "[applications.lines]")
+    up.file.write_text(f"""{text}
+subscribers = {{ one = "127.0.0.1:{free_port()}" }}
+[sinks.lines]
+url = "jsonlines://{lines}"
+[tls]
+cert = "{files.cert}"
+key = "{files.key}"
+ca = "{files.ca}"
+""")
+    code, text = up.up()
+    assert (code, "1 publisher running, 1 sink running" in text) == (0, True), text
+    store.put(b"new", b"v")
+    until(lambda: any(file.stat().st_size for file in lines.iterdir()), (up.folder / "up.log").read_text)
+    code, text = up.does("sink", "show", "-c", str(up.file))
+    assert (code, "1 live" in text) == (0, True), text
+    assert up.down()[0] == 0

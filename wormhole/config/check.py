@@ -18,8 +18,8 @@ __all__ = ["check_config", "check_sinks", "logs_of", "mask_key_warnings", "only_
 
 
 _CHECKS: Final = "wormhole.config_checks"
-"""Entry points: functions that check the part of a configuration which belongs to them. They take it and its path, and
-raise :class:`~wormhole.model.errors.ConfigError`."""
+"""Entry points: functions that check the part of a configuration which belongs to them. They take it and its path,
+return what they found by name, and raise :class:`~wormhole.model.errors.ConfigError`."""
 
 
 def logs_of(config: Config) -> list[str]:
@@ -59,13 +59,16 @@ def mask_key_warnings(config: Config) -> list[str]:
     return [f"on this host: {exposed}"] if exposed else []
 
 
-def check_sinks(config: Config, path: Path) -> None:
-    """Check the sinks of ``config``, which ``path`` has or will have, by their kinds. Raises
-    :class:`~wormhole.model.errors.ConfigError` with all problems.
+def check_sinks(config: Config, path: Path) -> list[str]:
+    """Check the sinks of ``config``, which ``path`` has or will have, by their kinds. Returns the names of those whose
+    rows can be verified. Raises :class:`~wormhole.model.errors.ConfigError` with all problems.
     """
+    verified: list[str] = []
     if config.sinks:
         for name, claimed in claims(_CHECKS).items():
-            load_only(claimed, f"the check of {name}", FunctionType)(config, path)
+            found = load_only(claimed, f"the check of {name}", FunctionType)(config, path)
+            verified += [sink for sink, checked in found.items() if checked.settings.verifies]
+    return verified
 
 
 def check_config(path: Path, now_s: float) -> Config:

@@ -160,7 +160,9 @@ def init(
             "test_subscriber.py": init_texts.handler_test(project),
         }
     try:
-        check_sinks(parse(texts[project.toml], project.toml, folder=folder.absolute()), folder / project.toml)
+        verified = check_sinks(
+            parse(texts[project.toml], project.toml, folder=folder.absolute()), folder / project.toml
+        )
     except ConfigError as error:
         raise UsageError(
             f"this makes no configuration: {error.message}",
@@ -173,7 +175,9 @@ def init(
     if objects is not None and _made(found, named, login, objects, yes, f"{shlex.quote(source)}{project.log_option}"):
         source, report, problem = _examined(found, url, named, folder, login)
     keyless = example is not None and not example.key_columns
-    show_project(project, folder, list(texts), found.table_words, report, problem, keyless=keyless)
+    show_project(
+        project, folder, list(texts), found.table_words, report, problem, keyless=keyless, verified=bool(verified)
+    )
     if problem is not None:
         raise typer.Exit(UNREACHABLE if isinstance(problem, Retryable) else BROKEN)
     if report.severity.value == "problem":

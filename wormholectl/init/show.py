@@ -30,9 +30,10 @@ def show_project(
     problem: WormholeError | None,
     *,
     keyless: bool,
+    verified: bool,
 ) -> None:
     """Print all of it. ``words``: what one table and several are called. ``report``: of the datastore, or ``problem``:
-    why there is none. ``keyless``: no table has a key.
+    why there is none. ``keyless``: no table has a key. ``verified``: the rows of the sink's store can be compared.
     """
     url = without_password(project.source)
     if problem is None:
@@ -47,7 +48,7 @@ def show_project(
         label = f"{_INDENT}then: " if problem is not None else f"{counted(notes, 'note')}    "
         doctor = f"wormholectl doctor {shlex.quote(url)}{project.log_option}{_with_password(project, folder)}"
         print_line([(label, "yellow" if notes else ""), (doctor, "")])
-    _show_next(project, folder, written)
+    _show_next(project, folder, written, verified=verified)
 
 
 def _show_found(project: Project, words: tuple[str, str], report: Report, url: str) -> None:
@@ -73,7 +74,7 @@ def _show_step(step: str) -> None:
         print_line([(f"{_INDENT}{line}", "")])
 
 
-def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
+def _show_next(project: Project, folder: Path, written: Sequence[str], *, verified: bool) -> None:
     print_line([("wrote ", ""), (", ".join(str(folder / name) for name in written), "bold")])
     if project.password_file and not (folder / project.password_file).exists():
         path = shlex.quote(str(folder / project.password_file))
@@ -83,15 +84,14 @@ def _show_next(project: Project, folder: Path, written: Sequence[str]) -> None:
         )
     toml = shlex.quote(str(folder / project.toml))
     if project.sink:
-        _show_commands(
-            "Next:",
-            [
-                (f"wormholectl sink check -c {toml}", "whether the store can be filled"),
-                (f"wormholectl up -f {toml} --detach", "a monitor, the publisher and the sink that it runs"),
-                (f"wormholectl sink show -c {toml}", "how far the sink is"),
-                (f"wormholectl verify {project.application} -c {toml}", "compares all rows, if the store keeps rows"),
-            ],
-        )
+        commands = [
+            (f"wormholectl sink check -c {toml}", "whether the store can be filled"),
+            (f"wormholectl up -f {toml} --detach", "a monitor, the publisher and the sink that it runs"),
+            (f"wormholectl sink show -c {toml}", "how far the sink is"),
+        ]
+        if verified:
+            commands.append((f"wormholectl verify {project.application} -c {toml}", "compares all rows"))
+        _show_commands("Next:", commands)
         return
     prints = (
         "prints what is there, then what is committed" if project.existing else "prints what is committed from now on"

@@ -309,6 +309,13 @@ def test_a_sink_is_written_in_place_of_a_program(home: Path, url: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("sink", ["jsonlines:///srv/lines", "redis://h"])
+def test_a_store_whose_rows_cannot_be_compared_has_no_verify(home: Path, url: str, sink: str) -> None:
+    _code, out, _err = run("init", url, "--to", sink)
+    assert "wormholectl sink show" in out
+    assert "verify" not in out
+
+
 def test_a_sink_may_begin_with_the_next_change(home: Path, url: str) -> None:
     run("init", url, "--to", "jsonlines:///srv/lines", "--start", "latest", "--application", "search")
     found = tomllib.loads((home / "shop.toml").read_text())
