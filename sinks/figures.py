@@ -17,7 +17,8 @@ __all__ = ["Figures"]
 class Figures:
     """``written``: records or rows that the store confirmed, and ``size`` their bytes, repeats included. ``refused``:
     those that the store will never take. ``waited``: seconds, of all shards together. ``held``: bytes of transactions
-    that are not complete, by place.
+    that are not complete, by place. ``unverified``: shards and tables whose rows may lack values; ``None``: the store
+    follows no schema.
     """
 
     held: Callable[[], Mapping[str, int]] = dict
@@ -25,6 +26,7 @@ class Figures:
     size: int = 0
     refused: int = 0
     waited: float = 0.0
+    unverified: set[tuple[str, str]] | None = None
 
     def wrote(self, number: int, size: int) -> None:
         """The store confirmed ``number`` records or rows of ``size`` bytes."""
@@ -48,5 +50,6 @@ class Figures:
             Sample(c.SINK_BYTES, self.size, labels),
             Sample(c.SINK_REFUSED, self.refused, labels),
             Sample(c.SINK_WAIT, self.waited, labels),
+            *([] if self.unverified is None else [Sample(c.SINK_UNVERIFIED, len(self.unverified), labels)]),
             *(Sample(c.SINK_HELD, size, (*labels, place)) for place, size in self.held().items()),
         ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from sinks.commands.examining import ExaminedSink, SinkFlow
 from sinks.settings import ConfiguredSink
+from wormhole.model.findings import Finding, Severity
 from wormhole.wire.lag import lag_of
 from wormholectl.doctor.show import show_report
 from wormholectl.show.flows import flow_object, lag_text
@@ -48,7 +49,7 @@ def _about(sink: ConfiguredSink) -> str:
 def _row(one: ExaminedSink, flows: Sequence[SinkFlow], causes: dict[str, str]) -> tuple[str, ...]:
     states = Counter(flow.state for _, flow in flows)
     lags = [lag_of(status, flow) for status, flow in flows]
-    store = "; ".join(finding.what for finding in one.report.findings if finding.severity.value == "problem")
+    store = "; ".join(finding.what for finding in one.report.findings if _is_shown(finding))
     return (
         one.sink.name,
         one.sink.kind.title,
@@ -58,6 +59,10 @@ def _row(one: ExaminedSink, flows: Sequence[SinkFlow], causes: dict[str, str]) -
         lag_text(max(lags, key=lambda lag: lag.order)) if lags else "-",
         short_cause(store or "ok", causes),
     )
+
+
+def _is_shown(finding: Finding) -> bool:
+    return finding.severity is Severity.PROBLEM or finding.check == "unverified"
 
 
 def _object(one: ExaminedSink, flows: Sequence[SinkFlow]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from sinks.sql.mirrored import Mirrored, Place
 from sinks.sql.owners import Owner, claimed, is_claimed
 from sinks.sql.schema import Options, TableName, TargetTable, actual, plan, wanted
 from sinks.sql.settings import SqlSettings, target_name
+from sinks.sql.unverified import Unverified, create
 from subscriber_sdk import Datamarker, Key, KeyRange, NoticeKind, ScanEnd, SchemaChange, ShardNotice, Update, Value
 from subscriber_sdk.transactional import TransactionalHandler
 from subscriber_sdk.transactional.store import finish
@@ -27,22 +28,27 @@ __all__ = ["MirrorHandler"]
 
 _log = logging.getLogger("sinks")
 _T = TypeVar("_T")
-_OWN_TABLES: Final = frozenset({"wormhole_marker", "wormhole_sink"})
+_OWN_TABLES: Final = frozenset({"wormhole_marker", "wormhole_sink", "wormhole_unverified"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """What has to be there before the next row of a target: the table, and the owner's entry."""
+    """What has to be there before the next row of a target: the table, and the owner's entry. ``rows``: of the source's
+    table; ``stale``: whether they lack values, however the table is found.
+    """
 
     target: TargetTable
     owner: Owner
+    rows: Unverified
+    stale: bool
 
 
 @dataclass(slots=True)
 class _Shard:
     """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``moved``: of the open
     transaction, by the source's name. ``defined``: what the next
-    rollback does; ``failed``: why that failed for a target the last time.
+    rollback does; ``failed``: why that failed for a target the last time; ``stale``: the table that it entered as
+    unverified. ``generation``: of the last backfill.
     """
 
     log: str = ""
@@ -51,6 +57,8 @@ class _Shard:
     moved: defaultdict[str, Moved] = field(default_factory=lambda: defaultdict(Moved))
     defined: _Definition | None = None
     failed: tuple[TableName, WormholeError] | None = None
+    stale: str = ""
+    generation: int = 0
 
 
 class MirrorHandler(TransactionalHandler[Any]):
@@ -68,14 +76,17 @@ class MirrorHandler(TransactionalHandler[Any]):
         self._settings = settings
         self._shards: dict[str, _Shard] = {}
         self._losses: set[tuple[TableName, str]] = set()
-        self.figures = Figures()
+        self._unverified: set[tuple[str, str]] = set()
+        self.figures = Figures(unverified=self._unverified)
 
     def on_shard_notice(self, notice: ShardNotice) -> None:
         """An epoch begins: targets are compared again."""
         if notice.kind is NoticeKind.ASSIGNED:
             shard = self._shards.setdefault(notice.shard, _Shard())
             shard.log, shard.owner = notice.log, f"{notice.application}/{notice.dataset}"
+            shard.generation = notice.generation
             shard.tables.clear()
+            self._unverified.difference_update([one for one in self._unverified if one[0] == notice.shard])
             shard.moved.clear()
 
     def on_schema(self, change: SchemaChange, connection: Any) -> None:
@@ -95,16 +106,19 @@ class MirrorHandler(TransactionalHandler[Any]):
             raise TargetRefused(
                 f"{name} cannot hold {change.table}: {planned.refused}", hint="; ".join(planned.helping)
             )
-        if planned.statements or not owned:
+        # A column that was dropped kept its values.
+        stale = change.old is not None and bool(change.added) and shard.stale != change.table
+        if planned.statements or not owned or stale:
             failed = shard.failed[1] if shard.failed and shard.failed[0] == name else None
             shard.failed = None
             if isinstance(failed, TargetRefused):
                 raise failed
-            shard.defined = _Definition(target, owner)
+            shard.defined = _Definition(target, owner, Unverified(name, shard.owner, change.table), stale)
             raise TargetUnavailable(f"{name} is defined for {change.table} first" + (f": {failed}" if failed else ""))
         assert found is not None
-        if change.old is not None and change.added:  # a column that was dropped kept its values
-            _note_stale(owner)
+        shard.stale = ""
+        if Unverified(name, shard.owner, change.table).is_noted(self._database, connection, change.shard):
+            self._unverified.add((change.shard, change.table))
         for loss in planned.losses:
             if (name, loss) not in self._losses:
                 self._losses.add((name, loss))
@@ -155,6 +169,10 @@ class MirrorHandler(TransactionalHandler[Any]):
         if mirrored is not None:
             with self._translated(end.table):
                 mirrored.remove_older(connection, list(end.except_keys), end.generation)
+                rows = Unverified(target_name(self._settings, shard.log, end.table), shard.owner, end.table)
+                rows.scanned(self._database, connection, end.shard, end.generation)
+                if not rows.is_noted(self._database, connection, end.shard):
+                    self._unverified.discard((end.shard, end.table))
 
     def on_verify(
         self, table: str, shard: str, keys: Sequence[Key], connection: Any
@@ -183,18 +201,18 @@ class MirrorHandler(TransactionalHandler[Any]):
         defined, shard.defined = shard.defined, None
         try:
             with self._translated(str(defined.target.name)):
-                self._define(defined)
+                self._define(shard, defined)
         except WormholeError as error:
             # Raised at the next delivery: an exception of this callback would count as an attempt.
             _log.warning("%s could not be defined: %s", defined.target.name, error)
             shard.failed = defined.target.name, error
 
-    def _define(self, defined: _Definition) -> None:
+    def _define(self, shard: _Shard, defined: _Definition) -> None:
         database = self._database
         session = finish(database.store.connect())
         try:
             finish(session.begin())
-            for statement in (*database.lock_bounds, database.sink_table):
+            for statement in (*database.lock_bounds, database.sink_table, create(database.dialect)):
                 database.run(session.connection, statement)
             was_filled = claimed(database, session.connection, defined.owner)
             # Another shard may have done the same since.
@@ -203,13 +221,22 @@ class MirrorHandler(TransactionalHandler[Any]):
             for statement in planned.statements:
                 _log.info("%s", statement)
                 database.run(session.connection, statement.replace("%", "%%"))
+            dropped = was_filled and found is None
+            if stale := dropped or planned.stale or defined.stale:
+                defined.rows.note(database, session.connection, shard.generation)
             finish(session.commit())
         finally:
             finish(session.close())
-        if was_filled and found is None:
-            _note_stale(defined.owner, "%s was dropped in the target, and is made without the rows that it had")
-        elif planned.stale:
-            _note_stale(defined.owner)
+        if stale:
+            shard.stale = defined.rows.table
+            what = (
+                "was dropped in the target, and is made without its rows"
+                if dropped
+                else "may lack values of what changed"
+            )
+            application = shard.owner.partition("/")[0]
+            text = "%s %s: it is unverified until a backfill ends. Next: `wormholectl backfill start %s`"
+            _log.warning(text, defined.target.name, what, application)
 
     def _of(
         self, shard: _Shard, name: str, table: str, connection: Any, schema: Schema | None = None
@@ -254,10 +281,6 @@ class MirrorHandler(TransactionalHandler[Any]):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a driver raises
             raise database_error(error, table) from None
-
-
-def _note_stale(owner: Owner, what: str = "rows of %s may lack values of what changed") -> None:
-    _log.warning(f"{what}. Next: `wormholectl backfill start %s`", owner.target, owner.owner.partition("/")[0])
 
 
 def _by_table(batch: Sequence[Update]) -> dict[str, list[Update]]:

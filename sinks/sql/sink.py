@@ -17,6 +17,7 @@ from sinks.sql.owners import targets
 from sinks.sql.proposal import proposed, target_of
 from sinks.sql.schema import actual
 from sinks.sql.settings import DuckDbSettings, SqlSettings
+from sinks.sql.unverified import all_unverified
 from subscriber_sdk import Subscriber
 from subscriber_sdk.transactional import Transactional
 from subscriber_sdk.transactional.store import finish
@@ -49,10 +50,17 @@ class SqlSink(Sink):
         report = Report(self._settings.url)
         database = self._database
         with self._connected() as connection:
-            found = targets(database, connection)
+            found, unverified = targets(database, connection), all_unverified(database, connection)
         report.facts["dialect"] = database.dialect.value
         for name, owner, source in found:
             report.add("target_tables", Severity.OK, f"{name} is filled from {source} by {owner}")
+        for name, owner, source, shards in unverified:
+            report.add(
+                "unverified",
+                Severity.WARN,
+                f"{name} is unverified: rows of {source} may lack values in {shards} shards",
+                next_step=f"run `wormholectl backfill start {owner.partition('/')[0]}`",
+            )
         return report
 
     async def compare(self, log: str, tables: Sequence[TableDefinition]) -> list[Finding]:

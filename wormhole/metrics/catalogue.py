@@ -449,6 +449,9 @@ SINK_WAIT = _sink("store_wait_seconds_total", _C, "Seconds in which shards waite
 SINK_HELD = _sink(
     "held_bytes", _G, "Size of transactions that are not complete, in `memory` and in a temporary `file`.", "place"
 )
+SINK_UNVERIFIED = _sink(
+    "unverified", _G, "Tables whose rows may lack values until a backfill ends, those of each shard counted."
+)
 
 METRICS: Final[tuple[Metric, ...]] = tuple(found for found in tuple(globals().values()) if isinstance(found, Metric))
 """Every metric, in the order of this module."""

@@ -19,6 +19,7 @@ from subscriber_sdk import HandlerFailed, Op, RetryPolicy
 from subscriber_sdk.testing import Change, Kit, KitFlow, read, update
 from tests.support.sql_targets import SqlTarget
 from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.model.findings import Severity
 
 # The kit calls plain `def` callbacks on its loop. In production they run in threads.
 pytestmark = pytest.mark.allow_blocking
@@ -471,10 +472,21 @@ class TestMirror:
         flow.commit(update(T, key=2, after={"a": 3}))
         assert "may lack values" not in caplog.text
         flow.commit(update(T, key=3, after={"a": 3, "b": "y"}))
-        assert "rows of orders may lack values of what changed. Next: `wormholectl backfill start" in caplog.text
+        assert "orders may lack values of what changed" in caplog.text
+        assert "Next: `wormholectl backfill start" in caplog.text
+        sink = sql_target.open()
+        unverified = [found for found in wormhole_kit.run(sink.examine()).findings if found.check == "unverified"]
+        assert [(found.severity, "1 shards" in found.what) for found in unverified] == [(Severity.WARN, True)]
+        flow.revoke()
+        sink = sql_target.open()
+        flow = wormhole_kit.attach(sink.subscriber)  # of a process that was not there
+        flow.commit(update(T, key=3, after={"a": 3, "b": "y"}))
+        assert sink.figures is not None
+        assert sink.figures.unverified == {("shop", T)}
         assert sql_target.rows("orders", "id", "b") == [(1, "x"), (2, "x"), (3, "y")]
         flow.backfill(T, [read(T, key=key, after={"a": key, "b": "z"}) for key in (1, 2, 3)])
         assert sql_target.rows("orders", "id", "b") == [(1, "z"), (2, "z"), (3, "z")]
+        assert {found.check for found in wormhole_kit.run(sink.examine()).findings} == {"target_tables"}
 
     def test_rows_whose_updates_are_parked_outlive_a_scan(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target, parks=True)
@@ -579,9 +591,9 @@ class TestMirror:
         flows = [wormhole_kit.attach(sink.subscriber, shard=shard, retry=2) for shard in ("one", "two")]
         define = handler._define
 
-        def twice(defined: Any) -> None:
-            define(defined)
-            define(defined)
+        def twice(*arguments: Any) -> None:
+            define(*arguments)
+            define(*arguments)
 
         handler._define = twice
         for key, flow in enumerate(flows):

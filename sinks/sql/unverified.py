@@ -1,0 +1,74 @@
+"""The table ``wormhole_unverified``: targets whose rows may lack values until a later backfill has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from sinks.sql.database import Database
+from sinks.sql.schema import Dialect, TableName, actual
+
+__all__ = ["Unverified", "all_unverified", "create"]
+
+_TEXT: Final = {
+    Dialect.MYSQL: "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    Dialect.MARIADB: "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """The rows of one table of the source in a target. ``owner``: application and dataset."""
+
+    target: TableName
+    owner: str
+    table: str
+
+    def note(self, database: Database, connection: Any, generation: int) -> None:
+        """Enter them for every shard of the owner. ``generation``: of the last backfill that does not help."""
+        self._forget(database, connection, "")
+        sql = "INSERT INTO wormhole_unverified (name, owner, source, shard, generation) SELECT %s, %s, %s, shard, %s "
+        sql += "FROM wormhole_marker WHERE application = %s AND dataset = %s"
+        application, _, dataset = self.owner.partition("/")
+        database.run(connection, sql, [*self._names, generation, application, dataset])
+
+    def is_noted(self, database: Database, connection: Any, shard: str) -> bool:
+        """Whether they are unverified in this shard."""
+        sql = "SELECT 1 FROM wormhole_unverified WHERE name = %s AND owner = %s AND source = %s AND shard = %s"
+        return _there(database, connection) and bool(database.run(connection, sql, [*self._names, shard]))
+
+    def scanned(self, database: Database, connection: Any, shard: str, generation: int) -> None:
+        """A backfill has ended in this shard."""
+        if _there(database, connection):
+            self._forget(database, connection, " AND shard = %s AND generation < %s", shard, generation)
+
+    @property
+    def _names(self) -> list[str]:
+        return [str(self.target), self.owner, self.table]
+
+    def _forget(self, database: Database, connection: Any, more: str, *values: Any) -> None:
+        sql = f"DELETE FROM wormhole_unverified WHERE name = %s AND owner = %s AND source = %s{more}"  # noqa: S608
+        database.run(connection, sql, [*self._names, *values])
+
+
+def create(dialect: Dialect) -> str:
+    """The statement that makes the table where it is missing."""
+    columns = ", ".join(
+        f"{name} {_TEXT.get(dialect, 'TEXT')} NOT NULL" for name in ("name", "owner", "source", "shard")
+    )
+    engine = " ENGINE = InnoDB" if dialect.is_mysql else ""
+    return f"CREATE TABLE IF NOT EXISTS wormhole_unverified ({columns}, generation BIGINT NOT NULL){engine}"
+
+
+def all_unverified(database: Database, connection: Any) -> list[tuple[Any, ...]]:
+    """Target, owner and table of the source of each, with the number of shards that have to be read again."""
+    if not _there(database, connection):
+        return []
+    sql = "SELECT name, owner, source, count(*) FROM wormhole_unverified GROUP BY name, owner, source ORDER BY name"
+    return database.run(connection, sql)
+
+
+def _there(database: Database, connection: Any) -> bool:
+    name = TableName(None, "wormhole_unverified")
+    return actual(partial(database.run, connection), name, database.dialect) is not None
