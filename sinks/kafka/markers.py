@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ PARTITION: Final = 0
 
 _FORM: Final = 1
 _SPAN: Final = 1000
+_LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ def last_value(config: Mapping[str, Any], topic: str, key: bytes, left: Callable
     try:
         while end > low:
             begin = max(low, end - span)
-            found = _last_between(reader, TopicPartition(topic, PARTITION, begin), end, key, left)
+            found = _last_between(
+                reader, TopicPartition(topic, PARTITION, begin), end, key, left, config["bootstrap.servers"]
+            )
             if found is not None:
                 return found
             end, span = begin, 4 * span
@@ -94,7 +98,7 @@ def last_value(config: Mapping[str, Any], topic: str, key: bytes, left: Callable
 
 
 def _last_between(
-    reader: Consumer, begin: TopicPartition, end: int, key: bytes, left: Callable[[], float]
+    reader: Consumer, begin: TopicPartition, end: int, key: bytes, left: Callable[[], float], brokers: str
 ) -> bytes | None:
     found: bytes | None = None
     reader.assign([begin])
@@ -106,10 +110,19 @@ def _last_between(
             return found
         if message.error() is None and message.key() == key:
             found = message.value()
-    raise TargetUnavailable(
-        f"transactions of other shards in the topic {begin.topic} have not ended",
-        hint="a transaction whose process is gone ends after its transaction_timeout; if it does not, "
-        "`kafka-transactions.sh find-hanging` names it",
+    raise _hidden(reader, begin.topic, brokers)
+
+
+def _hidden(reader: Consumer, topic: str, brokers: str) -> TargetUnavailable:
+    """The error for a transaction that does not end: it hides what was committed behind its first record."""
+    tool, place = f"kafka-transactions.sh --bootstrap-server {brokers}", f"--topic {topic} --partition {PARTITION}"
+    begun = "OFFSET"
+    with contextlib.suppress(KafkaException):
+        begun = str(reader.get_watermark_offsets(TopicPartition(topic, PARTITION), timeout=_LOOK_S)[1])
+    return TargetUnavailable(
+        f"transactions of other shards in the topic {topic} have not ended",
+        hint="a transaction whose process is gone ends after its transaction_timeout. If it does not, and "
+        f"`{tool} find-hanging {place}` lists it, `{tool} abort {place} --start-offset {begun}` ends it",
     )
 
 

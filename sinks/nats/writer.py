@@ -18,6 +18,7 @@ from sinks.nats.settings import NatsSettings
 from sinks.nats.subjects import Subjects
 from sinks.records import Record, RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
+from wormhole.model.errors import TargetRefused
 from wormhole.model.units import format_size, rounded_size
 
 __all__ = ["NatsWriter"]
@@ -31,7 +32,8 @@ _ONE_BY_ONE: Final = 100  # messages of a call that are published one after anot
 @dataclass(slots=True)
 class _Shard:
     """``prefix``: of the ids of messages. ``last``: the number in the stream of the last record since delivery began.
-    ``kept``: the same of a record since the last datamarker, which does not come again; 0: there is none.
+    ``kept``: the same of a record since the last datamarker, which does not come again; 0: there is none. ``highest``:
+    of all that was confirmed.
     """
 
     subjects: Subjects
@@ -39,6 +41,7 @@ class _Shard:
     epoch: int
     last: int = 0
     kept: int = 0
+    highest: int = 0
 
 
 class NatsWriter(RecordWriter):
@@ -62,8 +65,15 @@ class NatsWriter(RecordWriter):
         names = (notice.application, notice.dataset, notice.shard, str(notice.move))
         prefix = "/".join(quote(name, safe="") for name in names)
         subjects = Subjects(self._settings.subject, stream=self._stream, dataset=notice.dataset, log=notice.log)
-        former = self._shards.get(notice.shard)
-        shard = self._shards[notice.shard] = _Shard(subjects, prefix, notice.epoch)
+        former = self._shards.pop(notice.shard, None)
+        highest = former.highest if former is not None else 0
+        if highest and (last := (await connected.look()).state.last_seq) < highest:
+            raise TargetRefused(  # once, because an operator resumes the flow
+                f"stream {self._stream} of {self._settings.url} ends at {last}, and has confirmed {highest}",
+                hint="an older copy was restored, or the stream was made again. What it lost is not published again: "
+                "`wormholectl backfill start` delivers the existing rows. Then resume the flow",
+            )
+        shard = self._shards[notice.shard] = _Shard(subjects, prefix, notice.epoch, highest=highest)
         if former is not None and (former.prefix, former.epoch + 1) == (prefix, notice.epoch):
             shard.last = shard.kept = former.kept  # nothing else had the shard in between
         return None
@@ -77,17 +87,24 @@ class NatsWriter(RecordWriter):
         """Publish the records."""
         state = self._shards[shard]
         records = [record for record in records if record.value is not None]
+        try:
+            await self._publish_all(state, records)
+        except TargetRefused:
+            state.highest = 0  # an operator has looked at the stream before the flow goes on
+            raise
+
+    async def _publish_all(self, state: _Shard, records: Sequence[Record]) -> None:
         connected = await self._servers.connected()
         async with self._at_once:
             messages = [self._message(state, record, connected) for record in records]
             if len(messages) > 1 and connected.info.config.allow_atomic:
                 last = await connected.publish_together(messages)
                 if last is not None:
-                    state.last = state.kept = last
+                    state.last = state.kept = state.highest = last
                     return
             for record, message in zip(records, messages, strict=True):
                 state.last = await self._publish(state, connected, record, message)
-            state.kept = state.last
+            state.kept = state.highest = state.last
 
     async def marked(self, marker: Datamarker) -> None:
         """Nothing before ``marker`` comes again, unless the acknowledgement is lost."""

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -287,6 +288,30 @@ def test_a_stream_that_is_deleted_halts_its_flow_until_it_is_back(
     flow.assign()
     flow.commit(row(4))
     assert found(nats_server, stream) == ["test:2:0", "test:2:1", "test:3:0"]
+
+
+def test_an_older_copy_of_a_stream_halts_its_flow_once(wormhole_kit: Kit, opened: Opened, tmp_path: Path) -> None:
+    """What it has confirmed since is acknowledged, and not published again."""
+    with NatsServer() as server:
+        server.make_stream(name="changes", subjects=["changes.>"], allow_atomic=True)
+        flow = attached(wormhole_kit, opened(server.url, "changes"))
+        flow.commit(row(1))
+        flow.revoke()
+        flow.assign()
+        server.stop()
+        shutil.copytree(server.data, tmp_path / "older")
+        server.start()
+        flow.commit(row(2), row(3))
+        server.kill()
+        shutil.rmtree(server.data)
+        shutil.copytree(tmp_path / "older", server.data)
+        server.start()
+        with pytest.raises(HandlerFailed) as failed:
+            flow.commit(row(4))
+        assert isinstance(failed.value.__cause__, TargetRefused)
+        assert "backfill start" in (failed.value.__cause__.hint or "")
+        flow.assign()
+        assert found(server, "changes") == ["test:1:0", "test:3:0"]
 
 
 def test_a_subject_that_no_stream_has_is_refused(

@@ -45,6 +45,9 @@ class Stream:
     async def connected(self) -> Connected:
         return cast("Connected", self)
 
+    async def look(self) -> Any:
+        return SimpleNamespace(state=SimpleNamespace(last_seq=len(self.stored)))
+
     async def publish(self, message: Message) -> Any:
         self.asked += 1
         if _name(message.id) in self.refuses:
