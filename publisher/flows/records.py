@@ -124,11 +124,11 @@ class FlowRecords:
             flow.delivery.begin_move()
             try:
                 await self.markers.flush()  # the store has to know whether the flow goes back
-                self.markers.drop(flow.key)
                 counts = not by_application and not _is_at(flow, to)
                 await self.restore(flow, to)
                 # The flow leaves its epoch: acks that are still on their way are refused.
                 epoch = await asyncio.to_thread(self.store.rewind, flow.key, to, counts=counts)
+                self.markers.drop(flow.key)  # not before: the store may fail, and what was acknowledged waits for it
                 forwards = to.order > flow.delivery.durable.order
                 flow.moved(epoch, to, counts=counts)
                 if forwards:

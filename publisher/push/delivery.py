@@ -111,7 +111,9 @@ class FlowDelivery:
 
     def moved(self, to: Datamarker, move: int) -> None:
         """The datamarker was set. ``move``: the number of the last move now."""
-        self.rewound |= to.order < max(self.marker.order, self.durable.order)
+        # What was acknowledged meanwhile is not set back unless the move has a number: it would be repeated each time.
+        before = self.durable.order if move == self.move else max(self.marker.order, self.durable.order)
+        self.rewound |= to.order < before
         self.marker = self.durable = to
         self.move = move
 

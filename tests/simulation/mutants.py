@@ -16,7 +16,7 @@ from typing import Final
 from scripts.prepare import ROOT
 from tests.mutants.runner import Fault, applied
 
-__all__ = ["SIMULATED_FAULTS", "put_in"]
+__all__ = ["MOVE_FAULTS", "SIMULATED_FAULTS", "put_in"]
 
 _TESTS: Final = ("tests/simulation/test_ownership.py::test_schedules",)
 
@@ -32,6 +32,8 @@ _ASSIGNER: Final = "publisher/flows/assigner.py"
 _CLAIM: Final = "wormhole/coordination/log_claim.py"
 _SESSION: Final = "wormhole/coordination/kazoo_session.py"
 _ZOOKEEPER: Final = "wormhole/coordination/zookeeper.py"
+_RULES: Final = "publisher/stores/markers/rules.py"
+_ROW: Final = "subscriber_sdk/transactional/marker_row.py"
 
 SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
@@ -215,6 +217,52 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     ),
 ]
 
+MOVE_FAULTS: Final[list[Fault]] = [
+    _fault(
+        "move-without-a-number",
+        _RULES,
+        "    move = anew.epoch if counts else stored.move\n",
+        "    move = stored.move\n",
+        "each move of a datamarker has a number that only rises",
+    ),
+    _fault(
+        "kept-datamarker-of-a-former-move",
+        _ROW,
+        "    if notice.move > row.move or unnumbered:\n",
+        "    if unnumbered:\n",
+        "a datamarker that was kept before a move is not delivered from",
+    ),
+    _fault(
+        "move-adopted-again",
+        _ROW,
+        "        moved = max(notice.move, row.move)\n",
+        "        moved = row.move\n",
+        "an application adopts a move once, whoever dies before it is acknowledged",
+    ),
+    _fault(
+        "move-forgotten-by-the-next-owner",
+        _RULES,
+        "    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, move)\n",
+        "    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, 0)\n",
+        "the number of a move outlives the publisher that made it",
+    ),
+    _fault(
+        "acknowledgement-dropped-by-a-move-that-fails",
+        "publisher/flows/records.py",
+        "                counts = not by_application and not _is_at(flow, to)\n",
+        "                self.markers.drop(flow.key)\n"
+        "                counts = not by_application and not _is_at(flow, to)\n",
+        "a move that the store refuses leaves what was acknowledged",
+    ),
+    _fault(
+        "set-back-without-a-number",
+        "publisher/push/delivery.py",
+        "        self.rewound |= to.order < before\n",
+        "        self.rewound |= to.order < max(self.marker.order, self.durable.order)\n",
+        "what was acknowledged is set back only by a move that has a number",
+    ),
+]
+
 
 class _Finder(MetaPathFinder, Loader):
     """Gives one module another text."""
@@ -232,7 +280,7 @@ class _Finder(MetaPathFinder, Loader):
 
 def put_in(name: str) -> None:
     """Put the fault of that name into the product, of which nothing may be imported yet."""
-    (fault,) = (fault for fault in SIMULATED_FAULTS if fault.name == name)
+    (fault,) = (fault for fault in (*SIMULATED_FAULTS, *MOVE_FAULTS) if fault.name == name)
     module, path = fault.file.removesuffix(".py").replace("/", "."), ROOT / fault.file
     assert module not in sys.modules, f"{module} is imported already"
     sys.meta_path.insert(0, _Finder(module, str(path), applied(fault, path.read_text())))

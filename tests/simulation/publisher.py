@@ -64,6 +64,7 @@ class Desk:
         self.ranks: dict[str, int] = {}
         self.unready: set[str] = set()
         self.leaving: dict[Process, asyncio.Event] = {}
+        self.serving: dict[Process, Publisher] = {}
 
 
 class _Source:
@@ -191,7 +192,7 @@ async def _serve_once(desk: Desk, around: Around, host: str) -> None:
         store = ZooKeeperMarkerStore(desk.settings, desk.log)
         await asyncio.to_thread(store.open)
         stack.push_async_callback(asyncio.to_thread, store.close)
-        publisher = _publisher(desk, around, store, coordinator, host)
+        publisher = desk.serving[process] = _publisher(desk, around, store, coordinator, host)
         ownership, loop = publisher.ownership, asyncio.get_running_loop()
         store.guard(ownership.fence, lambda reason: loop.call_soon_threadsafe(ownership.distrust, reason))
         await publisher.run()

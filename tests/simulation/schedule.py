@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
+from publisher.publisher import Publisher
 from publisher.stores.markers.rules import flow_to_json
 from tests.simulation.checks import Checks, Known
 from tests.simulation.loop import SimulatedLoop
@@ -24,6 +26,7 @@ from tests.simulation.zookeeper import Ensemble, Op, Snapshot
 from tests.simulation.zookeeper_client import VirtualClient
 from wormhole.config import ApplicationConfig, CoordinatorConfig, DatasetConfig, PublisherConfig, to_json
 from wormhole.coordination.records import Paths
+from wormhole.model.errors import WormholeError
 from wormhole.ports.marker_store import StoredFlow
 
 __all__ = ["Outcome", "run"]
@@ -78,7 +81,8 @@ def _settings(hosts: int) -> tuple[CoordinatorConfig, PublisherConfig, DatasetCo
 class _Schedule:
     """See the module."""
 
-    def __init__(self, seed: int, *, traced: bool) -> None:
+    def __init__(self, seed: int, *, traced: bool, moves: bool) -> None:
+        self.moves = moves
         world = self.world = Present.world = World(seed, traced=traced)
         chance = self.chance = world.chance
         random.seed(seed)
@@ -163,7 +167,7 @@ class _Schedule:
         self.subscribers[name] = Subscriber(
             self.world, self.ensemble, self.network, self.paths, self.checks, process, name
         )
-        self.subscribers[name].calm = self.peace
+        self.subscribers[name].calm, self.subscribers[name].keeps = self.peace, self.moves
 
     # -- the schedule
 
@@ -210,6 +214,8 @@ class _Schedule:
 
     def _look(self) -> None:
         stored = all(number == _UPDATES for number, _ in self.checks.stored.values())
+        if self.moves:
+            stored = stored and all(map(self.checks.target.adopted, _SHARDS))
         if stored and all(map(self._takes_part, self.publishers.values())):
             self.world.trace("everything is stored")
             self.world.over = True
@@ -257,8 +263,8 @@ class Faults:
             (2, self._slow),
             (2, self._lag),
             (1, self._unready),
-            (5, self._put_back),
             (8, self._trap),
+            (30, self._set_marker) if schedule.moves else (5, self._put_back),
         ]
         if len(schedule.ensemble.servers) > 1:
             kinds.append((_ISOLATE, self._isolate))
@@ -329,6 +335,22 @@ class Faults:
         request = {"to": to, "by": "operator", "at": 1.0}
         schedule = self._schedule
         schedule.ensemble.put(schedule.paths.move(schedule.desk.group), json.dumps(request).encode())
+
+    def _set_marker(self) -> None:
+        """An operator moves a datamarker, and publishers die soon after that, one after the other."""
+        schedule, chance, owner = self._schedule, self._chance, self._schedule.checks.owner
+        publisher = None if owner is None or owner.dead else schedule.desk.serving.get(owner)
+        shard, to = chance.choice(_SHARDS), chance.randint(0, schedule.end())
+        if owner is None or publisher is None or shard not in schedule.checks.target.rows:
+            return  # a target without a row, of a flow that was moved, waits for an operator
+        self._world.trace(f"an operator sets {shard} to {to}")
+        owner.deliver(self._world.now, lambda: owner.loop.create_task(_moved(publisher, shard, to)))
+        for _ in range(chance.choice((0, 1, 2, 2))):
+            self._world.after(chance.uniform(0.0, 2.0), self._die)
+
+    def _die(self) -> None:
+        if not self._schedule.peace:
+            self._kill()
 
     def _freeze(self) -> None:
         self._schedule.ensemble.freeze(self._chance.uniform(0.2, 2.0))
@@ -480,9 +502,16 @@ class Faults:
         ensemble.trap = trap
 
 
-def run(seed: int, *, traced: bool = False) -> Outcome:
-    """The schedule of this seed."""
-    schedule = _Schedule(seed, traced=traced)
+async def _moved(publisher: Publisher, shard: str, to: int) -> None:
+    flow = publisher.assigner.flows.get(("app", shard))
+    if flow is not None:
+        with contextlib.suppress(WormholeError, KeyError):
+            await publisher.records.move(flow, place(to))
+
+
+def run(seed: int, *, traced: bool = False, moves: bool = False) -> Outcome:
+    """The schedule of this seed. ``moves``: of an application that keeps its datamarker, whose flows are moved."""
+    schedule = _Schedule(seed, traced=traced, moves=moves)
     try:
         schedule.run()
     finally:

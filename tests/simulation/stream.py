@@ -16,7 +16,7 @@ from tests.simulation.network import End, Network
 from tests.simulation.world import Process
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import Clock
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.push.session import FailedReason, FlowFailed, FlowPhase, PushFlow
 
@@ -32,7 +32,8 @@ _BETWEEN: Final = 3
 def place(number: int) -> Datamarker:
     """The datamarker after the update of that number; 0: before the first one."""
     order = LogPosition(1, 0, number)
-    return Datamarker(order, str(number) if number else "", order)
+    anchor = Anchor(str(number), number, LogPosition(1, 0, number - 1)) if number else None
+    return Datamarker(order, str(number) if number else "", order, anchor)
 
 
 class VirtualLog(Protocol):
@@ -61,8 +62,12 @@ class _Sending:
 
     def __init__(self, push: PushFlow, flow: PublisherFlow) -> None:
         self.push, self.flow = push, flow
-        self.acked = self.offered = flow.delivery.marker.order.offset
-        self.next = self.acked + 1
+        self.begin(flow.delivery.marker.order.offset)
+
+    def begin(self, number: int) -> None:
+        """After the update of that number."""
+        self.acked = self.offered = number
+        self.next = number + 1
         self.since = 0
 
 
@@ -112,8 +117,9 @@ class SimulatedStream:
         push = PushFlow(self._numbers, flow.application, flow.shard, flow.holding.epoch, None)
         self._sending[self._numbers] = _Sending(push, flow)
         self._end.send(
-            "assign", self._numbers, push.epoch, flow.shard, flow.delivery.marker, yields, self._around.process
-        )
+            "assign", self._numbers, push.epoch, flow.shard, flow.delivery.marker, yields, self._around.process,
+            flow.delivery.rewound, flow.delivery.move, flow.delivery.was_used,
+        )  # fmt: skip
 
     def revoke(self, flow: PublisherFlow, cause: str) -> None:
         sending = self._of(flow)
@@ -127,6 +133,9 @@ class SimulatedStream:
 
     def begin(self, flow: PublisherFlow, backfill: object) -> None:
         flow.begin(cast("Any", _Travel(flow.delivery.marker.order)))
+        sending = self._of(flow)
+        if sending is not None:
+            sending.begin(flow.delivery.marker.order.offset)
         self.push_soon()
 
     def lacking(self, flow: PublisherFlow) -> int:
@@ -178,6 +187,7 @@ class SimulatedStream:
         """A datamarker after what was sent."""
         assert self._end is not None
         sending.since, sending.offered = 0, sending.next - 1
+        sending.flow.delivery.offers(place(sending.offered))
         self._end.send("marker", sending.push.number, sending.push.epoch, place(sending.offered))
 
     # -- one connection after the other
@@ -269,7 +279,7 @@ class SimulatedStream:
         if kind == "accepted":
             if push.phase is FlowPhase.ASSIGNED:
                 push.phase = FlowPhase.OPEN
-                self._events.opened(me, flow, None, 0)
+                self._events.opened(me, flow, *rest)
         elif kind == "acked":
             self._acks += 1
             sending.acked = rest[0].order.offset

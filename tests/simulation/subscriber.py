@@ -12,6 +12,9 @@ from kazoo.protocol.states import KazooState
 
 from subscriber_sdk.stream.events import Assigned
 from subscriber_sdk.stream.flow_port import Held, PushingPeer
+from subscriber_sdk.subscriber import NoticeKind, ShardNotice
+from subscriber_sdk.transactional.marker_row import MarkerRow
+from subscriber_sdk.work.flow_worker import _kept
 from subscriber_sdk.work.shards import _Shard
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
@@ -20,6 +23,7 @@ from tests.simulation.zookeeper import Ensemble
 from tests.simulation.zookeeper_client import Result, VirtualClient
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.coordination.records import Paths, flow_from_json, subscriber_to_json
+from wormhole.model.errors import EpochRefused
 from wormhole.model.position import Datamarker
 
 __all__ = ["Subscriber"]
@@ -51,8 +55,12 @@ class _Port:
 class _Work:
     """One epoch of a flow at work. ``ending``: why nothing new is begun."""
 
-    def __init__(self, subscriber: Subscriber, port: _Port, shard: str, epoch: int, before: _Work | None) -> None:
-        self.port, self.shard, self.epoch = port, shard, epoch
+    def __init__(self, subscriber: Subscriber, port: _Port, assigned: Assigned, before: _Work | None) -> None:
+        self.port, self.shard, self.epoch = port, assigned.shard, assigned.epoch
+        self._assigned = assigned
+        self._row: MarkerRow | None = None
+        self._effects: list[int] = []
+        """Updates of the open transaction of an application that keeps its datamarker. It began with ``_row``."""
         self.publisher = port.line.peer.name
         self.ending = ""
         self.ended = False
@@ -72,8 +80,27 @@ class _Work:
         self._opened = True
         if self.ending:
             self._close()
+        elif self._subscriber.keeps:
+            self._open_kept()
         else:
-            self.port.answer("accepted")
+            self.port.answer("accepted", None, 0)
+
+    def _open_kept(self) -> None:
+        given, target = self._assigned, self._subscriber.checks.target
+        notice = ShardNotice(
+            NoticeKind.ASSIGNED, given.shard, given.epoch, given.marker, "", given.rewound, given.move,
+            given.acknowledged,
+        )  # fmt: skip
+        try:
+            have, move = _kept(target.assigned(notice), given)
+        except EpochRefused as refused:
+            self.port.answer("failed", "stale", "its target is in a later epoch", Held(refused.held_epoch))
+            self.end("refused")
+            return
+        self._row = target.rows[self.shard]
+        if have is not None:
+            self._subscriber.checks.acked(self.publisher, self.shard, self.epoch, have.order.offset)
+        self.port.answer("accepted", have, move)
 
     def feed(self, item: int | Datamarker) -> None:
         """An update by its number, or a datamarker."""
@@ -102,6 +129,13 @@ class _Work:
                 self._call(item)
 
     def _acknowledge(self, marker: Datamarker) -> None:
+        if self._row is not None:
+            self._row = self._subscriber.checks.target.commit(self.shard, self._row, marker, self._effects)
+            self._effects = []
+            if self._row is None:
+                self.port.answer("failed", "resend", "another one has the shard", Held(0))
+                self.end("fenced")
+                return
         self._subscriber.checks.acked(self.publisher, self.shard, self.epoch, marker.order.offset)
         self.port.answer("acked", marker)
 
@@ -114,6 +148,8 @@ class _Work:
     def _returned(self) -> None:
         subscriber, update, self._running = self._subscriber, self._running, None
         subscriber.checks.ends(subscriber.process, self.shard, update)
+        if update is not None:
+            self._effects.append(update)
         self._go_on()
 
     def die(self) -> None:
@@ -185,6 +221,8 @@ class Subscriber:
     ) -> None:
         self.world, self.checks, self.process, self.name = world, checks, process, name
         self.calm = False
+        self.keeps = False
+        """Whether the application keeps its datamarker with its effects."""
         self.busy = 0.0, 0.0
         """Until when a call of a handler takes so many seconds."""
         self._network, self._paths = network, paths
@@ -268,10 +306,13 @@ class Subscriber:
     # -- assignments
 
     def assigned(
-        self, line: _Line, number: int, epoch: int, shard: str, marker: Datamarker, yields: bool, publisher: Process
-    ) -> None:
+        self, line: _Line, number: int, epoch: int, shard: str, marker: Datamarker, yields: bool, publisher: Process,
+        rewound: bool, move: int, acknowledged: bool,
+    ) -> None:  # fmt: skip
         """A publisher offers a flow: its epoch has to be recorded."""
-        offered = Assigned(number, epoch, shard, marker, False, yields=yields)
+        offered = Assigned(
+            number, epoch, shard, marker, False, yields=yields, rewound=rewound, move=move, acknowledged=acknowledged
+        )
         until = self.process.monotonic() + _PATIENCE_S
         self._unchecked[line, number] = (offered, publisher, until)
         if not self._looking:
@@ -342,7 +383,7 @@ class Subscriber:
             before.end("cut")
             if former is not None and peer.differs(former):
                 before.port.answer("failed", "stale", "taken", Held(offered.epoch, peer.name, True))
-        work = _Work(self, port, offered.shard, offered.epoch, before)
+        work = _Work(self, port, offered, before)
         shard.worker = cast("Any", work)
         self._works[work] = None
         line.works[number] = work

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from scripts.prepare import ROOT
-from tests.simulation.mutants import SIMULATED_FAULTS
+from tests.simulation.mutants import MOVE_FAULTS, SIMULATED_FAULTS
 
 SOAK = "WORMHOLE_ROUNDS" in os.environ
 SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 400
@@ -22,6 +22,7 @@ PARTS = 2
 """The schedules are run in so many pieces, each in a process of its own."""
 QUICK = ("epoch-not-raised-in-the-store", "given-up-without-the-owners-entry")
 """Faults that the first schedules show: a simulation that finds nothing would be green too."""
+QUICK_MOVES = ("kept-datamarker-of-a-former-move", "move-adopted-again")
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +40,14 @@ def test_schedules(part: int) -> None:
     assert f"{each} schedules, 0 failed" in ran.stdout
 
 
+def test_schedules_with_moves() -> None:
+    """An application that keeps its datamarker: each effect is stored once, each move adopted once."""
+    count = SCHEDULES // 4
+    ran = simulate("--moves", f"1-{count}")
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
+    assert f"{count} schedules, 0 failed" in ran.stdout
+
+
 def test_a_seed_means_the_same_every_time() -> None:
     one, again, among_others = simulate("7"), simulate("7"), simulate("5-7", "--trace")
     lines = one.stdout.splitlines()[:-1]
@@ -49,19 +58,20 @@ def test_a_seed_means_the_same_every_time() -> None:
 
 def find(fault: str, schedules: int) -> str:
     """What the first of so many schedules reports that shows the fault; empty when none does."""
-    ran = simulate("--fault", fault, "--stop", f"1-{schedules}")
+    moves = ["--moves"] if fault in {one.name for one in MOVE_FAULTS} else []
+    ran = simulate(*moves, "--fault", fault, "--stop", f"1-{schedules}")
     assert ran.returncode in (0, 1), ran.stderr
     return next((line for line in ran.stdout.splitlines() if line.startswith("FAILED seed")), "")
 
 
-@pytest.mark.parametrize("fault", QUICK)
+@pytest.mark.parametrize("fault", QUICK + QUICK_MOVES)
 def test_a_fault_is_found(fault: str) -> None:
     assert find(fault, 200)
 
 
 @pytest.mark.soak
 def test_every_fault_is_found() -> None:
-    names = [fault.name for fault in SIMULATED_FAULTS]
+    names = [fault.name for fault in (*SIMULATED_FAULTS, *MOVE_FAULTS)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(names, pool.map(lambda name: find(name, 20_000), names), strict=True))
     assert [name for name, line in found.items() if not line] == []

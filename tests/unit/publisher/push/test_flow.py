@@ -275,3 +275,14 @@ def test_a_datamarker_is_set_back_also_from_one_that_is_not_stored_yet(one: Publ
     one.acked(replace(START, order=LogPosition(1, 8, 0)))
     one.moved(2, START)
     assert one.delivery.rewound
+
+
+def test_a_set_datamarker_that_is_no_move_sets_back_only_what_is_stored(one: PublisherFlow) -> None:
+    """What was acknowledged meanwhile stays, or it would be delivered again in each epoch."""
+    later = replace(START, order=LogPosition(1, 8, 0))
+    one.acked(later)
+    one.moved(2, START, counts=False)
+    assert not one.delivery.rewound
+    one.delivery.stored(later, 2)
+    one.moved(3, START, counts=False)
+    assert one.delivery.rewound
