@@ -256,6 +256,20 @@ def test_a_changed_key_has_another_fingerprint(scene: PostgresScene) -> None:
         scene.chunk("public.f", first.last)
 
 
+@pytest.mark.parametrize("kind", ["xid[]", "pair"])
+def test_a_key_without_an_order(postgres_of_each: PostgresServer, kind: str) -> None:
+    """The server creates the index, and compares these values only where the columns before them are equal."""
+    with new_database(postgres_of_each) as database, PostgresScene(postgres_of_each, database) as scene:
+        value = "'{1}'" if kind == "xid[]" else "'(1)'"
+        scene.run(
+            "CREATE TYPE pair AS (a xid)",
+            f"CREATE TABLE k (n int, v {kind}, PRIMARY KEY (n, v))",
+            f"INSERT INTO k VALUES (1, {value}), (2, {value})",
+        )
+        with pytest.raises(UnreadableTable, match="a type without an order"):
+            scene.chunk("public.k")
+
+
 def test_rows_of_all_sizes(postgres_server: PostgresServer, postgres_database: str) -> None:
     """What the server sends beyond a full chunk is not kept; a row over the limit comes without its values."""
     with PostgresScene(postgres_server, postgres_database, max_update_bytes=300_000) as scene:

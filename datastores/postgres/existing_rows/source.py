@@ -42,6 +42,7 @@ _SKIP_BYTES: Final = 1 << 20
 _GONE: Final = frozenset({"42P01", "3F000"})
 _DENIED: Final = "42501"
 _LOCKED: Final = "55P03"
+_NO_OPERATOR: Final = "42883"
 _ALTERED: Final = frozenset({"42703", "42809", "42704"})
 _NO_VALUE: Final = ("22", "23")  # classes of errors: a literal is no value of its type
 _SERVER: Final = (
@@ -242,6 +243,11 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
                 raise UnreadableTable(
                     f"{table}: a key of the backfill does not fit the table's present key ({error.message:.200})",
                     hint="start the table's backfill again",
+                ) from None
+            if state == _NO_OPERATOR:  # an index of arrays or composites can be created whatever their parts are
+                raise UnreadableTable(
+                    f"{table}: its key has a type without an order ({error.message:.200})",
+                    hint="give it another key, whose types have an order",
                 ) from None
             if state == _LOCKED:
                 raise SourceUnavailable(

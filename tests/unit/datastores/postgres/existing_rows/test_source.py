@@ -184,6 +184,7 @@ def test_what_is_no_value_of_its_column(server: Server, tables: PostgresTables) 
         ("3F000", UnreadableTable, "there is no table shop.t any more"),
         ("42501", UnreadableTable, 'GRANT SELECT ON "shop"."t" TO "w"'),
         ("22P02", UnreadableTable, "does not fit the table's present key"),
+        ("42883", UnreadableTable, "a type without an order"),
         ("55P03", SourceUnavailable, "is locked by an ALTER"),
         ("42703", SourceUnavailable, "is altered again and again"),
         ("53200", ChunkUnavailable, "the server says no"),
