@@ -7,23 +7,37 @@ tests/compatibility.
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import random
+import re
+import shutil
+import signal
+import sqlite3
 import subprocess
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from examples.demo.database_server import DatabaseServer
 from scripts.prepare import ROOT
+from tests.support.eventually import until
+from tests.support.marked import marked
 from tests.support.seed import SEED
+from tests.system.harness.copying import copied, opened, reads
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.fleet import Fleet, Host
 from tests.system.harness.processes import Process
 from tests.system.harness.programs import WORMHOLECTL
+from tests.system.test_existing_rows import Scene
 from tests.system.test_kill_nine import Round, applications
 from wormhole import __version__
+from wormhole.config import load
+from wormhole.coordination.connect import publish_config
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 BEFORE = "1d498d0d"
@@ -94,20 +108,141 @@ def publisher_of(ensemble: Ensemble, tree: Path) -> None:
     """``kill -9`` of the publisher where one runs, and another release in its place."""
     running = ensemble.publisher.alive
     ensemble.publisher.kill()
+    change_markers(ensemble.folder / "state", tree)
     ensemble.publisher.tree = tree
     if running:
         ensemble.publisher.start()
 
 
+def change_markers(state: Path, tree: Path) -> None:
+    """Copy the local marker stores before an upgrade. Put the copy back before a former release starts, which refuses
+    what this one wrote (docs/upgrade.md)."""
+    kept = state.with_name("markers-before")
+    if tree == ROOT:
+        for store in state.rglob("markers.sqlite"):
+            copy = kept / store.relative_to(state)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.unlink(missing_ok=True)
+            with closing(sqlite3.connect(store)) as present, closing(sqlite3.connect(copy)) as target:
+                present.backup(target)
+        return
+    for copy in kept.rglob("markers.sqlite"):
+        store = state / copy.relative_to(kept)
+        for file in store.parent.glob("markers.sqlite*"):
+            file.unlink()
+        shutil.copy(copy, store)
+
+
 def rounds(ensemble: Ensemble, chance: random.Random, who: str, say: Say) -> None:
     """Kill either side, and both, while the log goes on in another file."""
     for kind in ("publisher", "subscriber", "publisher+subscriber"):
-        ensemble.tell("flush")
+        if ensemble.plan.markers != "local":  # a copy of local markers needs the log since it was made
+            ensemble.tell("flush")
         Round(ensemble, chance).run(kind)
         ensemble.await_all()
     figures = ensemble.figures().values()
     repeated, epochs = sum(one.duplicates for one in figures), sum(one.epochs for one in figures)
     say(f"  {who}: updates {sum(one.updates for one in figures)}, repeated {repeated}, epochs {epochs}")
+
+
+SLOW, QUICK = "2KiB/s", "8MiB/s"
+KEYS = ("one", "two", "three")
+
+
+class Unfinished(Scene):
+    """A backfill (``early``), a flow that is paused, and one whose handler refuses ``KEYS``, which are parked."""
+
+    def __init__(self, server: DatabaseServer, folder: Path, zookeeper: EmbeddedZooKeeper) -> None:
+        super().__init__(server, folder, {"early": "existing", "paused": "earliest", "parks": "earliest"})
+        parks = "[applications.parks]\n"
+        retry = 'on_failure = "park"\nretry = { attempts = 2, first_wait = "5ms", longest_wait = "5ms" }\n'
+        self.configure(parks, parks + retry)
+        self.configure('"2MiB/s"', f'"{SLOW}"')
+        self.configure('"1MiB/s"', f'"{QUICK}"')
+        self.configure('"500ms"', '"3s"')  # the release before runs interpreted
+        self.configure("static = true", f'zookeeper = "{zookeeper.hosts}/{self.database}"')
+        self.configure("[publisher]\n", '[publisher]\nmarkers = "zookeeper"\n')
+        text = re.sub("subscribers = .*", "", self.publisher.config.read_text())
+        self.publisher.config.write_text(text)
+        self.refused = set(KEYS)
+        self.letters = 0
+        for key in KEYS:
+            refuse = f"WHEN NEW.key = '{key}' BEGIN SELECT RAISE(ROLLBACK, 'refused'); END"
+            self._handle(f"CREATE TRIGGER {key} BEFORE INSERT ON rows {refuse}")
+
+    def configure(self, old: str, new: str) -> None:
+        """Change what the next publisher reads."""
+        text = self.publisher.config.read_text()
+        assert old in text
+        self.publisher.config.write_text(text.replace(old, new))
+
+    def apply(self) -> None:
+        asyncio.run(publish_config(load(self.publisher.config)))
+
+    def leg(self, publisher: Path, subscribers: Path) -> None:
+        """``kill -9`` of everything; these releases continue the backfill and park what is refused."""
+        read = reads(self.copy("early"))
+        for process, tree in ((self.publisher, publisher), *((one, subscribers) for one in self.subscribers.values())):
+            process.kill()
+            process.tree = tree
+            process.start()
+        for key in KEYS:
+            self.server.sql(f"REPLACE INTO {self.table} (id, value) VALUES ('{key}', 'run {self.publisher.runs}')")
+        self._await_letters(len(self.refused))
+        until(lambda: reads(self.copy("early")) > read, lambda: f"no rows come {self.publisher.tail()}")
+        assert self.backfill("early").state == "running"
+
+    def mend(self, key: str) -> None:
+        """The handler accepts the key, and the updates of it that were parked are delivered."""
+        self.refused.remove(key)
+        self._handle(f"DROP TRIGGER {key}")
+        self.publisher.change("parks", "retry_dead_letters", key=f"{self.table}:{key}")
+        self._await_letters(-self.publisher.runs)
+        (value,) = self.server.sql(f"SELECT value FROM {self.table} WHERE id = '{key}'")[0]
+        assert copied(self.copy("parks"), self.table)[key] == value
+
+    def _handle(self, sql: str) -> None:
+        with closing(opened(self.copy("parks"))) as database:
+            database.execute(sql)
+
+    def _await_letters(self, more: int) -> None:
+        self.letters += more
+
+        def parked() -> bool:
+            flow = self.publisher.flow("parks")
+            return flow is not None and flow.dead_letters == self.letters
+
+        until(parked, lambda: f"not {self.letters}: {self.publisher.flow('parks')} {self.publisher.tail()}")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_what_is_unfinished_goes_on_in_each_release(
+    database_server: DatabaseServer, before: Path, tmp_path: Path, own_zookeeper: EmbeddedZooKeeper
+) -> None:
+    """A backfill, a pause and dead letters: publishers of either release take turns on one state folder. What they
+    store in ZooKeeper is read by both. A former release refuses a later one's local marker store."""
+    with closing(Unfinished(database_server, tmp_path, own_zookeeper)) as scene:
+        scene.apply()
+        with scene.changing():
+            scene.leg(before, before)
+            until(lambda: copied(scene.copy("paused"), scene.table), "nothing is received before the pause")
+            scene.publisher.change("paused", "pause")
+            scene.becomes("paused", application="paused")
+            frozen = copied(scene.copy("paused"), scene.table)
+            for key, publisher, subscribers in zip(KEYS, (ROOT, before, ROOT), (before, ROOT, ROOT), strict=True):
+                scene.leg(publisher, subscribers)
+                scene.mend(key)
+                scene.becomes("paused", application="paused")
+                assert copied(scene.copy("paused"), scene.table) == frozen
+        scene.configure(SLOW, QUICK)
+        scene.apply()
+        scene.publisher.kill()
+        scene.publisher.start()
+        scene.await_done("early")
+        scene.publisher.change("paused", "resume")
+        for name in scene.subscribers:
+            until(lambda name=name: scene.is_equal(name), f"{name} does not equal the table, seed {SEED}")  # type: ignore[misc]
 
 
 @pytest.mark.soak
@@ -179,10 +314,21 @@ class Upgrade:
         assert command.wait() == 0, command.tail()
 
     def replace_monitor(self, host: Host, tree: Path) -> None:
-        """``kill -9`` and start that of another checkout: it finds publishers that run and have to be replaced."""
+        """``kill -9`` and start that of another checkout: it finds publishers that run and have to be replaced. Those
+        with local markers are ended before an earlier release starts."""
         host.monitor.kill()
+        if host.markers == "local":
+            if tree != ROOT:
+                self._end_publishers(host)
+            change_markers(host.folder / "state", tree)
         monitor_of(host, tree)
         host.start()
+
+    def _end_publishers(self, host: Host) -> None:
+        of_host = [pid for name, pid in self.fleet.publishers().items() if self.fleet.logs[name].host is host]
+        for pid in of_host:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not marked(self.fleet.mark).keys() & set(of_host), f"{of_host} do not end")
 
     def replace_subscriber(self, name: str, tree: Path) -> None:
         """Stop it, which gives its shards back, and start that of another checkout."""
