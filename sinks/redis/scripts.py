@@ -36,25 +36,27 @@ _APPLY: Final = f"""
 {_TIME}
 local floor = redis.call('HGET', KEYS[2], '') or ''
 local there, away = ' 1 ' .. ARGV[5], ' 0 ' .. ARGV[5]
-local match = string.match
+local keys, arguments, match = KEYS, ARGV, string.match
 local known, values, gone, tombstones, back = {{}}, {{}}, {{}}, {{}}, {{}}
+local k, v = 0, 0
 for i, before in ipairs(redis.call('HMGET', KEYS[2], unpack(KEYS, 4))) do
-  local key, version, value = KEYS[i + 3], ARGV[2 * i + 4], ARGV[2 * i + 5]
+  local key, version, value = keys[i + 3], arguments[2 * i + 4], arguments[2 * i + 5]
   local newest = before and match(before, '^%d+') or ''
   -- A repetition repairs a value that was removed by hand, and removes none.
   if version >= floor and (version > newest or (version == newest and value ~= '')) then
-    known[#known + 1] = key
+    known[k + 1] = key
     if value ~= '' then
-      known[#known + 1] = version .. there
-      values[#values + 1] = key
-      values[#values + 1] = value
+      known[k + 2] = version .. there
+      values[v + 1], values[v + 2] = key, value
+      v = v + 2
       if before and match(before, '^%d+ 0') then back[#back + 1] = key end
     else
-      known[#known + 1] = version .. away
+      known[k + 2] = version .. away
       gone[#gone + 1] = key
       tombstones[#tombstones + 1] = forget
       tombstones[#tombstones + 1] = key
     end
+    k = k + 2
   end
 end
 put('HSET', KEYS[2], known)
