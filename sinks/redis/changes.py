@@ -9,7 +9,7 @@ from sinks.envelopes.texts import row_text
 from sinks.records.record import NoForm, Record
 from sinks.records.transactions import Run
 from sinks.redis.keys import Keys, types_of
-from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
+from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, digits_as_bytes, place
 from subscriber_sdk import LogPosition
 from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.update import Update
@@ -35,7 +35,7 @@ class Columns(NamedTuple):
 
     keys: Sequence[bytes]
     types: str
-    versions: Sequence[str]
+    versions: Sequence[bytes]
     documents: Sequence[bytes]
 
 
@@ -105,11 +105,11 @@ class RowEnvelope:
         record = Record(id_, id_, table, key, change.to_bytes())
         return [record, *self._former(update, RowChange(GONE, version, generation, types))]
 
-    def columns(self, run: Run, updates: Sequence[Update]) -> Columns | None:
-        """The rows of a run; ``None`` if one of them needs a record."""
+    def columns(self, era: str, run: Run, updates: Sequence[Update]) -> Columns | None:
+        """The rows of a run; ``None`` if one of them needs a record. ``era``: before each version."""
         first, body = updates[0], run.batch.body
         reads = first.op is Op.READ
-        at = self._place_of(first.position, READ if reads else CHANGE)
+        at = (era + self._place_of(first.position, READ if reads else CHANGE)).encode()
         if not _ROWS.issuperset([update.op for update in updates]):
             return None
         keys = [update.key for update in updates]
@@ -135,7 +135,7 @@ class RowEnvelope:
         return Columns(
             self._keys.keys(first.shard, first.table, keys),
             types_of(keys[0]),
-            [at + digits(index) for index in indexes],
+            [at + digits_as_bytes(index) for index in indexes],
             documents,
         )
 

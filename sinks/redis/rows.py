@@ -78,23 +78,22 @@ class RowWriter(RecordWriter):
 
     def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
         era, size = digits(self._flows.era(shard)), 0
-        groups: dict[tuple[str, str], dict[bytes, tuple[str, bytes]]] = {}
+        tables: dict[str, dict[str, dict[bytes, tuple[bytes, bytes]]]] = {}
         for run in runs(updates):
-            found = self._envelope.columns(run, updates[run.begin : run.end])
+            found = self._envelope.columns(era, run, updates[run.begin : run.end])
             if found is None:
                 return None
             first = updates[run.begin]
             rest = f"{first.generation} {found.types} {shard}"
-            versions = [era + version for version in found.versions]
-            rows = zip(found.keys, zip(versions, found.documents, strict=True), strict=True)
-            groups.setdefault((first.table, rest), {}).update(rows)
+            rows = zip(found.keys, zip(found.versions, found.documents, strict=True), strict=True)
+            tables.setdefault(first.table, {}).setdefault(rest, {}).update(rows)
             size += sum(map(len, found.keys)) + sum(map(len, found.documents))
-        return Packed(len(updates), list(groups.items()), size)
+        return Packed(len(updates), list(tables.items()), size)
 
     async def write_packed(self, shard: str, packed: Packed) -> None:
-        for (table, rest), rows in packed.parts:
+        for table, groups in packed.parts:
             await self._own(shard, table)
-            await self._run(shard, table, rest, rows)
+            await self._run(shard, table, groups)
 
     async def remove(self, shard: str, table: str, keys: Iterable[bytes]) -> None:
         """Rows with these keys do not exist at the flow's datamarker."""
@@ -179,14 +178,22 @@ class RowWriter(RecordWriter):
         return {key: (Entry.from_bytes(entry), data) for key, entry, data in found if entry and data}
 
     async def _apply(self, shard: str, table: str, folded: Folded) -> None:
-        groups: dict[str, dict[bytes, tuple[str, bytes]]] = {}
+        groups: dict[str, dict[bytes, tuple[bytes, bytes]]] = {}
+        size = 0
         for key, (entry, value) in folded.items():
-            groups.setdefault(entry.rest, {})[key] = entry.version, value
-        for rest, rows in groups.items():
-            await self._run(shard, table, rest, rows)
+            rows = groups.setdefault(entry.rest, {})
+            rows[key] = entry.version.encode(), value
+            size += len(key) + len(value)
+            if len(rows) == scripts.ROWS or size > scripts.BYTES:
+                await self._run(shard, table, groups)
+                groups, size = {}, 0
+        await self._run(shard, table, groups)
 
-    async def _run(self, shard: str, table: str, rest: str, rows: Mapping[bytes, tuple[str, bytes]]) -> None:
-        await self._flows.run(shard, list(scripts.apply(self._index(shard, table), self._keep, rest, rows)))
+    async def _run(self, shard: str, table: str, groups: Mapping[str, Mapping[bytes, tuple[bytes, bytes]]]) -> None:
+        index = self._index(shard, table)
+        found = [scripts.apply(index, self._keep, rest, rows) for rest, rows in groups.items()]
+        if found:
+            await self._flows.run(shard, found)
 
     async def _read(self, shard: str, *commands: Command) -> list[Any]:
         """Answers to commands behind everything that was written."""

@@ -9,15 +9,17 @@ older values are not taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple, Self
 
 from sinks.redis.flows import CHECK, Script
 
-__all__ = ["Entry", "apply", "index_of", "remove", "truncate"]
+__all__ = ["BYTES", "ROWS", "Entry", "apply", "index_of", "remove", "truncate"]
 
-_ROWS: Final = 1000  # in one script: the server does nothing else meanwhile
-_BYTES: Final = 1 << 20
+ROWS: Final = 1000
+"""In one script: the server does nothing else meanwhile."""
+BYTES: Final = 1 << 20
+"""About so many in one script."""
 
 _TIME: Final = """
 local function put(command, key, values) if #values > 0 then redis.call(command, key, unpack(values)) end end
@@ -123,21 +125,11 @@ def index_of(log: str, table: str) -> tuple[str, str]:
     return f"wormhole:rows:{log}:{table}", f"wormhole:gone:{log}:{table}"
 
 
-def apply(index: tuple[str, str], keep: int, rest: str, rows: Mapping[bytes, tuple[str, bytes]]) -> Iterator[Script]:
+def apply(index: tuple[str, str], keep: int, rest: str, rows: Mapping[bytes, tuple[bytes, bytes]]) -> Script:
     """Store the values of rows by their versions, each unless a newer one is known; ``b""``: the row is gone. ``keep``:
     milliseconds for which tombstones are kept. ``rest``: of the entries of all rows.
     """
-    keys, pairs, size = list[bytes](), list[str | bytes](), 0
-    for key, (version, value) in rows.items():
-        keys.append(key)
-        pairs.append(version)
-        pairs.append(value)
-        size += len(key) + len(value)
-        if len(keys) == _ROWS or size > _BYTES:
-            yield Script(_APPLY, [*index, *keys], [keep, rest, *pairs])
-            keys, pairs, size = [], [], 0
-    if keys:
-        yield Script(_APPLY, [*index, *keys], [keep, rest, *pairs])
+    return Script(_APPLY, [*index, *rows], [keep, rest, *chain.from_iterable(rows.values())])
 
 
 def remove(index: tuple[str, str], keep: int, rows: Iterable[tuple[bytes, bytes, Entry | None]]) -> Iterator[Script]:
@@ -145,7 +137,7 @@ def remove(index: tuple[str, str], keep: int, rows: Iterable[tuple[bytes, bytes,
     nothing is known of the row any more.
     """
     rest = iter(rows)
-    while portion := list(islice(rest, _ROWS)):
+    while portion := list(islice(rest, ROWS)):
         pairs = [part for _, before, entry in portion for part in (before, "" if entry is None else entry.to_text())]
         yield Script(_REMOVE, [*index, *(key for key, _, _ in portion)], [keep, *pairs])
 

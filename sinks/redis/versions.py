@@ -6,11 +6,12 @@ digits of one length are in the order of their numbers.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from subscriber_sdk import LogPosition
 
-__all__ = ["CHANGE", "READ", "UNFINISHED", "digits", "place"]
+__all__ = ["CHANGE", "READ", "UNFINISHED", "digits", "digits_as_bytes", "place"]
 
 CHANGE: Final = 0
 READ: Final = 1
@@ -24,6 +25,12 @@ def digits(number: int) -> str:
     """A number behind the length of its text, so that shorter numbers come first. ``number``: 0 to 10**99 - 1."""
     text = str(number)
     return f"{len(text):02}{text}"
+
+
+@lru_cache(10_000)
+def digits_as_bytes(number: int) -> bytes:
+    """As :func:`digits`."""
+    return digits(number).encode()
 
 
 def place(position: LogPosition, kind: int) -> str:
