@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from sinks.figures import Figures
 from sinks.sql.changes import Moved, steps
-from sinks.sql.database import Database
+from sinks.sql.database import GENERATION, Database
 from sinks.sql.failures import RowRefused, database_error
 from sinks.sql.mirrored import Mirrored, Place
 from sinks.sql.owners import Owner, claimed, is_claimed
@@ -221,7 +221,8 @@ class MirrorHandler(TransactionalHandler[Any]):
             for statement in planned.statements:
                 _log.info("%s", statement)
                 database.run(session.connection, statement.replace("%", "%%"))
-            dropped = was_filled and found is None
+            # A table without the column was made by hand in its place.
+            dropped = was_filled and (found is None or found.column(GENERATION) is None)
             if stale := dropped or planned.stale or defined.stale:
                 defined.rows.note(database, session.connection, shard.generation)
             finish(session.commit())

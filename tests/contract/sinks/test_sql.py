@@ -269,6 +269,63 @@ class TestMirror:
         assert "orders was dropped in the target" in caplog.text
         assert "wormholectl backfill start test" in caplog.text
 
+    @pytest.mark.parametrize("runs", [False, True])
+    def test_an_older_copy_of_the_target_is_filled_from_its_datamarker(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, runs: bool
+    ) -> None:
+        """It is put back behind a flow that ``runs``, or between two assignments."""
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(*(update(T, key=key, after={"a": key}) for key in (1, 2)))
+        tables = ("orders", "wormhole_marker")
+        for table in tables:
+            sql_target.sql(f"CREATE TABLE copy_{table} AS SELECT * FROM {table}")
+        flow.commit(update(T, key=1, before={"a": 1}, after={"a": 5}), update(T, key=2, before={"a": 2}))
+        flow.commit(update(T, key=3, after={"a": 3}))
+        if not runs:
+            flow.revoke()
+        for table in tables:
+            sql_target.sql(f"DELETE FROM {table}")
+            sql_target.sql(f"INSERT INTO {table} SELECT * FROM copy_{table}")
+        if not runs:
+            flow.assign()
+        flow.commit(update(T, key=4, after={"a": 4}))
+        assert sql_target.rows("orders", "id", "a") == [(1, 5), (3, 3), (4, 4)]
+        assert flow.datamarker == flow.end
+
+    @pytest.mark.parametrize(
+        "change",
+        ["marker = {}", "letters = {}", "open = {}", "epoch = epoch + 5", "version = version - 1", "move = move + 1"],
+    )
+    @pytest.mark.parametrize("runs", [False, True])
+    def test_a_row_of_a_marker_that_was_edited_loses_nothing(
+        self, sql_target: SqlTarget, wormhole_kit: Kit, change: str, runs: bool
+    ) -> None:
+        """The flow continues, or halts with an error that has a next step."""
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        if not runs:
+            flow.revoke()
+        data = {"postgres": "'\\x00ff'", "duckdb": "'\\x00\\xff'::BLOB"}.get(sql_target.name, "x'00ff'")
+        sql_target.sql(f"UPDATE wormhole_marker SET {change.format(data)}")
+        try:
+            if not runs:
+                flow.assign()
+            flow.commit(update(T, key=2, after={"a": 2}))
+        except HandlerFailed as failed:
+            if not isinstance(failed.__cause__, TargetRefused) or not failed.__cause__.hint:
+                raise
+        else:
+            assert sql_target.rows("orders", "id", "a") == [(1, 1), (2, 2)]
+
+    def test_a_target_that_was_made_again_by_hand_is_unverified(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
+        flow = attached(wormhole_kit, sql_target)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        sql_target.sql("DROP TABLE orders")
+        sql_target.sql("CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, a BIGINT)")
+        flow.commit(update(T, key=2, after={"a": 2}))
+        found = {finding.check for finding in wormhole_kit.run(sql_target.open().examine()).findings}
+        assert found == {"target_tables", "unverified"}
+
     def test_columns_that_differ_in_case_are_one_where_the_database_says_so(
         self, sql_target: SqlTarget, wormhole_kit: Kit
     ) -> None:
@@ -479,7 +536,7 @@ class TestMirror:
         assert [(found.severity, "1 shards" in found.what) for found in unverified] == [(Severity.WARN, True)]
         flow.revoke()
         sink = sql_target.open()
-        flow = wormhole_kit.attach(sink.subscriber)  # of a process that was not there
+        flow = wormhole_kit.attach(sink.subscriber)
         flow.commit(update(T, key=3, after={"a": 3, "b": "y"}))
         assert sink.figures is not None
         assert sink.figures.unverified == {("shop", T)}
