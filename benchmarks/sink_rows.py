@@ -5,7 +5,8 @@
 The mirror gets batches as they arrive from a publisher, and commits a datamarker every 20,000 rows. What is counted is
 all that it does: to decode, fold, write and commit. Inserts go into an empty table, updates change all their rows. The
 loader is COPY, LOAD DATA or the `.import` of SQLite's shell, into an empty table with the same key, of text that was
-made beforehand.
+made beforehand. The columns of processor time are of this process, which for SQLite and DuckDB
+includes the database.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import duckdb
 import psycopg
 import pymysql
 
@@ -128,15 +130,18 @@ def _marker(number: int) -> Datamarker:
     return replace(marker_at(number), shard="db1")
 
 
-def _timed(work: Callable[[], None]) -> float:
-    begin = time.monotonic()
+def _timed(work: Callable[[], None]) -> tuple[float, float]:
+    """Seconds, and those of the processor."""
+    begin, busy = time.monotonic(), time.process_time()
     work()
-    return time.monotonic() - begin
+    return time.monotonic() - begin, time.process_time() - busy
 
 
 def measure(target: Target, rows: int, file: Path, rounds: Sequence[Sequence[Any]]) -> list[str]:
-    """A row of the table: rows per second of the loader, of inserts and of updates, and ratios to the loader."""
-    found: dict[str, list[float]] = {"load": [], "insert": [], "update": []}
+    """A row of the table: rows per second of the loader, of inserts and of updates, ratios to the loader, and processor
+    time of a row.
+    """
+    found: dict[str, list[tuple[float, float]]] = {"load": [], "insert": [], "update": []}
     for _ in range(_RUNS):
         found["load"].append(_timed(lambda: target.load(file)))
         target.empty()
@@ -145,7 +150,8 @@ def measure(target: Target, rows: int, file: Path, rounds: Sequence[Sequence[Any
         for name, at in (("insert", 0), ("update", 1)):
             found[name].append(_timed(partial(mirror.write, rounds[at], at * rows)))
         mirror.close()
-    load, insert, change = (rows / statistics.median(found[name]) for name in ("load", "insert", "update"))
+    load, insert, change = (rows / statistics.median(wall for wall, _ in times) for times in found.values())
+    busy = (1e6 * statistics.median(used for _, used in found[name]) / rows for name in ("insert", "update"))
     return [
         target.name,
         f"{load:,.0f}",
@@ -153,6 +159,7 @@ def measure(target: Target, rows: int, file: Path, rounds: Sequence[Sequence[Any
         f"{insert / load:.2f}",
         f"{change:,.0f}",
         f"{change / load:.2f}",
+        *(f"{one:.1f}" for one in busy),
     ]
 
 
@@ -217,13 +224,33 @@ def _sqlite() -> Iterator[Target]:
         yield Target("SQLite", f"sqlite:///{path}", lambda file: run(".mode tabs", f".import {file} loaded"), empty)
 
 
-_TARGETS: Final = {"postgres": _postgres, "mariadb": _mariadb, "sqlite": _sqlite}
+@contextlib.contextmanager
+def _duckdb() -> Iterator[Target]:
+    with scratch() as folder:
+        path = folder / "bench.duckdb"
+
+        def run(statement: str) -> None:
+            with duckdb.connect(str(path), config={"threads": 2}) as connection:
+                connection.execute(statement)
+
+        def empty() -> None:
+            path.unlink(missing_ok=True)
+            run(_DEFINED.format(text="VARCHAR", decimal="VARCHAR"))
+
+        empty()
+        yield Target(
+            "DuckDB", f"duckdb://{path}", lambda file: run(f"COPY loaded FROM '{file}' (DELIMITER '\t')"), empty
+        )
+
+
+_TARGETS: Final = {"postgres": _postgres, "mariadb": _mariadb, "sqlite": _sqlite, "duckdb": _duckdb}
 
 
 def main(words: Sequence[str]) -> None:
     """Measure the targets that are named, or all."""
     rows = int(words[0]) if words else 200_000
-    columns = ("database", "loader, rows/s", "inserts/s", "of the loader", "updates/s", "of the loader")
+    rates = ("loader, rows/s", "inserts/s", "of the loader", "updates/s", "of the loader")
+    columns = ("database", *rates, "µs an insert", "µs an update")
     with scratch() as folder:
         file = folder / "rows.tsv"
         with file.open("w") as text:

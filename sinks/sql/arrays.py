@@ -1,10 +1,9 @@
-"""Rows of databases that take all of a statement's rows as one array for each column."""
+"""Rows of databases that take all of a statement's rows column by column."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from sinks.sql.database import Columns, Data, Database, Own, Scope
 from sinks.sql.schema import TargetColumn, TargetTable
@@ -15,6 +14,12 @@ __all__ = ["Arrays"]
 class Arrays(Database):
     """The rows of a statement are a table ``d``. The names of its columns are none of a target, which are reserved."""
 
+    _from: ClassVar[str] = ""
+    """Where the expressions of :meth:`_column` are taken from."""
+
+    def __init__(self) -> None:
+        self._left_out: dict[str, int] = {}  # tries, by target
+
     def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool) -> None:
         names = [*(column.name for column in columns), *own]
         listed = ", ".join(map(self.quoted, names))
@@ -24,7 +29,7 @@ class Arrays(Database):
             rest = (name for name in names if name not in table.key)
             sets = ", ".join(f"{c} = EXCLUDED.{c}" for c in map(self.quoted, rest))
             sql += f" ON CONFLICT ({', '.join(map(self.quoted, table.key))}) DO UPDATE SET {sets}"
-        self.run(connection, sql, [*own.values(), *map(self._values, columns, data)])
+        self.run(connection, sql, [*own.values(), *self._given(connection, columns, data)])
 
     def patch(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, scope: Scope) -> int:
         sets = [f"{self.quoted(name)} = %s" for name in own]
@@ -32,30 +37,41 @@ class Arrays(Database):
         keys = [column for column in columns if column.name in table.key]
         sql = f"UPDATE {self.named(table.name)} SET {', '.join(sets)} FROM {self._data(columns)}"  # noqa: S608
         sql += f" WHERE {self._same(keys)} AND {scope.text}"
-        return self.change(connection, sql, [*own.values(), *map(self._values, columns, data), *scope.values])
+        return self.change(connection, sql, [*own.values(), *self._given(connection, columns, data), *scope.values])
 
     def delete(self, connection: Any, table: TargetTable, columns: Columns, data: Data, scope: Scope) -> None:
         sql = f"DELETE FROM {self.named(table.name)} USING {self._data(columns)} WHERE {self._same(columns)}"  # noqa: S608
-        self.run(connection, f"{sql} AND {scope.text}", [*map(self._values, columns, data), *scope.values])
+        self.run(connection, f"{sql} AND {scope.text}", [*self._given(connection, columns, data), *scope.values])
 
     def rows(
         self, connection: Any, table: TargetTable, columns: Columns, data: Data, wanted: Columns, scope: Scope
     ) -> list[tuple[Any, ...]]:
         sql = f"SELECT {self.listed(wanted)} FROM {self.named(table.name)} JOIN {self._data(columns)}"  # noqa: S608
         sql += f" ON {self._same(columns)}"
-        return self.run(connection, f"{sql} WHERE {scope.text}", [*map(self._values, columns, data), *scope.values])
+        given = self._given(connection, columns, data)
+        return self.run(connection, f"{sql} WHERE {scope.text}", [*given, *scope.values])
 
     @abstractmethod
-    def _array(self, column: TargetColumn) -> str:
-        """The expression that takes a column's values. A cast to a type with a length would cut them."""
+    def _column(self, column: TargetColumn, place: int) -> str:
+        """The expression for the values of a column, which is the statement's column ``place``. A cast to a type with a
+        length would cut them.
+        """
 
-    def _values(self, column: TargetColumn, values: Sequence[Any]) -> Any:
-        """What the driver gets for a column's values."""
-        return values
+    @abstractmethod
+    def _given(self, connection: Any, columns: Columns, data: Data) -> list[Any]:
+        """Hand the values over. Returns those of the statement."""
+
+    def _tries(self, target: str) -> bool:
+        """Whether to try the way for rows that are new. After it failed, the next tries are left out: the rows of a
+        backfill that is repeated are all there.
+        """
+        if left := self._left_out.get(target, 0):
+            self._left_out[target] = left - 1
+        return not left
 
     def _data(self, columns: Columns) -> str:
-        listed = ", ".join(f"unnest({self._array(column)}) AS {_name(i)}" for i, column in enumerate(columns))
-        return f"(SELECT {listed}) AS d"
+        listed = ", ".join(f"{self._column(column, i)} AS {_name(i)}" for i, column in enumerate(columns))
+        return f"(SELECT {listed}{self._from}) AS d"
 
     def _same(self, columns: Columns) -> str:
         return " AND ".join(f"{self.quoted(column.name)} = {_name(i)}" for i, column in enumerate(columns))

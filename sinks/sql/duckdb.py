@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import pyarrow
 
 from sinks.sql.arrays import Arrays
-from sinks.sql.schema import Dialect, TargetColumn
+from sinks.sql.database import Columns, Data, Own
+from sinks.sql.schema import Dialect, TargetColumn, TargetTable
 from subscriber_sdk.transactional import sql
 from subscriber_sdk.transactional.sql import Values
 from subscriber_sdk.transactional.store import Session, Store
@@ -34,6 +37,8 @@ _MARKS: Final = re.compile(r"%([s%])")
 _TIMEOUT_S: Final = 20.0
 _THREADS: Final = 2
 _MAGIC: Final = slice(8, 12)
+_LEFT_OUT: Final = 1000  # tries
+_ROWS: Final = "_wormhole_rows"
 
 
 class _Session:
@@ -71,6 +76,10 @@ class _Session:
             self._failed = True
             raise
         return found
+
+    def register(self, rows: pyarrow.Table) -> None:
+        """Let statements read the rows."""
+        self._cursor.register(_ROWS, rows)
 
     async def begin(self) -> None:
         self._failed = False
@@ -173,12 +182,14 @@ class DuckDb(Arrays):
     """See the port. ``memory``: bytes that the database may use for its work."""
 
     dialect = Dialect.DUCKDB
+    _from = f" FROM {_ROWS}"
     sink_table = (
         "CREATE TABLE IF NOT EXISTS wormhole_sink (target BLOB PRIMARY KEY, name VARCHAR NOT NULL, "
         "owner VARCHAR NOT NULL, source VARCHAR NOT NULL)"
     )
 
     def __init__(self, path: Path, memory: int) -> None:
+        super().__init__()
         self.store = _Store(path, memory)
 
     def run(self, connection: _Session, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -188,8 +199,42 @@ class DuckDb(Arrays):
         ((changed,),) = connection.rows(_marked(sql), list(values))
         return int(changed)
 
-    def _array(self, column: TargetColumn) -> str:
-        return f"%s::{column.type}[]"
+    def upsert(
+        self, connection: _Session, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool
+    ) -> None:
+        """An INSERT that looks for each row takes twice the time. One that fails ends the transaction."""
+        name = str(table.name)
+        if not (new and table.key and self._tries(name)):
+            super().upsert(connection, table, columns, data, own, new=new)
+            return
+        try:
+            super().upsert(connection, replace(table, key=()), columns, data, own, new=new)
+        except duckdb.ConstraintException:
+            self._left_out[name] = _LEFT_OUT
+            raise TargetUnavailable(f"{name}: some new rows may be there; they are delivered again") from None
+
+    def _column(self, column: TargetColumn, place: int) -> str:
+        return f"c{place}::{column.type}"
+
+    def _given(self, connection: _Session, columns: Columns, data: Data) -> list[Any]:
+        connection.register(pyarrow.table(list(map(_arrow, data)), [f"c{place}" for place in range(len(data))]))
+        return []
+
+
+def _arrow(values: Sequence[Any]) -> pyarrow.Array[Any]:
+    """The values of one column. Text becomes every type as a literal does."""
+    types = set(map(type, values)) - {type(None)}
+    if types and types <= {str, bytes, float, bool}:
+        return pyarrow.array(values)
+    if types == {int}:
+        try:
+            return pyarrow.array(values, pyarrow.int64())
+        except OverflowError:
+            pass
+    return pyarrow.array(
+        [None if value is None else f"{value:f}" if types == {Decimal} else str(value) for value in values],
+        pyarrow.string(),
+    )
 
 
 def _marked(sql: str) -> str:

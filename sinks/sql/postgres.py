@@ -97,8 +97,8 @@ class Postgres(Arrays):
     lock_bounds = ("SET LOCAL lock_timeout = '3s'", "SELECT pg_advisory_xact_lock(hashtext('wormhole_sink'))")
 
     def __init__(self, url: str, password: Callable[[], str | None]) -> None:
+        super().__init__()
         self.store = _Store(url, password)
-        self._left_out: dict[str, int] = {}
 
     def run(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         cursor = self._executed(connection, sql, values)
@@ -126,9 +126,7 @@ class Postgres(Arrays):
         ahead.copy.enter_context(self._copy(connection, into)).write(lines)
 
     def settle(self, connection: Any) -> None:
-        """COPY takes half the time of an INSERT that looks for each row. If a row is there, nothing was written, and
-        the next tries are left out: the rows of a backfill that is repeated are all there.
-        """
+        """COPY takes half the time of an INSERT that looks for each row. If a row is there, nothing was written."""
         ahead, connection.ahead = connection.ahead, None
         if ahead is None:
             return
@@ -145,22 +143,18 @@ class Postgres(Arrays):
                 raise TargetUnavailable(database_error(error, ahead.into.partition(" ")[0]).message) from None
         self._executed(connection, "RELEASE SAVEPOINT wormhole_copy", ())
 
-    def _tries(self, into: str) -> bool:
-        if left := self._left_out.get(into):
-            self._left_out[into] = left - 1
-        return not left
-
     def _copy(self, connection: Any, into: str) -> AbstractContextManager[psycopg.Copy]:
         copy: AbstractContextManager[psycopg.Copy] = connection.cursor().copy(
             f"COPY {into.replace('%%', '%')} FROM STDIN".encode()
         )
         return copy
 
-    def _array(self, column: TargetColumn) -> str:
-        return f"%s::{column.cast}[]"
+    def _column(self, column: TargetColumn, place: int) -> str:
+        return f"unnest(%s::{column.cast}[])"
 
-    def _values(self, column: TargetColumn, values: Sequence[Any]) -> str:
-        return f"{{{','.join(texts(column.name, values, _IN_ARRAYS))}}}"
+    def _given(self, connection: Any, columns: Columns, data: Data) -> list[Any]:
+        shown = (texts(column.name, values, _IN_ARRAYS) for column, values in zip(columns, data, strict=True))
+        return [f"{{{','.join(values)}}}" for values in shown]
 
     def _executed(self, connection: _Connection, sql: str, values: Sequence[Any]) -> Any:
         self.settle(connection)

@@ -467,7 +467,8 @@ class TestMirror:
         assert flow.verify(T, [row(key, read, 2.0) for key in range(70)]).equal
         flow.backfill(T, [row(key, read, 4.0) for key in range(140)])
         assert flow.verify(T, [row(key, read, 4.0) for key in range(140)]).equal
-        assert "; flow " not in caplog.text  # nothing failed
+        if sql_target.name != "duckdb":  # a transaction of DuckDB ends with the first row that is there
+            assert "; flow " not in caplog.text  # nothing failed
 
     @pytest.mark.parametrize("sql_target", ["postgres"], indirect=True)
     def test_one_of_many_rows_is_parked(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
