@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sinks.port import SinkKind
 from wormhole.model.errors import UsageError
+from wormhole.model.suggestion import suggestion
 from wormhole.ports.entry_points import claims, load_only
 
 __all__ = ["kind_of", "schemes"]
@@ -28,8 +29,8 @@ def kind_of(scheme: str) -> SinkKind[Any]:
     claimed = claims(_GROUP).get(scheme, ())
     if not claimed:
         raise UsageError(
-            f"no installed package has a sink for {scheme}://",
-            hint=f"write one of {', '.join(f'{name}://' for name in schemes())}",
+            f"no installed package has a sink for {scheme}://{suggestion(scheme, schemes())}",
+            hint="correct the scheme of the URL, or install the package that has this kind",
             code="extra-missing",
         )
     return _load(claimed)

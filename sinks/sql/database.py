@@ -59,6 +59,12 @@ class Database(ABC):
     def run(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement; none for one that returns none."""
 
+    def lacks(self, connection: Any) -> str:
+        """The statement that gives the account the right to make the first table; empty where it has it, or where only
+        trying shows that.
+        """
+        return ""
+
     @abstractmethod
     def change(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> int:
         """Run a statement. Returns how many rows its condition selected."""

@@ -104,6 +104,12 @@ class Postgres(Arrays):
         cursor = self._executed(connection, sql, values)
         return cursor.fetchall() if cursor.description else []
 
+    def lacks(self, connection: Any) -> str:
+        found = "to_regclass('wormhole_marker') IS NOT NULL OR has_schema_privilege(current_schema(), 'CREATE')"
+        names = "quote_ident(coalesce(current_schema(), 'public')), quote_ident(current_user)"
+        rows = self.run(connection, f"SELECT {names} WHERE ({found}) IS NOT TRUE")
+        return "".join(f"GRANT CREATE ON SCHEMA {schema} TO {account}" for schema, account in rows)
+
     def change(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> int:
         changed: int = self._executed(connection, sql, values).rowcount
         return changed

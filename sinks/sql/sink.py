@@ -51,7 +51,11 @@ class SqlSink(Sink):
         database = self._database
         with self._connected() as connection:
             found, unverified = targets(database, connection), all_unverified(database, connection)
+            grant = database.lacks(connection)
         report.facts["dialect"] = database.dialect.value
+        if grant:
+            what = "the account may not make tables"
+            report.add("rights", Severity.PROBLEM, what, next_step=grant, code="account-lacks-rights")
         for name, owner, source in found:
             report.add("target_tables", Severity.OK, f"{name} is filled from {source} by {owner}")
         for name, owner, source, shards in unverified:
@@ -86,7 +90,10 @@ class SqlSink(Sink):
         except WormholeError:
             raise
         except Exception as error:
-            raise refusal(error) or TargetUnavailable(f"{self._settings.url} cannot be used: {error}") from error
+            raise refusal(error) or TargetUnavailable(
+                f"{self._settings.url} cannot be used: {error}",
+                hint="start the server, or correct the URL; the sink continues by itself",
+            ) from error
 
 
 def _database(settings: SqlSettings) -> Database:

@@ -14,6 +14,8 @@ import pytest
 
 from examples.demo.database_server import DatabaseServer
 from scripts.prepare import ROOT
+from sinks.sql.kind import POSTGRES
+from sinks.sql.settings import SqlSettings
 from tests.support.eventually import PATIENCE_S
 from tests.support.postgres_server import PostgresServer
 
@@ -63,3 +65,18 @@ def test_a_table_is_mirrored_and_verifies(
         typed(tmp_path, f"wormholectl down -f {started.split()[3]}")
     found = postgres_server.sql("SELECT count(*), min(status) FROM orders", database=postgres_database)
     assert [*found] == [(ROWS, "status 1")]
+
+
+async def test_an_account_that_may_not_make_tables_is_reported(
+    postgres_server: PostgresServer, postgres_database: str, tmp_path: Path
+) -> None:
+    role = f"poor_{uuid.uuid4().hex[:8]}"
+    postgres_server.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'open-sesame'")
+    (tmp_path / "password").write_text("open-sesame\n")
+    at = f"postgresql://{role}@{postgres_server.host}:{postgres_server.port}/{postgres_database}?sslmode=disable"
+    settings = SqlSettings.model_validate({"url": at, "password_file": str(tmp_path / "password")})
+    (finding,) = (await POSTGRES.open("mirror", settings).examine()).findings
+    grant = f"GRANT CREATE ON SCHEMA public TO {role}"
+    assert (finding.code, finding.next_step) == ("account-lacks-rights", grant)
+    postgres_server.sql(grant, database=postgres_database)
+    assert (await POSTGRES.open("mirror", settings).examine()).findings == []
