@@ -90,7 +90,7 @@ class World:
         self.seen = dict.fromkeys(KEYS, 0)
         self.sinks: list[Sink] = []
         self.late: list[Callable[[], Any]] = []
-        self.copy: tuple[dict[bytes, bytes], dict[int, int]] | None = None  # of the server, and of what was seen then
+        self.copy: tuple[dict[bytes, bytes], dict[int, int]] | None = None  # the server, and what was seen then
         self.faults = False
         self.flows = [self.kit.attach(self.process(), shard=shard, retry=RETRY) for shard in ("db.0of2", "db.0of4")]
 
