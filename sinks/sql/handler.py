@@ -47,8 +47,7 @@ class _Definition:
 class _Shard:
     """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``moved``: of the open
     transaction, by the source's name. ``defined``: what the next
-    rollback does; ``failed``: why that failed for a target the last time; ``stale``: the table that it entered as
-    unverified. ``generation``: of the last backfill.
+    rollback does; ``failed``: why that failed for a target the last time. ``generation``: of the last backfill.
     """
 
     log: str = ""
@@ -57,7 +56,6 @@ class _Shard:
     moved: defaultdict[str, Moved] = field(default_factory=lambda: defaultdict(Moved))
     defined: _Definition | None = None
     failed: tuple[TableName, WormholeError] | None = None
-    stale: str = ""
     generation: int = 0
 
 
@@ -102,22 +100,23 @@ class MirrorHandler(TransactionalHandler[Any]):
             planned = plan(target, found, dialect)
             owner = self._owner(shard, name, change.table)
             owned = is_claimed(self._database, connection, owner)
+            rows = Unverified(name, shard.owner, change.table)
+            # A column that was dropped kept its values.
+            stale = change.old is not None and bool(change.added)
+            stale = stale and not rows.is_noted(self._database, connection, change.shard, shard.generation)
         if planned.refused:
             raise TargetRefused(
                 f"{name} cannot hold {change.table}: {planned.refused}", hint="; ".join(planned.helping)
             )
-        # A column that was dropped kept its values.
-        stale = change.old is not None and bool(change.added) and shard.stale != change.table
         if planned.statements or not owned or stale:
             failed = shard.failed[1] if shard.failed and shard.failed[0] == name else None
             shard.failed = None
             if isinstance(failed, TargetRefused):
                 raise failed
-            shard.defined = _Definition(target, owner, Unverified(name, shard.owner, change.table), stale)
+            shard.defined = _Definition(target, owner, rows, stale)
             raise TargetUnavailable(f"{name} is defined for {change.table} first" + (f": {failed}" if failed else ""))
         assert found is not None
-        shard.stale = ""
-        if Unverified(name, shard.owner, change.table).is_noted(self._database, connection, change.shard):
+        if rows.is_noted(self._database, connection, change.shard):
             self._unverified.add((change.shard, change.table))
         for loss in planned.losses:
             if (name, loss) not in self._losses:
@@ -229,7 +228,6 @@ class MirrorHandler(TransactionalHandler[Any]):
         finally:
             finish(session.close())
         if stale:
-            shard.stale = defined.rows.table
             what = (
                 "was dropped in the target, and is made without its rows"
                 if dropped

@@ -33,10 +33,13 @@ class Unverified:
         application, _, dataset = self.owner.partition("/")
         database.run(connection, sql, [*self._names, generation, application, dataset])
 
-    def is_noted(self, database: Database, connection: Any, shard: str) -> bool:
-        """Whether they are unverified in this shard."""
-        sql = "SELECT 1 FROM wormhole_unverified WHERE name = %s AND owner = %s AND source = %s AND shard = %s"
-        return _there(database, connection) and bool(database.run(connection, sql, [*self._names, shard]))
+    def is_noted(self, database: Database, connection: Any, shard: str, generation: int = 0) -> bool:
+        """Whether they are unverified in this shard, until a backfill after ``generation``."""
+        if not _there(database, connection):
+            return False
+        sql = "SELECT 1 FROM wormhole_unverified WHERE name = %s AND owner = %s AND source = %s AND shard = %s "
+        sql += "AND generation >= %s"
+        return bool(database.run(connection, sql, [*self._names, shard, generation]))
 
     def scanned(self, database: Database, connection: Any, shard: str, generation: int) -> None:
         """A backfill has ended in this shard."""

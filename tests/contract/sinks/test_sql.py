@@ -317,6 +317,23 @@ class TestMirror:
         else:
             assert sql_target.rows("orders", "id", "a") == [(1, 1), (2, 2)]
 
+    def test_an_update_behind_a_new_column_that_is_refused_is_parked(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        """What comes again is of both schemas."""
+        flow = attached(wormhole_kit, sql_target, parks=True)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        wrong = update(T, key=2, after=None, op=Op.MERGE)
+        for _ in range(2):
+            flow.commit(
+                update(T, key=1, after={"a": 1}),
+                update(T, key=3, after={"a": 3, "b": 1}),
+                wrong,
+                update(T, key=4, after={"a": 4}),
+            )
+        assert sql_target.rows("orders", "id") == [(1,), (3,), (4,)]
+        assert len(flow.parked) == 2
+
     def test_a_target_that_was_made_again_by_hand_is_unverified(self, sql_target: SqlTarget, wormhole_kit: Kit) -> None:
         flow = attached(wormhole_kit, sql_target)
         flow.commit(update(T, key=1, after={"a": 1}))
