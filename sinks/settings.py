@@ -50,7 +50,7 @@ def configured_sinks(config: Config, path: Path) -> dict[str, ConfiguredSink]:
         try:
             found[name] = _checked(name, config, path, report)
         except UsageError as error:  # the other sinks are checked too
-            report.add(("sinks", name, "url"), f"{error.message}{f'. {error.hint}' if error.hint else ''}", table.url)
+            report.add(("sinks", name, "url"), f"{error.message}{f' ({error.hint})' if error.hint else ''}", table.url)
     report.raise_if_any()
     return {name: sink for name, sink in found.items() if sink is not None}
 

@@ -40,6 +40,8 @@ _EXAMPLES: Final = """Examples:
   wormholectl init "$LOG" --password-file db1.password --yes
 
   wormholectl init "$LOG" --to jsonlines:///var/lib/lines
+
+  wormholectl init "$SERVER/shop" --password-file db1.password --to "$STORE" --to-password-file dwh.password
 """
 
 
