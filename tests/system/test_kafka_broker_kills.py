@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.allow_blocking
 
 ROWS = 5
 PARTITIONS = 2
-KILLS = 5
+KILLS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
 WITHIN_S = 0.05  # after a commit began, which takes about 0.01
 
 
