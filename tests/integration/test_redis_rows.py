@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -608,6 +609,9 @@ def test_a_server_that_was_set_back_while_nothing_changes(
     world.client.flushdb()
     for key, value in copy.items():
         world.client.restore(key, 0, value)
+    again: Any = world.sinks[0].subscriber
+    with pytest.raises(TargetUnavailable):
+        world.kit.run(again.on_datamarker(replace(flow.datamarker, shard="shop")))  # as an idle flow does
     flow.commit()  # its datamarker alone
     assert flow.datamarker == flow.end
     assert [row["text"] for row in world.rows.values()] == (["b"] if mode == "set" else [])
