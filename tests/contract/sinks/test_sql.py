@@ -317,6 +317,21 @@ class TestMirror:
         else:
             assert sql_target.rows("orders", "id", "a") == [(1, 1), (2, 2)]
 
+    def test_a_backfill_that_began_before_a_new_column_does_not_verify_it(
+        self, sql_target: SqlTarget, wormhole_kit: Kit
+    ) -> None:
+        sink = sql_target.open()
+        flow = wormhole_kit.attach(sink.subscriber)
+        flow.commit(update(T, key=1, after={"a": 1}))
+        flow.begin_backfill()
+        flow.chunk(T, read(T, key=1, after={"a": 1}))
+        flow.commit(update(T, key=2, after={"a": 1, "b": 1}))
+        flow.end_scan(T)
+        assert sink.figures is not None
+        assert sink.figures.unverified == {("shop", T)}
+        flow.backfill(T, [read(T, key=key, after={"a": 1, "b": 1}) for key in (1, 2)])
+        assert sink.figures.unverified == set()
+
     def test_an_update_behind_a_new_column_that_is_refused_is_parked(
         self, sql_target: SqlTarget, wormhole_kit: Kit
     ) -> None:
