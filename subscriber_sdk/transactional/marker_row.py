@@ -7,17 +7,17 @@ again (:func:`after_refusal`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from subscriber_sdk.subscriber import KeptMarker, ShardNotice
-from wormhole.model.errors import EpochRefused, TargetRefused, TargetUnavailable
+from wormhole.model.errors import EpochRefused, ProtocolError, TargetRefused, TargetUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
-__all__ = ["MarkerRow", "Start", "after_refusal", "row_key", "start_of"]
+__all__ = ["MarkerRow", "Start", "after_refusal", "row_key", "row_of", "start_of"]
 
 _MOST_LETTERS: Final = 1000
 """Ids of dead letters that a row keeps: as many as a flow may park by default."""
@@ -61,6 +61,31 @@ class Start:
     row: MarkerRow
     have: KeptMarker | None = None
     halt: TargetRefused | None = None
+
+
+def row_of(found: Sequence[Any], shard: str) -> MarkerRow:
+    """The row as it was found in the table. Raises :class:`~wormhole.model.errors.TargetRefused` if something other
+    than the helper wrote it."""
+    epoch, version, move, marker, nonce, letters = found
+    try:
+        row = MarkerRow(
+            int(epoch),
+            int(version),
+            int(move),
+            bytes(marker),
+            None if nonce is None else bytes(nonce),
+            tuple(bytes(letters).decode().splitlines()),
+        )
+        if row.marker:
+            marker_from_bytes(row.marker)
+        if not 0 <= row.move <= row.epoch or row.version < 0:
+            raise ValueError(f"epoch {epoch}, version {version}, move {move}")
+    except (TypeError, ValueError, ProtocolError) as error:
+        raise TargetRefused(
+            f"the row of shard {shard} in wormhole_marker is not what was stored there: {error!r}",
+            hint="restore the row; or delete it, which halts the flow until a backfill or a move of its datamarker",
+        ) from error
+    return row
 
 
 def row_key(notice: ShardNotice) -> bytes:

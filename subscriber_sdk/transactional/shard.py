@@ -18,9 +18,9 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from subscriber_sdk.subscriber import KeptMarker, ShardNotice
 from subscriber_sdk.transactional import sql
-from subscriber_sdk.transactional.marker_row import MarkerRow, after_refusal, row_key, start_of
+from subscriber_sdk.transactional.marker_row import MarkerRow, after_refusal, row_key, row_of, start_of
 from subscriber_sdk.transactional.store import Session, Store, settled
-from wormhole.model.errors import ProtocolError, TargetRefused, TargetUnavailable, WormholeError
+from wormhole.model.errors import TargetRefused, TargetUnavailable, WormholeError
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_to_bytes
 from wormhole.wire.update import Update
@@ -273,21 +273,7 @@ class ShardTransactions(Generic[C]):
 
     async def _read(self, session: Session[C]) -> MarkerRow | None:
         found = await session.row(sql.READ + self._store.dialect.locking, {"flow": self._key})
-        if found is None:
-            return None
-        epoch, version, move, marker, nonce, letters = found
-        nonce = None if nonce is None else bytes(nonce)
-        try:
-            row = MarkerRow(epoch, version, move, bytes(marker), nonce, _split(bytes(letters)))
-            if row.marker:
-                row.datamarker  # noqa: B018 - raises
-        except (UnicodeDecodeError, ProtocolError) as error:
-            raise TargetRefused(
-                f"the row of shard {self._shard} in wormhole_marker was changed: {error}",
-                hint=f"put it back, or delete it and run `wormholectl backfill start {self._application}`; then "
-                f"`wormholectl flows resume {self._application}/{self._shard}`",
-            ) from None
-        return row
+        return None if found is None else row_of(found, self._shard)
 
     async def _refused(self, error: Exception | None) -> NoReturn:
         """A statement of the helper failed, or did not find the row as it was: find out why."""
@@ -360,7 +346,3 @@ class ShardTransactions(Generic[C]):
 
 def _joined(letters: tuple[str, ...]) -> bytes:
     return "\n".join(letters).encode()
-
-
-def _split(letters: bytes) -> tuple[str, ...]:
-    return tuple(letters.decode().splitlines())

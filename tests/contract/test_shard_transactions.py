@@ -9,7 +9,7 @@ from subscriber_sdk.subscriber import KeptMarker
 from subscriber_sdk.testing import marker_at
 from tests.support.shard_owner import Owner
 from tests.support.transactional import Target
-from wormhole.model.errors import TargetUnavailable
+from wormhole.model.errors import TargetRefused, TargetUnavailable
 
 
 def add(owner: Owner, customer: int) -> None:
@@ -88,3 +88,52 @@ def test_a_connection_that_is_lost_before_the_commit_is_no_failure_of_an_update(
         owner.commit(2)
     assert owner.assigned(2) == KeptMarker(marker_at(1), 0)
     assert transactional_target.totals == {1: 1}
+
+
+DATABASES = pytest.mark.parametrize(
+    "transactional_target", ["psycopg", "sqlalchemy-mariadb", "sqlalchemy-sqlite"], indirect=True
+)
+
+
+@DATABASES
+def test_of_two_owners_in_one_epoch_the_last_one_has_the_shard(transactional_target: Target, owner: Owner) -> None:
+    """A clone of the process, or of its publisher."""
+    clone = Owner(transactional_target.new())
+    assert clone.assigned(1) == KeptMarker(marker_at(1), 0)
+    with pytest.raises(TargetUnavailable):
+        add(owner, 2)
+    add(clone, 2)
+    clone.commit(2)
+    assert owner.assigned(1) == KeptMarker(marker_at(2), 0)
+    with pytest.raises(TargetUnavailable):
+        add(clone, 3)
+    assert transactional_target.totals == {1: 1, 2: 1}
+
+
+@DATABASES
+def test_an_older_copy_is_gone_on_from(transactional_target: Target, owner: Owner) -> None:
+    """It is put back between two transactions: what is not in it comes again."""
+    sql = transactional_target.sql
+    sql("CREATE TABLE kept AS SELECT * FROM wormhole_marker")
+    add(owner, 2)
+    owner.commit(2)
+    for statement in ("DELETE FROM wormhole_marker", "INSERT INTO wormhole_marker SELECT * FROM kept"):
+        sql(statement)
+    sql("DELETE FROM totals WHERE customer = 2")
+    with pytest.raises(TargetUnavailable):
+        add(owner, 3)
+    assert owner.assigned(2) == KeptMarker(marker_at(1), 0)
+    add(owner, 2)
+    owner.commit(2)
+    assert transactional_target.totals == {1: 1, 2: 1}
+
+
+@DATABASES
+@pytest.mark.parametrize("edit", ["marker = 'not a datamarker'", "move = 7", "version = -1"])
+def test_a_row_that_something_else_wrote_halts(transactional_target: Target, owner: Owner, edit: str) -> None:
+    transactional_target.sql(f"UPDATE wormhole_marker SET {edit}")
+    with pytest.raises(TargetRefused) as refused:
+        owner.assigned(2)
+    assert refused.value.code == "target-refused"
+    owner.revoked()
+    transactional_target.sql("DELETE FROM wormhole_marker")
