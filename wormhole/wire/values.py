@@ -2,9 +2,10 @@
 """Values straight from the bytes of an encoded update, without an object for each of its fields. Hot: compiled where
 possible.
 
-The bytes mean what they mean to protobuf's own parser (``wormhole.wire.v1.Update``), which a test compares: a row is
-refused as a whole, whatever is asked for; of several kinds in one value the last counts; entries in pieces are one;
-unknown fields are passed over. A peer can send any bytes, so each length is checked before it is believed.
+The result is that of protobuf's own parser for ``wormhole.wire.v1.Update``, which a test compares. An error anywhere
+in a row refuses the whole row, whichever field is read. If a value has several kinds, the last one counts. Entries that
+come in several fields are joined. Unknown fields are skipped. A peer can send any bytes, so each length is checked
+before it is used.
 """
 
 from __future__ import annotations
@@ -38,11 +39,10 @@ _COMPILED: Final = not __file__.endswith(".py")
 
 
 def check(data: bytes, begin: int, end: int) -> int:
-    """Whether ``data[begin:end]`` is an update: twice the number of its operation (32 bits, unsigned), and 1 more if it
-    was too large to have its values.
+    """Check that ``data[begin:end]`` is an update. The other functions need bytes that were checked.
 
-    Raises :class:`~wormhole.model.errors.DecodeError` for other bytes. The other functions are for bytes that were
-    checked.
+    Returns ``op << 1 | large``. ``op``: the number of its operation (32 bits, unsigned). ``large``: 1 if the update was
+    too large to have its values. Raises :class:`~wormhole.model.errors.DecodeError` for other bytes.
     """
     if begin < 0 or begin > end or end > len(data):
         raise ValueError(f"an update from {begin} to {end} of {len(data)} bytes")
@@ -75,8 +75,8 @@ def check(data: bytes, begin: int, end: int) -> int:
 
 
 def values(data: bytes, begin: int, end: int, field: int) -> tuple[Value, ...]:
-    """The values of ``field``. Raises :class:`~wormhole.model.errors.ProtocolError` for one that has none of its kind:
-    a decimal that is no number, entries with names and values that do not match.
+    """The values of ``field``. Raises :class:`~wormhole.model.errors.ProtocolError` for a decimal that is no number,
+    and for entries that have another number of names than of values.
     """
     return tuple(_values(data, begin, end, field))
 
@@ -191,15 +191,19 @@ def locate(
     ops: bytearray,
     falls_back: bool = True,
 ) -> None:
-    """Where the values of ``count`` updates of a batch lie, column by column: of value ``j`` of field ``f`` of update
-    ``i`` the cell ``(bases[f] + j) * count + i``. ``spans``: as of :func:`split`; ``first``: the first of the updates
-    in it.
+    """Write the places of the values of ``count`` updates into arrays, column by column.
 
-    ``bases``: by field; below 0: its values are not wanted. ``widths``: how many values a field has, if it has any.
-    ``falls_back``: an update without AFTER has its BEFORE in place of it. ``kinds``: the field of ``Value`` that is
-    set, ``unavailable`` for none; left 0 where there is no value at all. ``numbers``: what a number is as 64 bits; of
-    other values where they begin, with their ``sizes``; of entries, where the whole ``Value`` does. ``ops``: the
-    numbers of the operations; left 0 for one that no byte holds. All are filled with 0 before.
+    Value ``j`` of field ``f`` of update ``i`` has the cell ``(bases[f] + j) * count + i``. The arrays contain zeros
+    before the call.
+
+    ``spans``: the result of :func:`split`. ``first``: the index of the first update in it.
+    ``bases``: the first column of each field; below 0: the field's values are not wanted.
+    ``widths``: the number of values that each field has, if it has any.
+    ``kinds``: the field of ``Value`` that is set; ``unavailable``: none is; 0: there is no value.
+    ``numbers``: a number as 64 bits. For entries, the place where the ``Value`` begins. For other values, the place
+    where the content begins; its length is in ``sizes``.
+    ``ops``: the number of each update's operation; 0 if it does not fit into a byte.
+    ``falls_back``: the BEFORE of an update without AFTER is taken as its AFTER.
 
     Raises as :func:`check`, and :class:`~wormhole.model.errors.ProtocolError` for another number of values.
     """
@@ -308,7 +312,7 @@ def one_value(data: bytes, begin: int, end: int) -> Value:
 
 
 def decimal_of(text: str) -> Decimal | str:
-    """The decimal that is written so. NaN and infinities are their text: a decimal NaN is equal to nothing, and would
+    """The decimal with this text. NaN and infinities stay text, because a decimal NaN is equal to nothing and would
     never be found again as a key. Raises :class:`~wormhole.model.errors.ProtocolError`.
     """
     try:
@@ -441,7 +445,7 @@ def _value(p: bytes, at: int, end: int) -> Value:
 
 
 def _made(p: bytes, kind: int, begin: int, end: int) -> Value:
-    """The value of a kind of ``Value`` that is no message."""
+    """The value between ``begin`` and ``end``, of a kind that is not a message."""
     if kind == 1:
         return p[begin:end]
     if kind == 2:

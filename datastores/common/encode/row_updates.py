@@ -37,8 +37,8 @@ _LIMIT: Final = (1 << 31) - 1
 
 
 class RowTable:
-    """What the updates of a table's rows need: ``count`` of its columns, ``key``: positions of the key's columns,
-    ``schema`` and ``shard``: ordinals."""
+    """The properties of a table that the updates of its rows need. ``count``: the number of columns. ``key``: the
+    positions of the key's columns. ``schema``, ``shard``: ordinals."""
 
     def __init__(self, name: str, count: int, key: Sequence[int], schema: int, shard: int) -> None:
         self.name = name
@@ -79,11 +79,11 @@ def _copy_cell(out: bytearray, at: int, image: Entries, c: int, tag: int) -> int
 
 
 class RowUpdates:
-    """Encodes into ``updates`` what the images ``before`` and ``after`` hold. ``too_large``: updates that went without
-    their values.
+    """Encodes the images ``before`` and ``after`` into ``updates``. ``too_large``: the number of updates that were
+    encoded without their values.
 
-    An update is ``merged`` where the image before the change is given: a column that the image after does not have is
-    as it was.
+    ``merged``: the image before the change is given, so a column that the image after the change lacks keeps its
+    former value.
     """
 
     def __init__(self, before: Entries, after: Entries, max_update_bytes: int, hash_shards: int, room: int) -> None:
@@ -111,7 +111,7 @@ class RowUpdates:
             self.add(table, _INSERT, False, True, True, shard)
 
     def add(self, table: RowTable, op: int, with_before: bool, with_after: bool, merged: bool, shard: int) -> None:
-        """Encode one update of the images that are asked for."""
+        """Encode one update with the requested images."""
         before = self._before
         after = self._after
         key = table.key

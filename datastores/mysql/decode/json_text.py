@@ -101,7 +101,7 @@ def _moment(column_type: int, packed: int) -> str:
 class _Printer:
     """Prints one document into ``out``, from ``at`` on and up to ``limit`` bytes of it.
 
-    No byte is printed twice: what is left to spend keeps time and output in proportion to the input.
+    No byte of the input is printed twice. A budget keeps time and output in proportion to the input.
     """
 
     __slots__ = ("begin", "data", "last", "left", "out", "start", "used")
@@ -250,7 +250,7 @@ class _Printer:
         self.used += end - at
 
     def bytes_at(self, at: int, end: int) -> int:
-        """How many bytes the string at ``at`` has, after its length; ``begin`` is where they begin."""
+        """The number of bytes in the string at ``at``, without its length. Sets ``begin`` to the first of them."""
         p = self.data
         first = at
         size = 0
@@ -354,7 +354,7 @@ def print_json(data: bytes, start: int, end: int, out: bytearray, at: int, limit
     as needed.
 
     Returns the place after it; -1 when it has more than ``limit`` bytes.
-    No bytes at all are ``null``, as they are for MySQL. Raises :class:`DecodeError` for bytes that are no document.
+    An empty range is ``null``, as in MySQL. Raises :class:`DecodeError` for bytes that are no document.
     """
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"bytes {start} to {end} of {len(data)} are out of range")

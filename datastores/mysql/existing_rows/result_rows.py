@@ -34,7 +34,7 @@ _END_SIZE: Final = 9  # an end has fewer bytes; a row that begins with 0xFE more
 
 
 class ResultRows:
-    """The rows of one answer. Whoever stops before the end has to close the connection.
+    """The rows of one answer. A caller that stops before the end has to close the connection.
 
     ``receive``: returns the next bytes, never none; ``count``: of columns.
     """
@@ -68,7 +68,7 @@ class ResultRows:
         return rows
 
     def _walk(self, rows: list[Row]) -> int:
-        """Split the whole packets that are there; returns the bytes that the next one needs."""
+        """Split the packets that have arrived whole. Returns the number of bytes that the next one needs."""
         data = self._buffer
         p = data
         at = self._at
