@@ -143,6 +143,7 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
             open_tables=partial(open_tables, place.source, options),
             boundaries=TableBoundaries(state / "tables", options.state),
             ownership=ownership,
+            insecure=config.insecure,
         )
         process, reached = publisher.process, operated(publisher)
         address = await stack.enter_async_context(

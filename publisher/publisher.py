@@ -24,6 +24,7 @@ from publisher.flows.replays import Replays
 from publisher.flows.row_scans import RowScans
 from publisher.flows.tailed_log import TailedLog
 from publisher.flows.this_process import ThisProcess
+from publisher.push.attach_service import AttachListener
 from wormhole.coordination.port import Coordinator, PublisherInfo
 from wormhole.host.clock import Clock
 from wormhole.model.errors import WormholeError
@@ -40,6 +41,11 @@ _STOPS_S = 2.0  # a source has this long to stop before another publisher may be
 
 async def _by_the_caller() -> None:
     """The caller starts and stops the source."""
+
+
+async def _result_of(task: asyncio.Task[None]) -> None:
+    """Wait for a task that goes on when this is cancelled."""
+    await asyncio.shield(task)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +73,7 @@ class Publisher:
     replays: Replays
     backfills: Backfills
     losses: Losses
+    listener: AttachListener
     housekeeping: Housekeeping
     background: BackgroundTasks
     parking_room: Room
@@ -89,6 +96,7 @@ class Publisher:
         while this process still owns the log, so that the next owner finds the source's documents.
         """
         patience_s = self.served.settings.stop_timeout
+        listening = asyncio.create_task(self.listener.run(), name="attach")  # it outlasts the streams
         try:
             await self.ownership.take(self._info())
             await start_source()
@@ -98,6 +106,7 @@ class Publisher:
                 group.create_task(self.log.read(self.applications, self.assigner), name="fleet")
                 group.create_task(self.caps.run(), name="caps")
                 group.create_task(self.assigner.run(), name="assigner")
+                group.create_task(_result_of(listening), name="attach")
                 group.create_task(self.records.markers.run(), name="markers")
                 group.create_task(self.housekeeping.run(), name="housekeeping")
                 group.create_task(self.scans.run(), name="existing-rows")
@@ -118,6 +127,8 @@ class Publisher:
             try:
                 await self.assigner.close(patience_s)
             finally:  # also when a second signal cuts the waiting short
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
                 await self._leave(stop_source)
                 for threads in (self.records.markers, self.peer_threads, self.letter_threads):
                     threads.close()

@@ -49,6 +49,8 @@ from publisher.operate.relay_trim import RelayTrim
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import StatusReports
 from publisher.publisher import Publisher
+from publisher.push.attach_service import AttachListener, AttachService
+from publisher.push.attached import AttachedSubscribers
 from publisher.push.stream import Dialer
 from wormhole.coordination.port import Coordinator
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -84,12 +86,14 @@ def wired(
     open_tables: Callable[[], TableSource] = _no_tables,
     boundaries: BoundaryStore | None = None,
     ownership: Ownership | None = None,
+    insecure: bool = False,
 ) -> Publisher:
     """The publisher of ``source``.
 
     ``relay``: the log's relay, if it has one. It has no default, because a forgotten one would not be noticed.
     ``open_tables``: opens the rows of the log's tables; ``boundaries``: where chunks of these rows end. ``ownership``:
-    how it becomes the owner of the log; by default by its registration alone.
+    how it becomes the owner of the log; by default by its registration alone. ``insecure``: whether subscribers may
+    dial from other hosts without TLS.
 
     The body is long because it makes all parts: each part is made after the parts that it needs.
     """
@@ -118,8 +122,9 @@ def wired(
     # Decoding updates for parking takes processor time, and storing them waits for a disk or for ZooKeeper.
     peer_threads = PeerThreads("letters-opened", 1, clock)
     letter_threads = PeerThreads("letters-stored", 2, clock)
-    dialer = Dialer(hello, served.trust, room, letters=peer_threads, clock=clock)
     timeouts = Timeouts(settings.grace_period, settings.handler_timeout)
+    attached = AttachedSubscribers(timeouts.grace + timeouts.handler, clock)
+    dialer = Dialer(hello, served.trust, attached, room, letters=peer_threads, clock=clock)
     assigner = Assigner(store, fleet, dialer, timeouts, ownership, clock)
     behind: set[str] = set()
     registrar = Registrar(store, source, served.log, known, clock)
@@ -136,6 +141,9 @@ def wired(
     refused_epochs = RefusedEpochs(records, assigner, ownership, background, clock)
     deliveries = Deliveries(assigner, records, dead_letters, backfills, losses, refused_epochs, background)
     assigner.join(deliveries, openings)
+    admission = AttachService(
+        attached, applications.config, served.trust, listen=settings.attach_listen, insecure=insecure
+    )
     return Publisher(
         served=served,
         process=process,
@@ -155,6 +163,7 @@ def wired(
         replays=replays,
         backfills=backfills,
         losses=losses,
+        listener=AttachListener(admission, clock),
         housekeeping=Housekeeping(log, assigner, applications, replays, backfills, (dead_letters, states), clock),
         background=background,
         parking_room=room,

@@ -29,15 +29,15 @@ _PER_SHARD: Final = (
 def samples(running: Running) -> list[Sample]:
     """All present samples."""
     labels = (running.options.application, running.id)
-    streams, late = running._server.traffic
+    streams, late = running._streams.traffic
     found = [
         Sample(c.SUBSCRIBER_BUILD, 1, (*labels, __version__)),
         Sample(c.SUBSCRIBER_STREAMS, streams, labels),
         Sample(c.SUBSCRIBER_LATE, late, labels),
     ]
-    if running._server.trust is not None:
+    if running._door.trust is not None:
         ends, reloads = c.SUBSCRIBER_CERTIFICATE_ENDS, c.SUBSCRIBER_CERTIFICATE_RELOADS
-        found += running._server.trust.samples(ends, reloads, *labels)
+        found += running._door.trust.samples(ends, reloads, *labels)
     states: Counter[str] = Counter()
     shards: dict[str, tuple[float, ...]] = {}
     for worker in running._shards.workers():

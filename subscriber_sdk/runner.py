@@ -18,7 +18,9 @@ from subscriber_sdk.calls.handlers import Handlers
 from subscriber_sdk.metrics import samples
 from subscriber_sdk.options.subscriber_options import ANY_PORT, Options, RetryPolicy, SubscriberOptions, read_options
 from subscriber_sdk.running import Running
+from subscriber_sdk.server.dialler import PublisherDialler
 from subscriber_sdk.server.push_server import PushServer
+from subscriber_sdk.server.stream import Streams
 from subscriber_sdk.subscriber import Subscriber
 from subscriber_sdk.work.shards import Shards
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
@@ -65,27 +67,29 @@ async def serve(
             settings = replace(settings, retry=RetryPolicy(retry.attempts, retry.first_wait, retry.longest_wait))
         shards = Shards(subscriber, settings)
         stack.push_async_callback(shards.close)
-        server = PushServer(shards, settings)
-        server.bind(configured)
+        streams = Streams(shards, settings)
+        streams.bind(configured)
         if coordinator is not None:
-            server.epochs = partial(coordinator.recorded_epochs, application)
-        await server.start()
-        stack.push_async_callback(server.stop)
+            streams.epochs = partial(coordinator.recorded_epochs, application)
+        stack.callback(streams.publishers.close)
+        door = PublisherDialler(streams, settings) if settings.dial else PushServer(streams, settings)
+        await door.start()
+        stack.push_async_callback(door.stop)
         registration: Registration | None = None
-        if coordinator is not None:
+        if coordinator is not None and not settings.dial:
             info = SubscriberInfo(
-                settings.application, settings.instance, server.address, settings.weight, time.time(), os.geteuid()
+                settings.application, settings.instance, door.address, settings.weight, time.time(), os.geteuid()
             )
             joining = partial(coordinator.register_subscriber, info)
             registration = await retry_during_outage(joining, f"subscriber {settings.application}/{settings.instance}")
-            server.bind(configured or await _configured(coordinator, application))  # there is contact now
-        server.publishers.listens(server.address)
-        running = Running(settings, shards, server)
+            streams.bind(configured or await _configured(coordinator, application))  # there is contact now
+        streams.publishers.expected(door.address)
+        running = Running(settings, shards, streams, door)
         try:
             with exported(Exporter.SUBSCRIBER, partial(samples, running)):
                 yield running
         finally:
-            await _leave(registration, shards, server, settings.stop_timeout)
+            await _leave(registration, shards, streams, settings.stop_timeout)
 
 
 async def _connect(target: str) -> Coordinator:
@@ -126,7 +130,7 @@ async def _configured(coordinator: Coordinator, application: str) -> Application
         return None
 
 
-async def _leave(registration: Registration | None, shards: Shards, server: PushServer, timeout: float) -> None:
+async def _leave(registration: Registration | None, shards: Shards, streams: Streams, timeout: float) -> None:
     """Leave in this order: deregister, wait for running callbacks, inform the publishers."""
     if registration is not None:
         try:
@@ -135,7 +139,7 @@ async def _leave(registration: Registration | None, shards: Shards, server: Push
             # The entry disappears with the session. Shards are released in any case.
             log.exception("this subscriber could not be deregistered")
     await shards.leave(timeout)
-    await server.leave()
+    await streams.leave()
 
 
 def run(subscriber: Subscriber, *, application: str, **options: Unpack[SubscriberOptions]) -> None:

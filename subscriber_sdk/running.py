@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 
 from subscriber_sdk.options.subscriber_options import Options
+from subscriber_sdk.server.dialler import PublisherDialler
 from subscriber_sdk.server.push_server import PushServer
+from subscriber_sdk.server.stream import Streams
 from subscriber_sdk.work.shards import Shards
 
 __all__ = ["Running"]
 
 
 class Running:
-    """A running subscriber. ``address`` is where publishers dial it."""
+    """A running subscriber."""
 
-    def __init__(self, options: Options, shards: Shards, server: PushServer) -> None:
+    def __init__(self, options: Options, shards: Shards, streams: Streams, door: PushServer | PublisherDialler) -> None:
         self.options = options
         self._shards = shards
-        self._server = server
+        self._streams = streams
+        self._door = door
         self._stop = asyncio.Event()
 
     @property
     def address(self) -> str:
-        """Where publishers dial this subscriber."""
-        return self._server.address
+        """Where publishers dial this subscriber; empty: it dials them."""
+        return self._door.address
 
     @property
     def id(self) -> str:

@@ -116,6 +116,11 @@ class Applications:
         """Whether the application is configured and its settings are right."""
         return name in self._applications
 
+    def config(self, name: str) -> ApplicationConfig | None:
+        """The configuration of an application that is served; ``None``: it is not."""
+        known = self._applications.get(name)
+        return None if known is None else known[0]
+
     @property
     def idle(self) -> bool:
         """Whether no work is under way except for watching."""

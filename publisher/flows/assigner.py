@@ -148,6 +148,7 @@ class Assigner:
         self._ending: set[asyncio.Task[None]] = set()
         self._said = BatchedLog(lambda line: _log.info("%s", line))
         self._stopping = False
+        dialer.attached.changed = self._attached_changed
 
     def join(self, events: StreamEvents, openings: Openings) -> None:
         """``events`` receives what streams report, and ``openings`` prepares epochs. Called before anything else."""
@@ -161,22 +162,33 @@ class Assigner:
 
     def application(self, config: ApplicationConfig) -> None:
         """The application is configured (anew)."""
+        if config.connect == "publisher":
+            self._dialer.attached.wanted.set()
         known = self._applications.get(config.name)
         if known is None:
             self._applications[config.name] = _Application(config)
         else:
             known.config = config
-            self.subscribers(config.name, known.infos)  # other subscribers may be allowed now
+            self._present(known)  # other subscribers may be allowed now
         self.changed()
 
     def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:
-        """The registered subscribers of an application."""
+        """The registered subscribers of an application. They are ignored where subscribers dial the publisher."""
         app = self._applications.get(application)
-        if app is None:
-            return
-        now = self._clock.monotonic()
-        app.infos = tuple(infos)
-        present = {info.id: info for info in app.infos}
+        if app is not None:
+            app.infos = tuple(infos)
+            self._present(app)
+
+    def _attached_changed(self, application: str) -> None:
+        app = self._applications.get(application)
+        if app is not None:
+            self._present(app)
+
+    def _present(self, app: _Application) -> None:
+        """Follow which subscribers are present."""
+        now, application = self._clock.monotonic(), app.config.name
+        infos = self._dialer.attached.of(application) if app.config.connect == "publisher" else app.infos
+        present = {info.id: info for info in infos}
         restarted: dict[str, SubscriberStream] = {}
         for name, member in tuple(app.members.items()):
             info = present.get(name)

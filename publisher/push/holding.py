@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from publisher.push.epoch_conflict import EpochConflict
-from publisher.push.redial import Spacing
+from publisher.push.spacing import Spacing
 from wormhole.ports.marker_store import ReplayControl
 from wormhole.wire.v1 import push_pb2
 

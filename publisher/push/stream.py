@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 from caravan.backfill.progress import FlowBackfill
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow, CaravanFlowState
+from publisher.push.attached import AttachedSubscribers
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
-from publisher.push.redial import Redial
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.metrics import Metric
@@ -33,9 +33,11 @@ from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import Parcel
 from wormhole.push.allowance import WORK_PER_S, Reading
 from wormhole.push.connection import Connection, Refusal, Traffic
-from wormhole.push.dial import Peer, is_refused
+from wormhole.push.dial import DialledLine, Peer, is_refused
+from wormhole.push.line import Line
 from wormhole.push.parking import MOST_BYTES
 from wormhole.push.peer_threads import PeerThreads
+from wormhole.push.redial import Redial
 from wormhole.push.room import Room
 from wormhole.push.session import (
     Acked,
@@ -73,11 +75,12 @@ _LONGEST_CAUSE = 2000
 class Dialer:
     """What all streams share. ``trust`` ``None``: without TLS. ``room``: the memory for updates that subscribers send
     for parking; ``reading``: the allowance of work for what they send; ``letters``: the threads in which updates for
-    parking are decoded.
+    parking are decoded; ``attached``: the subscribers that dial this publisher.
     """
 
     hello: push_pb2.Hello
     trust: Trust | None
+    attached: AttachedSubscribers
     room: Room = field(default_factory=lambda: Room(MOST_BYTES))
     reading: Reading = field(default_factory=Reading)
     letters: PeerThreads = field(default_factory=lambda: PeerThreads("letters"))
@@ -407,7 +410,7 @@ class SubscriberStream:
     async def _connect(self, connection: Connection) -> Problem:
         """One connection from dialling to its end; returns why it ended."""
         try:
-            await connection.run(Peer(self.info.address, self._dialer.trust, self.info.user))
+            await connection.run(await self._line())
         except WormholeError as error:
             self.vacant = is_refused(error)
             return error.problem
@@ -416,6 +419,13 @@ class SubscriberStream:
             _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
             return Problem(f"internal error: {error!r}", code="internal-error")
         return self.problem
+
+    async def _line(self) -> Line:
+        """The line of the next connection. One that the subscriber dials is waited for."""
+        info, dialer = self.info, self._dialer
+        if not info.address:
+            return await dialer.attached.line(info)
+        return DialledLine(Peer(info.address, dialer.trust, info.user), info.id)
 
     def _lose(self, problem: Problem) -> None:
         """The connection is over on this side: none of its flows is served any more."""
@@ -486,6 +496,8 @@ class SubscriberStream:
                 self._events.decided(flows[push.number][1], proceed)
             case Parted(reason):
                 self.left = reason == push_pb2.Goodbye.LEAVING
+                if self.left:
+                    self._dialer.attached.left(self.info)
 
     def _closed(self, push: PushFlow) -> PublisherFlow:
         flow = self._outgoing.close(push.number)

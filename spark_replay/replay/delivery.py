@@ -23,7 +23,7 @@ from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
-from wormhole.push.dial import Peer
+from wormhole.push.dial import DialledLine, Peer
 from wormhole.push.moves import refuses_later
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.session import (
@@ -183,8 +183,9 @@ class Delivery:
         raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not continue after a loss.
         """
         peer = Peer(self.route.address, self.route.trust, here="where Spark's tasks run")
+        line = DialledLine(peer, self.route.hello.subscriber)
         try:
-            await self._connection.run(peer, self._keep, self._park, self._deliver)
+            await self._connection.run(line, self._keep, self._park, self._deliver)
         except WormholeError as error:
             error.at(flow=self._name)
             raise

@@ -57,6 +57,7 @@ _LEAST_FRAME: Final = 4096  # docs/wire.md
 _ALLOWED: Final = {
     "tls": "three or four paths are needed: certificate,key,authority,revocation list",
     "publishers": "names of certificates are needed, each alone or as DATASET=NAME: NAME,DATASET=NAME",
+    "dial": "addresses of publishers are needed: host:port,host:port",
     "insecure": "true or false is needed",
     "retry": "a RetryPolicy or a number of attempts is needed",
     "concurrency": "a whole number from 1 on is needed, for example 8",
@@ -95,6 +96,7 @@ class SubscriberOptions(TypedDict, total=False):
     weight: float
     tls: TlsFiles | str | None
     publishers: str | Collection[str] | Mapping[str, str | Collection[str]]
+    dial: str | Collection[str]
     insecure: bool
     concurrency: int
     handler_timeout: float | str
@@ -139,6 +141,10 @@ class Options:
     """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it
     may push (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See
     :mod:`subscriber_sdk.options.admission`.
+    """
+    dial: tuple[str, ...] = ()
+    """The addresses of publishers (``host:port``) that this subscriber dials, for an application that is configured
+    with ``connect = "publisher"``. It does not listen then. Empty: publishers dial it.
     """
     insecure: bool = False
     """Allow listening beyond loopback without TLS."""
@@ -264,6 +270,8 @@ def _read(name: str, value: Any, where: str) -> Any:
                 return value
             case "publishers":
                 return publisher_entries(value)
+            case "dial":
+                return _addresses(value)
             case "insecure" if isinstance(value, str):
                 return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
             case "retry" if isinstance(value, (str, int)):
@@ -286,6 +294,16 @@ def _read(name: str, value: Any, where: str) -> Any:
         raise
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{where} = {value!r}: {_ALLOWED.get(name) or error}") from error
+
+
+def _addresses(value: Any) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    found = tuple(address.strip() for address in given)
+    for address in found:
+        host, _, port = address.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit()) or port == "0":
+            raise ValueError(f"{address!r} is no host:port")
+    return found
 
 
 def _tls_files() -> type[TlsFiles]:

@@ -31,16 +31,18 @@ class Publishers:
         self._connected: set[PushingPeer] = set()
         self._refused: dict[str, None] = {}  # what was logged, the oldest first
         self._address = ""
+        self._waits = False
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def listens(self, address: str) -> None:
-        """This subscriber listens at ``address``, and publishers can find it from now on."""
-        options, self._address = self._options, address
+    def expected(self, address: str) -> None:
+        """Publishers are expected from now on. ``address``: where this subscriber listens; empty: it dials them."""
+        options, self._address, self._waits = self._options, address, True
         where = "without a coordinator" if not options.coordinator else f"coordinator {options.coordinator}"
         if options.coordinator == SHARED:
             where = "coordinator of the application"
-        log.info("subscriber %s listens at %s, %s", self._subscriber, address, where)
+        what = f"listens at {address}" if address else f"dials {', '.join(options.dial)}"
+        log.info("subscriber %s %s, %s", self._subscriber, what, where)
         self._wait()
 
     def connected(self, peer: PushingPeer) -> None:
@@ -70,7 +72,7 @@ class Publishers:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self._address = ""
+        self._waits = False
 
     @property
     def _subscriber(self) -> str:
@@ -78,7 +80,7 @@ class Publishers:
 
     def _wait(self) -> None:
         """From now on a publisher is expected, or if one is connected, a shard of it."""
-        if self._address:
+        if self._waits:
             self._since = asyncio.get_running_loop().time()
             self._look_after(_PATIENCE_S)
 
@@ -106,15 +108,17 @@ class Publishers:
             f"`wormholectl publishers{there}` lists the publishers that run, `wormholectl subscribers{there}` how they "
             f"reach this one, `wormholectl why-lag {application}/SHARD{there}` what holds a shard"
         )
-        if not coordinator:
+        if self._options.dial:
+            step = "check the addresses in `dial`, and that these publishers serve the application"
+        elif not coordinator:
             step = (
                 f"the publisher's configuration has to list {self._address} in [applications.{application}.subscribers]"
                 f"; {step}"
             )
         log.warning(
-            "no publisher is connected to subscriber %s at %s for %.0f s. Next: %s",
+            "no publisher is connected to subscriber %s%s for %.0f s. Next: %s",
             self._subscriber,
-            self._address,
+            f" at {self._address}" if self._address else "",
             waited,
             step,
         )

@@ -126,6 +126,11 @@ class Session:
         """Whether the stream is over."""
         return not self.peer.connected
 
+    @property
+    def welcomed(self) -> bool:
+        """Whether the publisher was accepted."""
+        return self._heartbeat is not None
+
     # --- in ---
 
     def receive(self, data: bytes, now: float) -> list[Event]:

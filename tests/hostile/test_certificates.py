@@ -38,7 +38,7 @@ from wormhole.host.peer_check import checked_credentials, examine, explain
 from wormhole.host.tls import target_options
 from wormhole.host.trust import Trust
 from wormhole.model.errors import StreamBroken
-from wormhole.push.dial import Peer, open_line, why_not_reached
+from wormhole.push.dial import DialledLine, Peer
 from wormhole.wire.v1 import push_pb2
 
 OFTEN_S = 0.01
@@ -184,14 +184,16 @@ async def test_a_revoked_subscriber_is_not_dialled_and_its_open_stream_ends(auth
     publisher = await trusting(await asyncio.to_thread(lambda: authority.issue("db1", crl=crl)))
     credentials = (await trusting(theirs)).server_credentials()
     async with scripted_subscriber("app", "app-1", credentials=credentials) as stranger:
-        line = await open_line(Peer(stranger.address, publisher), "app-1")
-        ending = asyncio.create_task(publisher.until_revoked(line.peer))
+        line = DialledLine(Peer(stranger.address, publisher), "app-1")
+        await line.open()
+        ending = asyncio.create_task(line.until_refused())
         await changed(lambda: authority.revoke(theirs.cert))
         async with patience():
-            assert "the certificate CN=app-1" in await ending
+            with pytest.raises(StreamBroken, match="the certificate CN=app-1"):
+                await ending
         with pytest.raises(StreamBroken, match=r"CN=app-1 .*was revoked on 20"):
-            await open_line(Peer(stranger.address, publisher), "app-1")
-        await line.channel.close()
+            await DialledLine(Peer(stranger.address, publisher), "app-1").open()
+        await line.close()
 
 
 async def test_the_certificate_that_was_checked_is_the_only_one_that_is_spoken_to(authority: Authority) -> None:
@@ -247,12 +249,12 @@ async def test_a_server_that_is_refused_is_named_with_its_date_or_issuer(
         (named, r"CN=app-2 .*has the names app-2, localhost, 127.0.0.1, not 'app-1'"),
     ):
         async with scripted_subscriber("app", "app-1", credentials=(await trusting(tls)).server_credentials()) as there:
-            line = await open_line(Peer(there.address, publisher), "app-1")
-            call: Any = line.channel.stream_stream("/wormhole.wire.v1.Subscriber/Push")()
+            line = DialledLine(Peer(there.address, publisher), "app-1")
+            call = await line.open()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call.read()
-            why = await why_not_reached(caught.value, Peer(there.address, publisher), "app-1")
-            await line.channel.close()
+            why = await line.why_ended(caught.value, welcomed=False)
+            await line.close()
             with pytest.raises(StreamBroken, match=text):
                 raise why
 

@@ -98,7 +98,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="refused-and-dialled-at-once",
-        file="publisher/push/redial.py",
+        file="wormhole/push/redial.py",
         old="        steady = not refused and (",
         new="        steady = (",
         tests=("tests/unit/publisher/push/test_redial.py",),

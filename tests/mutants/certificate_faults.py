@@ -51,9 +51,9 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="revoked-subscriber-is-pushed-to",
-        file="wormhole/push/connection.py",
-        old="            if peer.trust is not None and line.peer is not None:\n",
-        new="            if peer.trust is None and line.peer is not None:\n",
+        file="wormhole/push/dial.py",
+        old="        if trust is None or self.certificate is None:\n            await",
+        new="        if True:\n            await",
         tests=(
             "tests/integration/publisher/test_publisher.py",
             "tests/integration/publisher/test_publisher_failures.py",

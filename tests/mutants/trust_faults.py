@@ -24,8 +24,8 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="stranger-at-the-port-of-a-subscriber",
-        file="wormhole/push/connection.py",
-        old="        if peer.trust is None:\n            await asyncio.to_thread(check_user, peer)\n",
+        file="wormhole/push/dial.py",
+        old="        if self._peer.trust is None:\n            await asyncio.to_thread(check_user, self._peer)\n",
         new="",
         tests=("tests/hostile/test_port_of_a_subscriber.py",),
         promise="without TLS another user's process at a subscriber's port gets no update",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from publisher.push.flow import PublisherFlow
-from publisher.push.redial import Redial
 from publisher.push.stream import StreamEvents
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
@@ -18,6 +17,7 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import Clock
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.push.redial import Redial
 from wormhole.push.session import FailedReason, FlowFailed, FlowPhase, PushFlow
 
 __all__ = ["Around", "SimulatedStream", "VirtualLog", "place"]

@@ -14,6 +14,7 @@ from tests.support.eventually import patience
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
+from wormhole.push.attaching import METHOD, Attaching
 from wormhole.push.session import MAX_VERSION
 from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_to_message
@@ -86,6 +87,17 @@ class ScriptedSubscriber:
                 if kind not in _UNASKED:
                     self._received.put_nowait(frame)
             await self.reads.wait()
+
+    async def attach(self, address: str, instance: str = "1") -> None:
+        """Dial the publisher, and serve one call to its end."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(address, options) as channel:
+            who = Attaching(self.application, self.name, instance)
+            call: Any = channel.stream_stream(METHOD)(metadata=who.to_metadata())
+            try:
+                await self.serve(call, call)
+            finally:
+                call.cancel()
 
     async def close(self) -> None:
         """End what still reads: gRPC stops without waiting for the calls that it cancels."""

@@ -16,7 +16,7 @@ _EVERYWHERE: Final = ("0.0.0.0", "[::]")
 
 def check_listeners(config: Config, report: ConfigReport) -> None:
     """Report fixed ports that two listeners of one host share. Port 0 takes a free one and conflicts with none."""
-    publisher = {"admin_listen": config.publisher.admin_listen, "http_listen": config.publisher.http_listen}
+    publisher = {name: getattr(config.publisher, name) for name in ("admin_listen", "http_listen", "attach_listen")}
     listeners = {("monitor", "listen"): config.monitor.listen} | {
         ("publisher", name): address for name, address in publisher.items()
     }

@@ -579,7 +579,8 @@ class ApplicationConfig(Settings):
     ``tables``: the tables that it wants; empty: all. ``where``: a filter's text; empty: all updates
     (:mod:`wormhole.filters` parses both). ``columns``: the columns that are sent; empty: all. ``mask``: columns that
     are sent as a hash or as NULL (:mod:`wormhole.filters.projection`). ``allow``: names of the subscribers that may
-    receive it; empty: any. ``pin``: shard to subscriber id. ``subscribers``: id to address, in the static form only.
+    receive it; empty: any. ``pin``: shard to subscriber id. ``connect``: whether publishers dial its subscribers, or
+    subscribers dial the publishers. ``subscribers``: id to address, in the static form only.
 
     ``on_failure``: what happens after an update's retries are exhausted: the flow halts at it, or the update is parked
     with the later ones of its row. ``on_bad_value``: what happens to the flow when a value that the filter tests is not
@@ -601,6 +602,7 @@ class ApplicationConfig(Settings):
     marker_interval: MarkerInterval = 1.0
     allow: Names = ()
     pin: Mapping[str, Name] = Field(default_factory=dict)
+    connect: Literal["subscriber", "publisher"] = "subscriber"
     subscribers: Mapping[Name, Address] = Field(default_factory=dict)
 
     @field_validator("start")
@@ -625,6 +627,8 @@ class ApplicationConfig(Settings):
 
     @model_validator(mode="after")
     def _allowed_are_consistent(self) -> Self:
+        if self.connect == "publisher" and self.subscribers:
+            raise ValueError('subscribers is not for connect = "publisher": subscribers that dial need no address')
         if self.allow:
             strangers = sorted({*self.subscribers, *self.pin.values()} - set(self.allow))
             if strangers:

@@ -133,6 +133,8 @@ class PublisherConfig(Settings):
     admin_listen: Address = "127.0.0.1:0"
     # The publisher's own /metrics, /healthz and /readyz.
     http_listen: Address = "127.0.0.1:0"
+    # Where subscribers dial, of applications with `connect = "publisher"`.
+    attach_listen: Address = "127.0.0.1:0"
     # Names (CN or a DNS name) of certificates that permit changes. Subscribers hold certificates of the same authority,
     # so a trusted certificate alone is not enough.
     admins: Texts = ()

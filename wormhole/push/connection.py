@@ -1,7 +1,8 @@
-"""One connection to a subscriber: dialled, read, written and closed. Frames are sent, events are received.
+"""One connection to a subscriber: opened, read, written and closed. Frames are sent, events are received.
 
-Publishers and the tasks of a mass replay use it. The session (:mod:`wormhole.push.session`) interprets the frames. The
-owner decides what is sent, what follows from an event, and whether the subscriber is dialled again.
+Publishers and the tasks of a mass replay use it. A line (:class:`~wormhole.push.line.Line`) opens it: it dials the
+subscriber, or takes the stream of a subscriber that dialled. The session (:mod:`wormhole.push.session`) interprets the
+frames. The owner decides what is sent, what follows from an event, and whether there is another connection.
 
 The connection bounds the work that its subscriber can cause. An allowance (:mod:`wormhole.push.allowance`) paces the
 reading. It is charged for each message that arrives. For handling the message it is charged the work that the session
@@ -20,7 +21,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -28,17 +29,13 @@ import grpc.aio
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import ProtocolError, StreamBroken
 from wormhole.push.allowance import WORK_PER_S, TokenBucket, arrival_work
-from wormhole.push.dial import Peer, PushCall, broken, check_user, open_line, open_push, why_not_reached
+from wormhole.push.line import Line, PushCall
 from wormhole.push.parking import open_letter
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.room import RoomFullError
 from wormhole.push.session import Event, LetterArrived, ParkWanted, Parted, PushSession, Welcomed
 from wormhole.wire.problems import code_of_goodbye
 from wormhole.wire.v1 import push_pb2
-
-if TYPE_CHECKING:
-    from wormhole.host.certificates import Certificate
-    from wormhole.host.trust import Trust
 
 __all__ = ["Connection", "Owner", "Refusal", "Traffic"]
 
@@ -161,30 +158,29 @@ class Connection:
             self._goodbye = self.session.goodbye(push_pb2.Goodbye.PROTOCOL, str(error))
             self.close(StreamBroken(error.message, hint=error.hint))
 
-    async def run(self, peer: Peer, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Dial and serve, until the connection ends or one of ``works``, which run meanwhile, returns or raises.
+    async def run(self, line: Line, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Open the line and serve, until the connection ends or one of ``works``, which run meanwhile, returns or
+        raises.
 
         Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
         :class:`~wormhole.model.errors.ProtocolError` when another server answers at the address, and what
         ``works`` and the owner raise.
         """
-        line = await open_line(peer, self._subscriber)
-        if line.peer is not None:
-            self.identity = f"certificate {', '.join(line.peer.names)}"
         tasks: list[asyncio.Task[Any]] = []
         try:
-            self._call = open_push(line.channel)
+            self._call = await line.open()
+            if line.certificate is not None:
+                self.identity = f"certificate {', '.join(line.certificate.names)}"
             self.heard_at = self._clock.monotonic()
             await self.write(self.session.start())
             loops: list[Callable[[], Coroutine[Any, Any, Any]]] = [
                 self._ended.wait,
-                partial(self._read, peer),
+                partial(self._read, line),
                 *works,
                 self._write,
                 self._until_silent,
+                line.until_refused,
             ]
-            if peer.trust is not None and line.peer is not None:
-                loops.append(partial(_until_revoked, peer.trust, line.peer))
             tasks = [asyncio.create_task(loop(), name=f"stream-{self._subscriber}") for loop in loops]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._goodbye:
@@ -195,7 +191,7 @@ class Connection:
                 # The reader's error has the reason. The later tasks only see that the stream is closed.
                 next(task for task in tasks if task in done).result()
         except grpc.RpcError as error:
-            raise await self._reason(error, peer) from error
+            raise await line.why_ended(error, welcomed=self.session.welcomed) from error
         except asyncio.InvalidStateError as error:
             raise StreamBroken("the subscriber closed the stream") from error
         finally:
@@ -204,16 +200,9 @@ class Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if self._call is not None:
-                self._call.cancel()
-            await line.channel.close()
+            await line.close()
 
-    async def _reason(self, error: grpc.RpcError, peer: Peer) -> StreamBroken | ProtocolError:
-        if self.session.welcomed:
-            return broken(error, peer, self._subscriber)
-        return await why_not_reached(error, peer, self._subscriber)
-
-    async def _read(self, peer: Peer) -> None:
+    async def _read(self, line: Line) -> None:
         session = self.session
         try:
             async for data in self._call:
@@ -225,7 +214,7 @@ class Connection:
                 for event in session.receive(data):
                     match event:
                         case Welcomed():
-                            await self._welcome(peer)
+                            await self._welcome(line)
                         case ParkWanted():
                             event = await self._opened(event)
                     if self.closed:
@@ -279,12 +268,8 @@ class Connection:
         self._traffic.threads_s += seconds
         self._owed += seconds * WORK_PER_S
 
-    async def _welcome(self, peer: Peer) -> None:
-        """Accept the welcome. Without TLS, first check which user's process answered: another user's process may have
-        taken the port before it was dialled.
-        """
-        if peer.trust is None:
-            await asyncio.to_thread(check_user, peer)
+    async def _welcome(self, line: Line) -> None:
+        await line.check_peer()
         self.welcomed_at = self.heard_at
         self._traffic.connections += 1
 
@@ -348,7 +333,3 @@ class Connection:
                 await self.write(self._goodbye)
         except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
             pass  # the subscriber is gone already, and `_error` has the reason
-
-
-async def _until_revoked(trust: Trust, peer: Certificate) -> None:
-    raise StreamBroken(await trust.until_revoked(peer), code="certificate-refused")

@@ -5,8 +5,9 @@ The frames are those of :mod:`wormhole.push.session`.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
@@ -15,6 +16,7 @@ from wormhole.host.socket_table import end_uids
 from wormhole.host.tls import is_loopback, target_options
 from wormhole.model.errors import ProtocolError, StreamBroken, WormholeError
 from wormhole.model.requirements import need
+from wormhole.push.line import PushCall
 from wormhole.push.refusal import why_unreachable
 from wormhole.wire.bounds import MOST_MESSAGE_BYTES
 
@@ -22,17 +24,7 @@ if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate
     from wormhole.host.trust import Trust
 
-__all__ = [
-    "Line",
-    "Peer",
-    "PushCall",
-    "broken",
-    "check_user",
-    "is_refused",
-    "open_line",
-    "open_push",
-    "why_not_reached",
-]
+__all__ = ["DialledLine", "Peer", "broken", "check_user", "is_refused", "why_not_reached"]
 
 need("grpcio", grpc.__version__)
 
@@ -69,22 +61,6 @@ _CERTIFICATE: Final = (
 )
 _OF_A_CUT: Final = frozenset({"Internal error from Core"})
 
-PushCall = Any
-"""``grpc.aio.StreamStreamCall[bytes, bytes]``. The stubs cannot express that a call without serializers carries
-bytes.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A channel for one connection.
-
-    ``peer``: the only certificate that it accepts; ``None``: any of the authority, or no TLS.
-    """
-
-    channel: grpc.aio.Channel
-    peer: Certificate | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -100,24 +76,62 @@ class Peer:
     here: str = "this host"
 
 
-async def open_line(peer: Peer, subscriber: str) -> Line:
-    """Open a line for one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
+class DialledLine:
+    """A :class:`~wormhole.push.line.Line` to a subscriber that listens. With TLS its certificate must carry the
+    subscriber's id.
 
-    gRPC does not dial yet. If revocation lists are configured, the subscriber's certificate is checked first, which may
-    raise :class:`~wormhole.model.errors.StreamBroken`.
+    ``certificate`` is known only if revocation lists are configured: it is checked before gRPC dials, and is then the
+    only one that is accepted.
     """
-    if peer.trust is None:
-        return Line(grpc.aio.insecure_channel(peer.address, _OPTIONS))
-    from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
 
-    credentials, certificate = await checked_credentials(peer.address, peer.trust)
-    options = [*_OPTIONS, *target_options(subscriber)]
-    return Line(grpc.aio.secure_channel(peer.address, credentials, options), certificate)
+    def __init__(self, peer: Peer, subscriber: str) -> None:
+        self.certificate: Certificate | None = None
+        self._peer = peer
+        self._subscriber = subscriber
+        self._channel: grpc.aio.Channel | None = None
+        self._call: PushCall = None
 
+    async def open(self) -> PushCall:
+        """Open the stream. gRPC dials with the first message."""
+        peer = self._peer
+        if peer.trust is None:
+            self._channel = grpc.aio.insecure_channel(peer.address, _OPTIONS)
+        else:
+            from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
 
-def open_push(channel: grpc.aio.Channel) -> PushCall:
-    """The stream, which carries serialized messages both ways."""
-    return channel.stream_stream(_METHOD)()
+            credentials, self.certificate = await checked_credentials(peer.address, peer.trust)
+            options = [*_OPTIONS, *target_options(self._subscriber)]
+            self._channel = grpc.aio.secure_channel(peer.address, credentials, options)
+        self._call = self._channel.stream_stream(_METHOD)()
+        return self._call
+
+    async def check_peer(self) -> None:
+        """Without TLS, check which user's process answered: another user's process may have taken the port before it
+        was dialled.
+        """
+        if self._peer.trust is None:
+            await asyncio.to_thread(check_user, self._peer)
+
+    async def until_refused(self) -> None:
+        """See :class:`~wormhole.push.line.Line`."""
+        trust = self._peer.trust
+        if trust is None or self.certificate is None:
+            await asyncio.Event().wait()
+        else:
+            raise StreamBroken(await trust.until_revoked(self.certificate), code="certificate-refused")
+
+    async def why_ended(self, error: grpc.RpcError, *, welcomed: bool) -> StreamBroken | ProtocolError:
+        """See :class:`~wormhole.push.line.Line`."""
+        if welcomed:
+            return broken(error, self._peer, self._subscriber)
+        return await why_not_reached(error, self._peer, self._subscriber)
+
+    async def close(self) -> None:
+        """See :class:`~wormhole.push.line.Line`."""
+        if self._call is not None:
+            self._call.cancel()
+        if self._channel is not None:
+            await self._channel.close()
 
 
 def check_user(peer: Peer) -> None:

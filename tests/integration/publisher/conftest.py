@@ -22,6 +22,7 @@ from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from publisher.wiring import wired
 from tests.integration.publisher.receiving import taken
 from tests.support.clocks import FAST, fast_clock
+from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.config import ApplicationConfig, DatasetConfig, ExistingRows, PublisherConfig
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
@@ -43,8 +44,9 @@ async def _stopped() -> None:
 class World:
     """Everything that outlives a publisher: the log, the stored markers, who is registered and what is configured."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0, *, attaches: bool = False) -> None:
         self.clock = clock
+        self.attaches = attaches
         self.shard_by = "log"
         self.source = MemorySource(log="log", sharding=Sharding("table"))
         self.tables = MemoryTables(self.source)
@@ -68,10 +70,13 @@ class World:
         self.candidate: Candidate | None = None
         self._here = MemoryCoordinator(self.coordination)
         self.registrations: dict[str, Registration] = {}
+        self.attached: dict[str, asyncio.Task[None]] = {}
+        self.address = asyncio.Future[str]()
 
     def application(self, name: str = "app", **settings: Any) -> None:
         """Configure an application (anew)."""
-        config = ApplicationConfig(name=name, dataset="shop", **{"start": "earliest", **settings})
+        connect = "publisher" if self.attaches else "subscriber"
+        config = ApplicationConfig(name=name, dataset="shop", **{"start": "earliest", "connect": connect, **settings})
         self.coordination.applications[name] = config
         self.coordination.signal.notify()
 
@@ -81,12 +86,33 @@ class World:
 
     async def register(self, subscriber: ScriptedSubscriber, *, started: float = 1.0) -> None:
         """The subscriber appears (again)."""
+        if self.attaches:
+            self.attached[subscriber.name] = asyncio.create_task(self._attach(subscriber, f"{started}"))
+            return
         await self._here.start()
         self.registrations[subscriber.name] = await self._here.register_subscriber(subscriber.info(started=started))
 
     async def leaves(self, subscriber: ScriptedSubscriber) -> None:
         """The subscriber's entry goes."""
+        if self.attaches:
+            await self._detach(subscriber.name)
+            return
         await self.registrations.pop(subscriber.name).close()
+
+    async def _attach(self, subscriber: ScriptedSubscriber, instance: str) -> None:
+        """Dial whichever publisher runs, again and again."""
+        while True:
+            await subscriber.attach(await asyncio.shield(self.address), instance)
+            await asyncio.sleep(0.01)
+
+    async def _detach(self, name: str) -> None:
+        task = self.attached.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def _listens(self, publisher: Publisher) -> None:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        self.address.set_result(publisher.listener.address)
 
     def _ownership(self, coordinator: MemoryCoordinator) -> Ownership | None:
         if self.candidate is None:
@@ -122,9 +148,12 @@ class World:
             ownership=self._ownership(coordinator),
         )
         running = asyncio.create_task(publisher.run(stop_source=stop_source))
+        listening = asyncio.create_task(self._listens(publisher))
         try:
             yield publisher
         finally:
+            listening.cancel()
+            self.address = asyncio.Future()
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
@@ -132,9 +161,13 @@ class World:
             await coordinator.stop()
 
 
-@pytest.fixture
-def world() -> World:
-    return World(fast_clock(), 120.0 * FAST)
+@pytest.fixture(params=["dialled", "attached"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """The world, in which the publisher dials the subscribers, or they dial it."""
+    one = World(fast_clock(), 120.0 * FAST, attaches=request.param == "attached")
+    yield one
+    for name in tuple(one.attached):
+        await one._detach(name)
 
 
 @pytest.fixture

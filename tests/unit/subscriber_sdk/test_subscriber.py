@@ -17,6 +17,7 @@ from subscriber_sdk import AckLater, FlowHalted, RetryPolicy, Router, Update, Us
 from subscriber_sdk.metrics import samples
 from subscriber_sdk.runner import Running
 from subscriber_sdk.server.push_server import PushServer
+from subscriber_sdk.server.stream import Streams
 from subscriber_sdk.testing import Kit, body_of, frames, marker_at, update
 from tests.support.flows import NewWorld, Recorder, failing
 from wormhole.metrics import METRICS, Exporter
@@ -130,7 +131,8 @@ def test_another_name_is_an_attribute_error() -> None:
 
 async def test_figures_of_a_flow_and_every_metric_of_the_list(new_world: NewWorld) -> None:
     world, publisher = new_world(Recorder(failing(1)), retry=RetryPolicy(attempts=3, first_wait=0.001))
-    running = Running(world.options, world.shards, PushServer(world.shards, world.options))
+    streams = Streams(world.shards, world.options)
+    running = Running(world.options, world.shards, streams, PushServer(streams, world.options))
     await world.open(publisher)
     changes = [update("t", key=number) for number in (1, 2)]
     publisher.teach(change.schema for change in changes)
@@ -151,7 +153,8 @@ async def test_figures_of_a_flow_and_every_metric_of_the_list(new_world: NewWorl
 async def test_a_store_that_is_away_is_a_figure_until_the_next_acknowledgement(new_world: NewWorld) -> None:
     retry = RetryPolicy(attempts=1, first_wait=0.001)
     world, publisher = new_world(Recorder(failing(2, error=TargetUnavailable)), retry=retry)
-    running = Running(world.options, world.shards, PushServer(world.shards, world.options))
+    streams = Streams(world.shards, world.options)
+    running = Running(world.options, world.shards, streams, PushServer(streams, world.options))
     for epoch, failures in ((1, 1), (2, 2), (3, 0)):
         await world.open(publisher, epoch=epoch)
         world.push(publisher, 1, 1, epoch=epoch)

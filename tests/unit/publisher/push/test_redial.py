@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.push.pacing import RoundCost, gather_interval
-from publisher.push.redial import Redial, Spacing
+from publisher.push.spacing import Spacing
+from wormhole.push.redial import Redial
 
 # --- Who gets nothing done is tried again less and less often
 

@@ -12,6 +12,7 @@ import pytest
 
 from caravan.fleet import Fleet, FleetEvents, Limits
 from datastores.memory.source import MemorySource
+from publisher.push.attached import AttachedSubscribers
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import Outgoing
 from publisher.push.stream import Dialer, SubscriberStream
@@ -54,7 +55,9 @@ class Owner:
             max_frame_bytes=1 << 20,
             heartbeat_ms=round(heartbeat * 1000),
         )
-        self.stream = SubscriberStream(info, Dialer(hello, None), self.fleet, self, lambda: self.may_send)
+        self.stream = SubscriberStream(
+            info, Dialer(hello, None, AttachedSubscribers(1.0)), self.fleet, self, lambda: self.may_send
+        )
 
     def ready(self, stream: SubscriberStream) -> None:
         self.flow.holding.raised(self.flow.holding.epoch + 1)

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from subscriber_sdk.options.subscriber_options import SHARED, Options
-from subscriber_sdk.server import push_server as module
+from subscriber_sdk.server import stream as module
 from subscriber_sdk.server.publishers import Publishers
 from subscriber_sdk.server.push_server import PushServer
+from subscriber_sdk.server.stream import Streams
 from subscriber_sdk.stream.flow_port import PushingPeer
 from subscriber_sdk.testing import Change, body_of, frames, marker_at, update
 from subscriber_sdk.testing.clock import FakeTimeLoop
@@ -31,7 +32,7 @@ from wormhole.wire.v1 import push_pb2
 
 def server(**given: Any) -> PushServer:
     options = Options(**{"application": "app", "coordinator": "zk:2181", **given})
-    return PushServer(Shards(Idle(), options), options)
+    return PushServer(Streams(Shards(Idle(), options), options), options)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,6 @@ async def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
 
 async def test_stopping_what_never_started_is_fine() -> None:
     await server().stop()
-    await server().leave()
 
 
 class Peer:
@@ -89,10 +89,11 @@ async def test_a_publisher_that_goes_while_its_stream_is_ended_delays_nobody(mon
             await asyncio.Event().wait()
         yield b""
 
-    built = server()
-    stream = asyncio.create_task(built._push(requests(), Peer()))
+    options = Options("app", coordinator="zk:2181")
+    streams = Streams(Shards(Idle(), options), options)
+    stream = asyncio.create_task(PushServer(streams, options)._push(requests(), Peer()))
     await open_.wait()
-    leaving = asyncio.create_task(built.leave())
+    leaving = asyncio.create_task(streams.leave())
     await ending.wait()
     stream.cancel()  # what gRPC does then
     async with patience():
@@ -108,7 +109,7 @@ class _Publisher:
         self.said: list[list[push_pb2.SubscriberFrame]] = []
         self.shards = Shards(Idle(), options)
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._server = PushServer(self.shards, options)
+        self._server = PushServer(Streams(self.shards, options), options)
         self._call = asyncio.create_task(self._server._push(self._requests(), self))
 
     async def _requests(self) -> AsyncIterator[bytes]:
@@ -194,7 +195,7 @@ class Scene:
     def listens(self, coordinator: str = "zk1:2181/wormhole") -> Publishers:
         options = Options("cache", coordinator=coordinator, id="web-1", listen="127.0.0.1:4711")
         publishers = Publishers(options, lambda: self.serves)
-        self.loop.call_soon(publishers.listens, ADDRESS)
+        self.loop.call_soon(publishers.expected, ADDRESS)
         return publishers
 
     def after(self, seconds: float) -> list[tuple[int, str]]:

@@ -19,7 +19,7 @@ from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push import connection as module
 from wormhole.push.allowance import Reading, arrival_work
 from wormhole.push.connection import Connection, Refusal, Traffic
-from wormhole.push.dial import Peer, is_refused
+from wormhole.push.dial import DialledLine, Peer, is_refused
 from wormhole.push.parking import Arrived, open_letter, park_frames
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.session import Event, LetterArrived, Parted, PushSession, Welcomed
@@ -63,7 +63,7 @@ class Owner:
 
     async def run(self, address: str, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with patience():
-            await self.connection.run(Peer(address, here="the test"), *works)
+            await self.connection.run(DialledLine(Peer(address, here="the test"), "s1"), *works)
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ async def test_an_update_to_be_parked_is_opened_elsewhere_and_charged_what_it_ta
     session = owner.connection.session
     session.schemas((USERS,))
     flow, frame = session.assign("app", "log", 7, marker_at(0), None, 0.0, park=True)
-    run = asyncio.create_task(owner.connection.run(Peer(subscriber.address, here="the test")))
+    run = asyncio.create_task(owner.connection.run(DialledLine(Peer(subscriber.address, here="the test"), "s1")))
     await subscriber.hears("hello")
     await eventually(lambda: owner.events, "its welcome")
     owner.out = [frame]

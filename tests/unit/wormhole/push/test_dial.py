@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.model.errors import ProtocolError, StreamBroken
-from wormhole.push.dial import Peer, broken, check_user, open_line, open_push
+from wormhole.push.dial import DialledLine, Peer, broken, check_user
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
@@ -67,17 +67,16 @@ def test_every_end_of_a_connection_has_a_next_step(code: grpc.StatusCode, detail
 
 
 async def test_the_stream_carries_messages_both_ways() -> None:
-    async with (
-        scripted_subscriber("cache", "s1") as subscriber,
-        (await open_line(Peer(subscriber.address), "s1")).channel as channel,
-    ):
-        call = open_push(channel)
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        line = DialledLine(Peer(subscriber.address), "s1")
+        call = await line.open()
         hello = push_pb2.Hello(min_version=3, max_version=3, application="cache", subscriber="s1")
         message = push_pb2.PublisherMessage(frames=[push_pb2.PublisherFrame(hello=hello)])
         await call.write(message.SerializeToString())
         await subscriber.hears("hello")
         (answer,) = push_pb2.SubscriberMessage.FromString(await call.read()).frames
         assert answer.welcome.subscriber == "s1"
+        await line.close()
 
 
 @pytest.mark.parametrize(

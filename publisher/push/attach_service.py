@@ -1,0 +1,198 @@
+"""The gRPC service that subscribers dial (``wormhole.wire.v1.Publisher``): who may attach, and where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import grpc
+import grpc.aio
+
+from publisher.push.attached import AttachedLine, AttachedSubscribers
+from wormhole.config import ApplicationConfig
+from wormhole.host.clock import Clock
+from wormhole.host.listening import add_port
+from wormhole.host.socket_table import connection_uid
+from wormhole.host.tls import check_listen
+from wormhole.model.errors import ProtocolError, UsageError, WormholeError
+from wormhole.push.attaching import SERVICE, Attaching
+from wormhole.push.refusal import refusal_metadata
+from wormhole.wire.bounds import MOST_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from wormhole.host.certificates import Certificate
+    from wormhole.host.trust import Trust
+
+__all__ = ["AttachListener", "AttachService"]
+
+_log = logging.getLogger(__name__)
+
+_SETTING: Final = "publisher.attach_listen"
+_OPTIONS: Final = [
+    ("grpc.so_reuseport", 0),  # a second publisher could bind the same port without an error
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.http2.bdp_probe", 0),  # see `wormhole.push.dial`
+    ("grpc.max_concurrent_streams", 8),  # a subscriber has one stream on each connection
+    ("grpc.max_allowed_incoming_connections", 2048),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),
+]
+_MOST_STREAMS: Final = 2048
+_AGAIN_S: Final = 5.0
+_STOP_S: Final = 0.5
+
+
+class AttachService:
+    """Admits subscribers.
+
+    ``application``: the configuration of an application that this publisher serves; ``None``: it serves none of that
+    name. ``listen``: where it should listen; ``address``: where it does, empty: nowhere. ``insecure``: without TLS,
+    processes of other users and hosts are admitted too.
+    """
+
+    def __init__(
+        self,
+        attached: AttachedSubscribers,
+        application: Callable[[str], ApplicationConfig | None],
+        trust: Trust | None,
+        *,
+        listen: str,
+        insecure: bool,
+    ) -> None:
+        self.attached = attached
+        self.trust = trust
+        self.listen = listen
+        self.insecure = insecure
+        self.address = ""
+        self._application = application
+
+    async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """The method: one stream."""
+        try:
+            who = Attaching.from_metadata(context.invocation_metadata() or ())
+            certificate = None
+            if self.trust is None:
+                await asyncio.to_thread(self._check_user, unquote(context.peer()))
+            else:
+                certificate = self._certificate(self.trust, who, context)
+            self._check_application(who)
+            line = AttachedLine(requests, context.write, unquote(context.peer()), self.trust, certificate)
+            await self.attached.attach(who, line)
+        except WormholeError as error:
+            refused = grpc.StatusCode.INVALID_ARGUMENT
+            if not isinstance(error, ProtocolError):
+                refused = grpc.StatusCode.PERMISSION_DENIED
+            await context.abort(refused, str(error), trailing_metadata=refusal_metadata(error.hint, error.code))
+
+    def _certificate(self, trust: Trust, who: Attaching, context: Any) -> Certificate:
+        """The subscriber's certificate, which carries its id. Raises :class:`~wormhole.model.errors.UsageError`."""
+        authenticated = context.auth_context()
+        if why := trust.refuses_client(authenticated):
+            raise UsageError(why, hint="dial with another certificate", code="certificate-refused")
+        certificate = trust.client(authenticated)
+        assert certificate is not None  # otherwise it was refused
+        if not certificate.is_for(who.subscriber):
+            raise UsageError(
+                f"a certificate with the names {', '.join(certificate.names)} may not attach as {who.subscriber!r}",
+                hint="use an id that the certificate names (WORMHOLE_ID), or another certificate",
+                code="certificate-refused",
+            )
+        return certificate
+
+    def _check_user(self, peer: str) -> None:
+        """Without TLS only processes of this publisher's user, and of root, may attach. Blocks.
+
+        Raises :class:`~wormhole.model.errors.UsageError`.
+        """
+        user = None if self.insecure else _user_of(peer, self.address)
+        if not self.insecure and user not in {0, os.geteuid()}:
+            raise UsageError(
+                f"a process of {'another host' if user is None else f'user {user}'} may not attach without TLS",
+                hint=f"run it on this host as user {os.geteuid()}, or configure [tls]",
+                code="not-permitted",
+            )
+
+    def _check_application(self, who: Attaching) -> None:
+        config = self._application(who.application)
+        if config is None or config.connect != "publisher":
+            raise UsageError(
+                f"this publisher takes no subscribers of {who.application!r} that dial it",
+                hint=f'set connect = "publisher" in [applications.{who.application}], of this publisher\'s dataset',
+                code="application-unknown",
+            )
+        if not config.allows(who.subscriber):
+            raise UsageError(
+                f"subscriber {who.subscriber!r} is not in the allow list of {who.application}",
+                hint=f"add it to `allow` in [applications.{who.application}]",
+                code="not-permitted",
+            )
+
+
+class AttachListener:
+    """Listens from the time when the first application wants it."""
+
+    def __init__(self, service: AttachService, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+
+    @property
+    def address(self) -> str:
+        """Where it listens; empty: it does not."""
+        return self._service.address
+
+    async def run(self) -> None:
+        """Listen until cancelled. An address that cannot be taken is tried again, because other flows are served
+        meanwhile.
+        """
+        await self._service.attached.wanted.wait()
+        problem = ""
+        while True:
+            try:
+                async with self._listening():
+                    _log.info("subscribers may dial %s", self._service.address)
+                    await asyncio.Event().wait()
+            except WormholeError as error:
+                if problem != str(error):
+                    problem = str(error)
+                    _log.error("subscribers cannot dial this publisher, it is tried again: %s", error)
+                await self._clock.sleep(_AGAIN_S)
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        """Raises :class:`~wormhole.model.errors.ConfigError`."""
+        service = self._service
+        check_listen(service.listen, service.trust, service.insecure, setting=_SETTING)
+        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_STREAMS)
+        handler: Any = grpc.stream_stream_rpc_method_handler(service.attach)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Attach": handler}),))
+        port = await add_port(server, service.listen, service.trust, setting=_SETTING)
+        await server.start()
+        try:
+            service.address = f"{service.listen.rpartition(':')[0]}:{port}"
+            yield
+        finally:
+            service.address = ""
+            await server.stop(_STOP_S)
+
+
+def _user_of(peer: str, address: str) -> int | None:
+    """The user of the process at the end ``peer`` (``ipv4:HOST:PORT``, ``ipv6:[HOST]:PORT``) of a connection to
+    ``address``; ``None``: it is not on this host. Blocks.
+    """
+    host, _, port = peer.partition(":")[2].rpartition(":")
+    here, _, own = address.rpartition(":")
+    try:
+        for found in socket.getaddrinfo(here.strip("[]"), int(own), type=socket.SOCK_STREAM):
+            user = connection_uid((host.strip("[]"), int(port)), (str(found[4][0]), int(own)))
+            if user is not None:
+                return user
+    except (OSError, ValueError):
+        pass
+    return None

@@ -1,0 +1,176 @@
+"""The subscribers that dial this publisher, and the lines that they bring.
+
+A subscriber is known by application and id, and its process by ``instance``. The same process replaces its connection.
+Another process of the same id is refused until the former one is gone: it said goodbye, or it is away for so long that
+no handler of it can run any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.model.errors import Retryable, StreamBroken
+from wormhole.push.attaching import Attaching
+
+if TYPE_CHECKING:
+    from wormhole.host.certificates import Certificate
+    from wormhole.host.trust import Trust
+
+__all__ = ["AttachedLine", "AttachedSubscribers"]
+
+_AGAIN: Final = "it dials again; if this repeats, look at the subscriber's log and at the network between"
+
+
+class AttachedLine:
+    """A :class:`~wormhole.push.line.Line` that the subscriber dialled; also its stream. ``peer``: where it comes
+    from."""
+
+    def __init__(
+        self,
+        requests: AsyncIterable[bytes],
+        write: Callable[[bytes], Any],
+        peer: str,
+        trust: Trust | None,
+        certificate: Certificate | None,
+    ) -> None:
+        self.certificate = certificate
+        self.peer = peer
+        self._requests = requests
+        self._write = write
+        self._trust = trust
+        self._over = asyncio.Event()
+
+    def __aiter__(self) -> Any:
+        return aiter(self._requests)
+
+    async def write(self, message: bytes) -> None:
+        """Send a message."""
+        try:
+            await self._write(message)
+        except (grpc.RpcError, asyncio.InvalidStateError, RuntimeError) as error:
+            raise StreamBroken(f"the connection from {self.peer} ended", hint=_AGAIN) from error
+
+    async def open(self) -> AttachedLine:
+        """The stream, which is open already."""
+        return self
+
+    async def check_peer(self) -> None:
+        """It was checked before it was attached."""
+
+    async def until_refused(self) -> None:
+        """See :class:`~wormhole.push.line.Line`."""
+        if self._trust is None:
+            await asyncio.Event().wait()
+        else:
+            raise StreamBroken(await self._trust.until_revoked(self.certificate), code="certificate-refused")
+
+    async def why_ended(self, error: grpc.RpcError, *, welcomed: bool) -> StreamBroken:
+        """See :class:`~wormhole.push.line.Line`."""
+        return StreamBroken(f"the connection from {self.peer} ended", hint=_AGAIN)
+
+    async def close(self) -> None:
+        """Let the call return."""
+        self._over.set()
+
+    async def over(self) -> None:
+        """Return when the line is closed."""
+        await self._over.wait()
+
+
+@dataclass(slots=True)
+class _Attached:
+    """One subscriber. ``line``: its connection, ``None`` while it has none; ``fresh``: set while no stream has taken
+    that connection. ``lost_at``: when it lost the last one. ``left``: it said goodbye."""
+
+    info: SubscriberInfo
+    instance: str
+    line: AttachedLine | None = None
+    lost_at: float = 0.0
+    left: bool = False
+    fresh: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class AttachedSubscribers:
+    """See the module. Used on the event loop.
+
+    ``gone_after``: seconds after which no handler of a subscriber can run that lost its connection. ``changed``: called
+    with the name of an application when its attached subscribers changed. ``wanted``: set once an application has
+    subscribers that dial.
+    """
+
+    def __init__(self, gone_after: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.changed: Callable[[str], None] = lambda application: None
+        self.wanted = asyncio.Event()
+        self._gone_after = gone_after
+        self._clock = clock
+        self._known: dict[tuple[str, str], _Attached] = {}
+
+    def of(self, application: str) -> tuple[SubscriberInfo, ...]:
+        """The subscribers of the application that are connected, by id."""
+        found = [one.info for one in self._known.values() if one.info.application == application and one.line]
+        return tuple(sorted(found, key=lambda info: info.id))
+
+    async def attach(self, who: Attaching, line: AttachedLine) -> None:
+        """The subscriber dialled. Returns when its line is closed.
+
+        Raises :class:`~wormhole.model.errors.Retryable` while another process has its id.
+        """
+        key = who.application, who.subscriber
+        known = self._known.get(key)
+        if known is None or known.instance != who.instance:
+            self._check_gone(known)
+            started = max(self._clock.wall(), 0.0 if known is None else known.info.started + 1e-3)
+            info = SubscriberInfo(who.application, who.subscriber, "", who.weight, started)
+            known = self._known[key] = _Attached(info, who.instance)
+        former, known.line = known.line, line
+        known.fresh.set()
+        if former is not None:
+            await former.close()
+        self.changed(who.application)
+        try:
+            await line.over()
+        finally:
+            await line.close()
+            if known.line is line:
+                known.line, known.lost_at = None, self._clock.monotonic()
+                known.fresh.clear()
+                self.changed(who.application)
+
+    def _check_gone(self, known: _Attached | None) -> None:
+        if known is None or known.left:
+            return
+        name = f"{known.info.application}/{known.info.id}"
+        if known.line is not None:
+            raise Retryable(
+                f"{name} is attached already, from {known.line.peer}",
+                hint="give each process an id of its own (WORMHOLE_ID), or leave the id out",
+                code="address-taken",
+            )
+        left = known.lost_at + self._gone_after - self._clock.monotonic()
+        if left > 0:
+            raise Retryable(
+                f"the process that had the id {name} lost its connection, and a handler of it may run for {left:.0f} s",
+                hint="nothing: it is tried again; a subscriber that is stopped by SIGTERM leaves at once",
+                code="in-progress",
+            )
+
+    async def line(self, info: SubscriberInfo) -> AttachedLine:
+        """The next connection of the subscriber."""
+        known = self._known[info.application, info.id]
+        await known.fresh.wait()
+        known.fresh.clear()
+        assert known.line is not None
+        return known.line
+
+    def left(self, info: SubscriberInfo) -> None:
+        """The subscriber said goodbye."""
+        known = self._known.get((info.application, info.id))
+        if known is not None and known.info.started == info.started:
+            known.left = True

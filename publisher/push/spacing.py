@@ -1,0 +1,41 @@
+"""How often a flow may be assigned. Pure.
+
+An assignment costs an epoch, which is a durable write to the store that all flows share.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["Spacing"]
+
+_FIRST_S: Final = 0.05
+_LONGEST_S: Final = 5.0
+_FREE: Final = 8
+_FORGOTTEN_S: Final = 60.0
+
+
+class Spacing:
+    """How often one flow may be assigned: a few times at once, and then only from time to time until an update is
+    acknowledged.
+
+    Times are seconds of one monotonic clock. ``until``: the flow is not assigned before it.
+    """
+
+    __slots__ = ("_at", "_given", "until")
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self._given = 0
+        self._at = 0.0
+
+    def given(self, now: float) -> None:
+        """It was given to a subscriber."""
+        self._given = 1 if now - self._at > _FORGOTTEN_S else self._given + 1
+        self._at = now
+        if self._given > _FREE:
+            self.until = now + min(_LONGEST_S, _FIRST_S * 2.0 ** (self._given - _FREE))
+
+    def acknowledged(self) -> None:
+        """Something of it was acknowledged."""
+        self._given, self.until = 0, 0.0

@@ -1,0 +1,163 @@
+"""Dials publishers (``wormhole.wire.v1.Publisher/Attach``), for a subscriber that they cannot reach.
+
+Each address has one connection after the other. The stream on it is the same as on one that a publisher dialled: the
+publisher begins with ``Hello``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import grpc.aio
+
+from subscriber_sdk.options.subscriber_options import Options
+from subscriber_sdk.server.stream import Streams
+from wormhole.host.tls import is_loopback, open_trust, target_options
+from wormhole.model.errors import ConfigError, StreamBroken, WormholeError
+from wormhole.model.problem import Problem
+from wormhole.model.requirements import need
+from wormhole.push.attaching import METHOD, Attaching
+from wormhole.push.redial import Redial
+from wormhole.push.refusal import refusal_of, why_unreachable
+
+if TYPE_CHECKING:
+    from wormhole.host.certificates import Certificate
+    from wormhole.host.trust import Trust
+
+__all__ = ["PublisherDialler"]
+
+need("grpcio", grpc.__version__)
+
+log = logging.getLogger("subscriber_sdk")
+
+_CLOSE_S: Final = 1.0  # how long a publisher may take to end a stream after the goodbye
+_INSTANCE_BYTES: Final = 16
+
+
+class PublisherDialler:
+    """Dials the publishers of ``options.dial``, and opens a stream of ``streams`` with each."""
+
+    address: Final = ""
+    """This subscriber does not listen."""
+
+    def __init__(self, streams: Streams, options: Options) -> None:
+        if options.tls is None and not options.insecure and (far := [a for a in options.dial if not is_loopback(a)]):
+            raise ConfigError(
+                f'dial = "{far[0]}": without TLS every update could be read and forged on the way',
+                hint="configure tls and publishers, dial a publisher of this machine, or set insecure = true",
+            )
+        self.trust: Trust | None = None
+        self._streams = streams
+        self._options = options
+        self._attaching = Attaching(
+            options.application, options.instance, secrets.token_hex(_INSTANCE_BYTES), options.weight
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to dial. Raises :class:`~wormhole.model.errors.ConfigError` when a TLS file is wrong."""
+        self.trust = await asyncio.to_thread(open_trust, self._options.tls)
+        self._tasks = [
+            asyncio.create_task(self._keep(address), name=f"wormhole dial {address}") for address in self._options.dial
+        ]
+
+    async def stop(self) -> None:
+        """Hang up; idempotent."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, address: str) -> None:
+        """One connection after the other."""
+        redial, problem, loop = Redial(), Problem(""), asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                welcomed = await self._connect(address)
+                found = Problem("")
+            except WormholeError as error:
+                welcomed, found = False, error.problem
+                if found != problem:
+                    log.warning("publisher at %s: %s; it is dialled again", address, error)
+            problem = found
+            lasted = loop.time() - began if welcomed else 0.0
+            wait = redial.wait_s(lasted_s=lasted, acked=False, refused=False, left=False)
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+
+    async def _connect(self, address: str) -> bool:
+        """One connection. Returns whether the publisher was accepted. Raises
+        :class:`~wormhole.model.errors.StreamBroken` if it does not accept this subscriber, or cannot be reached.
+        """
+        channel, certificate = await self._channel(address)
+        names = frozenset() if certificate is None else frozenset((*certificate.common_names, *certificate.names))
+        async with channel:
+            with self._streams.opened(address, names) as stream:
+                if stream.connection.closed:  # its certificate is not one of ours, so it learns nothing
+                    return False
+                call: Any = channel.stream_stream(METHOD)(metadata=self._attaching.to_metadata())
+                watching = asyncio.create_task(self._dismiss(stream, certificate), name="wormhole revocation")
+                try:
+                    await stream.run(call, call.write)
+                    await _ended(call)
+                finally:
+                    watching.cancel()
+                    call.cancel()
+                if not stream.connection.session.welcomed:
+                    raise await _refusal(call, address)
+                return True
+
+    async def _channel(self, address: str) -> tuple[grpc.aio.Channel, Certificate | None]:
+        """A channel that accepts one certificate only: the one that the publisher shows now, whose names are checked
+        before this subscriber says who it is.
+        """
+        if self.trust is None:
+            return grpc.aio.insecure_channel(address, self._arguments()), None
+        from wormhole.host.peer_check import examine  # here, because its library takes 13 MB
+
+        await asyncio.to_thread(self.trust.current)
+        certificate = await examine(address, self.trust)
+        credentials = self.trust.channel_credentials(certificate)
+        arguments = [*self._arguments(), *target_options(certificate.names[0])]
+        return grpc.aio.secure_channel(address, credentials, arguments), certificate
+
+    def _arguments(self) -> list[tuple[str, Any]]:
+        return [
+            ("grpc.max_receive_message_length", 2 * self._options.max_frame),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.use_local_subchannel_pool", 1),  # each connection is a new one
+        ]
+
+    async def _dismiss(self, stream: Any, certificate: Certificate | None) -> None:
+        if self.trust is not None:
+            why = await self.trust.until_revoked(certificate)
+            stream.connection.dismiss(why, "give the publisher another certificate")
+
+
+async def _ended(call: Any) -> None:
+    """Let the publisher end the stream: a call that is cancelled may lose the goodbye."""
+    try:
+        async with asyncio.timeout(_CLOSE_S):
+            await call.done_writing()
+            await call.wait_for_connection()
+            await call.code()
+    except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
+        pass
+
+
+async def _refusal(call: Any, address: str) -> StreamBroken:
+    code, details = await call.code(), await call.details() or ""
+    metadata = await call.trailing_metadata()
+    error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata or grpc.aio.Metadata(), details)
+    _, problem = refusal_of(error)
+    if problem.code:
+        return StreamBroken(problem.text, hint=problem.hint, code=problem.code)
+    return StreamBroken(
+        f"{address} cannot be reached ({why_unreachable(details) or code.name.lower()})",
+        hint="check that the publisher runs, serves this application, and listens there (`attach_listen`)",
+    )

@@ -1,0 +1,66 @@
+"""What a subscriber that dials says of itself, in the metadata of the call (docs/wire.md, "Attach")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from wormhole.coordination.port import WEIGHTS
+from wormhole.model.errors import ProtocolError
+
+__all__ = ["METHOD", "SERVICE", "Attaching"]
+
+SERVICE: Final = "wormhole.wire.v1.Publisher"
+METHOD: Final = f"/{SERVICE}/Attach"
+
+_LONGEST: Final = 255
+_NAMES: Final = ("wormhole-application-bin", "wormhole-subscriber-bin", "wormhole-instance")
+_WEIGHT: Final = "wormhole-weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Attaching:
+    """A subscriber that dials: its application, its id, its process, and its share of the shards.
+
+    ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
+    another one with the same id.
+    """
+
+    application: str
+    subscriber: str
+    instance: str
+    weight: float = 1.0
+
+    def to_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """The metadata of the call."""
+        application, subscriber, instance = _NAMES
+        return (
+            (application, self.application.encode()),
+            (subscriber, self.subscriber.encode()),
+            (instance, self.instance),
+            (_WEIGHT, repr(self.weight)),
+        )
+
+    @classmethod
+    def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
+        """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
+        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT}}
+        texts = []
+        for name in _NAMES:
+            value = given.get(name, b"")
+            try:
+                text = value.decode() if isinstance(value, bytes) else str(value)
+            except UnicodeDecodeError:
+                text = ""
+            if not 0 < len(text) <= _LONGEST or not text.isprintable():
+                raise ProtocolError(f"metadata {name}: a text of 1 to {_LONGEST} characters is expected")
+            texts.append(text)
+        try:
+            weight = float(given.get(_WEIGHT, "1"))
+        except ValueError:
+            weight = 0.0
+        if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
+            raise ProtocolError(f"metadata {_WEIGHT}: a number from {WEIGHTS[0]:g} to {WEIGHTS[1]:g} is expected")
+        application, subscriber, instance = texts
+        return cls(application, subscriber, instance, weight)
