@@ -181,7 +181,7 @@ class Assigner:
 
     def _attached_changed(self, application: str) -> None:
         app = self._applications.get(application)
-        if app is not None:
+        if app is not None and not self._stopping:
             self._present(app)
 
     def _present(self, app: _Application) -> None:

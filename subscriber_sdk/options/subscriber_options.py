@@ -195,25 +195,31 @@ class Options:
         least, most = WEIGHTS
         if not least <= self.weight <= most:
             problems.append(f"weight = {self.weight}: a number from {least:g} to {most:g} is needed")
-        host, colon, port = self.listen.rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdigit()):
-            problems.append(f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0')
-        elif not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
-            problems.append(
-                f'listen = "{self.listen}" is every address of this machine: set advertise to the one that publishers '
-                "can dial"
-            )
-        elif not self.coordinator and not self.advertise and port == "0":
-            problems.append(
-                f'listen = "{self.listen}" without a coordinator: no publisher could learn the port; set coordinator, '
-                "or a fixed port"
-            )
+        problems += self._wrong_direction() if self.dial else self._wrong_address()
         if self.tls is not None and not self.publishers:
             problems.append(_UNNAMED)
         if self.publishers and self.tls is None:
             problems.append("publishers is set without tls: without certificates no name is known")
         if problems:
             raise ConfigError("subscriber options: " + "; ".join(problems))
+
+    def _wrong_address(self) -> list[str]:
+        """Why this subscriber cannot be dialled."""
+        host, colon, port = self.listen.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()):
+            return [f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0']
+        if not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
+            return [f'listen = "{self.listen}" is every address of this machine: advertise one that can be dialled']
+        if not self.coordinator and not self.advertise and port == "0":
+            why = (
+                "no publisher could learn the port; set coordinator, or a fixed port, or let it dial publishers (dial)"
+            )
+            return [f'listen = "{self.listen}" without a coordinator: {why}']
+        return []
+
+    def _wrong_direction(self) -> list[str]:
+        given = [name for name, default in (("listen", ANY_PORT), ("advertise", "")) if getattr(self, name) != default]
+        return [f"{name} is set beside dial: a subscriber that dials does not listen" for name in given]
 
     @property
     def instance(self) -> str:

@@ -1,0 +1,186 @@
+"""Subscribers of the SDK that dial a publisher: who is admitted, and what follows when a connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from publisher.publisher import Publisher
+from subscriber_sdk import Datamarker, Running, Subscriber, Update, serve
+from tests.integration.publisher.conftest import World
+from tests.support.certificates import Authority
+from tests.support.clocks import FAST, fast_clock
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from wormhole.config import TlsFiles
+from wormhole.host.trust import Trust
+
+KEY = ("app", "log.t")
+
+
+class Recorder(Subscriber):
+    def __init__(self) -> None:
+        self.keys: list[object] = []
+        self.acked: list[Datamarker] = []
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def on_update(self, update: Update) -> None:
+        self.keys.append(update.key[0])
+        await self.free.wait()
+
+    async def on_datamarker(self, marker: Datamarker) -> None:
+        self.acked.append(marker)
+
+
+@pytest.fixture
+async def world() -> World:
+    return World(fast_clock(), 120.0 * FAST, attaches=True)
+
+
+@asynccontextmanager
+async def attached(publisher: Publisher | str, recorder: Recorder, **given: Any) -> AsyncIterator[Running]:
+    """A subscriber of the SDK that dials the publisher."""
+    address = publisher
+    if isinstance(publisher, Publisher):
+        await eventually(lambda: publisher.listener.address, "it listens")
+        address = publisher.listener.address
+    async with serve(recorder, application="app", dial=cast("Any", [address]), **{"id": "s1", **given}) as running:
+        yield running
+
+
+async def test_updates_are_delivered_acknowledged_and_stored(world: World) -> None:
+    world.application()
+    end = world.commit("a", "b")
+    recorder = Recorder()
+    async with world.publisher() as publisher:
+        async with attached(publisher, recorder) as running:
+            assert running.address == ""
+            await eventually(lambda: recorder.acked, "the datamarker")
+            end = world.commit("c")
+            await eventually(lambda: recorder.acked[-1].order == end.order, "the next one")
+        assert recorder.keys == [b"a", b"b", b"c"]
+        # It released its flow and said goodbye, so another process may have its id at once.
+        again = Recorder()
+        async with attached(publisher, again):
+            last = world.commit("d")
+            await eventually(lambda: [marker.order for marker in again.acked] == [last.order], "what came since")
+    assert again.keys == [b"d"]
+    assert world.markers.records[KEY].marker.order == last.order
+
+
+async def test_a_lost_connection_is_made_anew_by_the_same_process(world: World) -> None:
+    world.application()
+    recorder = Recorder()
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        host, _, port = publisher.listener.address.rpartition(":")
+        with FaultProxy(host, int(port)) as proxy:
+            async with attached(f"{proxy.host}:{proxy.port}", recorder):
+                world.commit("a")
+                await eventually(lambda: recorder.acked, "the datamarker")
+                for key in ("b", "c"):
+                    await asyncio.to_thread(proxy.cut)
+                    end = world.commit(key)
+                    await eventually(lambda end=end: recorder.acked[-1].order == end.order, "it goes on")  # type: ignore[misc]
+        assert recorder.keys == [b"a", b"b", b"c"]
+
+
+async def test_another_process_with_the_id_is_refused_until_the_first_is_gone(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.application()
+    first, second = Recorder(), Recorder()
+    async with world.publisher() as publisher, attached(publisher, first):
+        world.commit("a")
+        await eventually(lambda: first.acked, "the datamarker")
+        async with attached(publisher, second):
+            await eventually(lambda: "address-taken" in caplog.text, "it is refused")
+        world.commit("b")
+        await eventually(lambda: first.keys == [b"a", b"b"], "the first one goes on")
+    assert second.keys == []
+
+
+async def test_a_handler_of_a_lost_process_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The connection is cut while a handler runs, and another process takes the id."""
+    caplog.set_level(logging.WARNING)
+    world.application()
+    world.settings |= {"grace_period": 4.0, "handler_timeout": 4.0}
+    first, second = Recorder(), Recorder()
+    first.free.clear()
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        host, _, port = publisher.listener.address.rpartition(":")
+        with FaultProxy(host, int(port)) as proxy:
+            async with attached(f"{proxy.host}:{proxy.port}", first, handler_timeout=60.0, stop_timeout=0.1):
+                world.commit("a")
+                await eventually(lambda: first.keys, "the handler runs")
+                await asyncio.to_thread(proxy.mute)
+                await asyncio.to_thread(proxy.cut)
+                async with attached(publisher, second):
+                    await eventually(lambda: "in-progress" in caplog.text, "it is refused at first")
+                    assert second.keys == []
+                    await eventually(lambda: second.keys == [b"a"], "it has the flow later")
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "code"),
+    [
+        ({}, {"connect": "subscriber"}, "application-unknown"),
+        ({"application": "other"}, {}, "application-unknown"),
+        ({}, {"allow": ("s2",)}, "not-permitted"),
+    ],
+)
+async def test_who_is_not_admitted_is_told_why(
+    world: World, caplog: pytest.LogCaptureFixture, given: dict[str, Any], settings: dict[str, Any], code: str
+) -> None:
+    world.application(**settings)
+    world.application("dials")  # so that the publisher listens
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        options: dict[str, Any] = {"application": "app", "dial": [publisher.listener.address], "id": "s1", **given}
+        async with serve(Recorder(), **options):
+            await eventually(lambda: f"[{code}]" in caplog.text, "the reason")
+
+
+@pytest.fixture
+async def authority(tmp_path: Path) -> Authority:
+    return await asyncio.to_thread(Authority, tmp_path)
+
+
+async def _trusted(authority: Authority, world: World) -> None:
+    mine = await asyncio.to_thread(authority.issue, "db1")
+    world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
+
+
+async def test_with_tls_each_side_proves_its_name(world: World, authority: Authority) -> None:
+    await _trusted(authority, world)
+    world.application()
+    world.commit("a")
+    tls: TlsFiles = await asyncio.to_thread(authority.issue, "s1")
+    recorder = Recorder()
+    async with world.publisher() as publisher, attached(publisher, recorder, tls=tls, publishers=["db1"]):
+        await eventually(lambda: recorder.acked, "the datamarker")
+    assert recorder.keys == [b"a"]
+
+
+@pytest.mark.parametrize(("name", "publishers"), [("s2", ["db1"]), ("s1", ["db2"])])
+async def test_with_tls_another_name_is_refused(
+    world: World, authority: Authority, caplog: pytest.LogCaptureFixture, name: str, publishers: list[str]
+) -> None:
+    """The certificate of another subscriber; a publisher that the subscriber does not take updates from."""
+    await _trusted(authority, world)
+    world.application()
+    world.commit("a")
+    tls = await asyncio.to_thread(authority.issue, name)
+    recorder = Recorder()
+    async with world.publisher() as publisher, attached(publisher, recorder, tls=tls, publishers=publishers):
+        refused = "certificate-refused" if name == "s2" else "may not push"
+        await eventually(lambda: refused in caplog.text, "the reason")
+    assert recorder.keys == []
