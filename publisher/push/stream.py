@@ -126,7 +126,7 @@ class StreamEvents(Protocol):
 class SubscriberStream:
     """See the module. Implements :class:`~wormhole.push.connection.Owner`.
 
-    ``problem``: why it is not connected, for operators. ``left``: the subscriber reported that it leaves, and has not
+    ``place``: its address, for operators. ``problem``: why it is not connected, for operators. ``left``: the subscriber reported that it leaves, and has not
     come back. ``leaving``: it released a flow without being asked, so it is shutting down. ``vacant``: no process
     listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's
     process is the same, as far as that can be known.
@@ -136,6 +136,7 @@ class SubscriberStream:
         self, info: SubscriberInfo, dialer: Dialer, fleet: Fleet, events: StreamEvents, may_send: Callable[[], bool]
     ) -> None:
         self.info = info
+        self.place = info.address or "(dials)"
         self.connected = False
         self.left = False
         self.leaving = False
@@ -357,7 +358,7 @@ class SubscriberStream:
         return admin_pb2.SubscriberStatus(
             application=self.info.application,
             subscriber=self.info.id,
-            address=self.info.address,
+            address=self.place,
             state="connected" if self.connected else "unreachable",
             flows=len(self.flows),
             cause=str(self.problem),
@@ -396,7 +397,7 @@ class SubscriberStream:
                 if self.left and self.connected:
                     _log.info("%s", problem)
                 elif problem != self.problem or connection.refused:
-                    _log.warning("stream to %s at %s ended: %s", self.info.id, self.info.address, problem)
+                    _log.warning("stream to %s at %s ended: %s", self.info.id, self.place, problem)
                 lasted = self._clock.monotonic() - connection.welcomed_at if connection.welcomed_at else 0.0
                 self._lose(problem)
                 wait = redial.wait_s(
@@ -416,7 +417,7 @@ class SubscriberStream:
             return error.problem
         except Exception as error:  # noqa: BLE001 - see below
             # A fault of this program, not of the subscriber: it must end this connection only, and be logged.
-            _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
+            _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.place)
             return Problem(f"internal error: {error!r}", code="internal-error")
         return self.problem
 
@@ -424,7 +425,9 @@ class SubscriberStream:
         """The line of the next connection. One that the subscriber dials is waited for."""
         info, dialer = self.info, self._dialer
         if not info.address:
-            return await dialer.attached.line(info)
+            line = await dialer.attached.line(info)
+            self.place = f"(dials from {line.peer})"
+            return line
         return DialledLine(Peer(info.address, dialer.trust, info.user), info.id)
 
     def _lose(self, problem: Problem) -> None:
