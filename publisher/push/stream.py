@@ -126,10 +126,10 @@ class StreamEvents(Protocol):
 class SubscriberStream:
     """See the module. Implements :class:`~wormhole.push.connection.Owner`.
 
-    ``place``: its address, for operators. ``problem``: why it is not connected, for operators. ``left``: the subscriber reported that it leaves, and has not
-    come back. ``leaving``: it released a flow without being asked, so it is shutting down. ``vacant``: no process
-    listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's
-    process is the same, as far as that can be known.
+    For operators: ``place`` is its address, ``problem`` why it is not connected. ``left``: the subscriber reported that
+    it leaves, and has not come back. ``leaving``: it released a flow without being asked, so it is shutting down.
+    ``vacant``: no process listens at its address, so no handler of it can run. ``life`` stays the same object for as
+    long as the subscriber's process is the same, as far as that can be known.
     """
 
     def __init__(

@@ -211,9 +211,7 @@ class Options:
         if not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
             return [f'listen = "{self.listen}" is every address of this machine: advertise one that can be dialled']
         if not self.coordinator and not self.advertise and port == "0":
-            why = (
-                "no publisher could learn the port; set coordinator, or a fixed port, or `dial`"
-            )
+            why = "no publisher could learn the port; set coordinator, or a fixed port, or `dial`"
             return [f'listen = "{self.listen}" without a coordinator: {why}']
         return []
 

@@ -76,8 +76,8 @@ async def subscriber(tls: TlsFiles) -> AsyncIterator[tuple[Recorder, Running]]:
     recorder = Recorder()
     options: dict[str, Any] = {"tls": tls, "publishers": ["db1"], "listen": f"127.0.0.1:{free_port()}"}
     async with serve(recorder, application="app", id="one", **options) as running:
-        assert running._server.trust is not None
-        running._server.trust.look_s = OFTEN_S
+        assert running._door.trust is not None
+        running._door.trust.look_s = OFTEN_S
         yield recorder, running
 
 
@@ -106,8 +106,8 @@ async def test_a_subscriber_takes_replaced_certificates_and_an_authority_without
         await before.push(1, 8)  # who was let in goes on
         await before.next("ack")
         assert {7, 8} <= set(recorder.heard)
-        assert running._server.trust is not None
-        assert running._server.trust.reloads.loaded == 1
+        assert running._door.trust is not None
+        assert running._door.trust.reloads.loaded == 1
 
 
 async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_reported_once(
@@ -115,7 +115,7 @@ async def test_a_half_written_pair_leaves_the_old_one_in_use_and_is_reported_onc
 ) -> None:
     mine, publisher = await asyncio.to_thread(authority.issue, "one"), await asyncio.to_thread(authority.issue, "db1")
     async with subscriber(mine) as (_, running):
-        trust = running._server.trust
+        trust = running._door.trust
         assert trust is not None
         whole = await asyncio.to_thread(mine.key.read_bytes)
         foreign = await asyncio.to_thread((await asyncio.to_thread(authority.issue, "else")).key.read_bytes)

@@ -324,7 +324,7 @@ async def test_invented_schemas_cost_their_publisher_the_stream() -> None:
         why = await flood(thief, (frames.schema(wide(i)) for i in range(200)), at_once=1)
         assert "schema 0x" in why
         await others_are_not_affected(running, beside)
-        await eventually(lambda: len(running._server._streams) == 1, "the stranger's stream is over")
+        await eventually(lambda: len(running._streams._open) == 1, "the stranger's stream is over")
         gc.collect()
         kept = [one for one in gc.get_objects() if type(one) is Schema and one.table == "invented"]
         assert not kept  # also not by the shards that were assigned on that stream

@@ -44,7 +44,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
     Fault(
         name="revoked-stream-goes-on",
         file="subscriber_sdk/server/push_server.py",
-        old="                watching = self._watch(stream, context)\n",
+        old="                watching = self._watch(stream, self.trust, context)\n",
         new="                pass\n",
         tests=_HOSTILE,
         promise="an open stream ends when its publisher's certificate is revoked",

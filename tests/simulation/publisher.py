@@ -27,6 +27,7 @@ from publisher.flows.registrar import Registrar
 from publisher.flows.subscriber_answers import Deliveries
 from publisher.flows.this_process import ThisProcess
 from publisher.publisher import Publisher
+from publisher.push.attach_service import AttachListener, AttachService
 from publisher.stores.markers import ZooKeeperMarkerStore
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.stream import Around, place
@@ -174,6 +175,9 @@ def _publisher(
         replays=nothing,
         backfills=nothing,
         losses=nothing,
+        listener=AttachListener(
+            AttachService(around.attached, applications.config, None, listen="", insecure=False), clock
+        ),
         housekeeping=Housekeeping(log, assigner, applications, nothing, nothing, (states,), clock),
         background=background,
         parking_room=nothing,

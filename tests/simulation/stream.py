@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
+from publisher.push.attached import AttachedSubscribers
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import StreamEvents
 from tests.simulation.checks import Checks
@@ -53,6 +54,7 @@ class Around:
     checks: Checks
     log: VirtualLog
     hello: tuple[str, str]
+    attached: AttachedSubscribers = field(default_factory=lambda: AttachedSubscribers(1.0))
 
 
 class _Sending:
