@@ -209,7 +209,7 @@ class Options:
         if not colon or not host or not (port.isascii() and port.isdigit()):
             return [f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0']
         if not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
-            return [f'listen = "{self.listen}" is every address of this machine: advertise one that can be dialled']
+            return [f'listen = "{self.listen}" is every address of this machine: set advertise to one of them']
         if not self.coordinator and not self.advertise and port == "0":
             why = "no publisher could learn the port; set coordinator, or a fixed port, or `dial`"
             return [f'listen = "{self.listen}" without a coordinator: {why}']

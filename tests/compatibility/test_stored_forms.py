@@ -106,6 +106,24 @@ LATER: Final = [
         lambda data: application_from_json("cache", data.decode(), "a node"),
     ),
     in_bytes(
+        "zookeeper/application-dials",
+        parsed().applications["cache"].model_copy(update={"connect": "publisher"}),
+        lambda application: to_json(application).encode(),
+        lambda data: application_from_json("cache", data.decode(), "a node"),
+    ),
+    in_bytes(
+        "running/settings-listens",
+        parsed().model_copy(
+            update={
+                "publisher": parsed().publisher.model_copy(
+                    update={"attach_listen": "127.0.0.1:7490", "markers": "zookeeper"}
+                )
+            }
+        ),
+        lambda config: config_to_json(config).encode(),
+        lambda data: parse_json(data.decode(), "it", folder=Path("/")),
+    ),
+    in_bytes(
         "running/settings",
         parsed().model_copy(
             update={

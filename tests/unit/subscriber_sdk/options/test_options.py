@@ -106,6 +106,7 @@ ACCEPTED: dict[str, list[object]] = {
     "weight": [2.5],
     "tls": ["a.pem,b.pem,c.pem", TLS, None],
     "publishers": ["db1,db2", ["db1", "shop=db2"], {"shop": "db1", "users": ["db2"]}],
+    "dial": ["127.0.0.1:7490", ["127.0.0.1:7490", "[::1]:7490"]],
     "insecure": [True],
     "concurrency": [4],
     "handler_timeout": [5.0, "1m"],
@@ -128,6 +129,7 @@ def test_type_checkers_know_every_option() -> None:
     accepted, read = _hints(SubscriberOptions), _hints(Options)
     assert list(accepted) == [name for name in read if name != "application"]
     assert members(accepted.pop("publishers")) >= {Collection[str]}  # read as a tuple
+    assert members(accepted.pop("dial")) == {str, Collection[str]}
     for name, hint in accepted.items():
         assert members(read[name]) <= members(hint), name
 
