@@ -111,6 +111,7 @@ class AttachedSubscribers:
         self._gone_after = gone_after
         self._clock = clock
         self._known: dict[tuple[str, str], _Attached] = {}
+        self._processes = 0  # its number takes the place of its start, which only the process itself knows
 
     def of(self, application: str) -> tuple[SubscriberInfo, ...]:
         """The subscribers of the application that are connected, by id."""
@@ -125,10 +126,7 @@ class AttachedSubscribers:
         key = who.application, who.subscriber
         known = self._known.get(key)
         if known is None or known.instance != who.instance:
-            self._check_gone(known)
-            started = max(self._clock.wall(), 0.0 if known is None else known.info.started + 1e-3)
-            info = SubscriberInfo(who.application, who.subscriber, "", who.weight, started)
-            known = self._known[key] = _Attached(info, who.instance)
+            known = self._known_anew(key, who)
         former, known.line = known.line, line
         known.fresh.set()
         if former is not None:
@@ -143,27 +141,41 @@ class AttachedSubscribers:
                 known.fresh.clear()
                 self.changed(who.application)
 
-    def _check_gone(self, known: _Attached | None) -> None:
-        if known is None or known.left:
-            return
+    def _known_anew(self, key: tuple[str, str], who: Attaching) -> _Attached:
+        """A process that was not attached before. What is gone is forgotten."""
+        self._known = {name: one for name, one in self._known.items() if not self._is_gone(one)}
+        if key in self._known:
+            raise self._not_gone(self._known[key])
+        self._processes += 1
+        info = SubscriberInfo(who.application, who.subscriber, "", who.weight, self._processes)
+        known = self._known[key] = _Attached(info, who.instance)
+        return known
+
+    def _is_gone(self, known: _Attached) -> bool:
+        away = known.line is None and self._clock.monotonic() - known.lost_at > self._gone_after
+        return away or (known.left and known.line is None)
+
+    def _not_gone(self, known: _Attached) -> Retryable:
         name = f"{known.info.application}/{known.info.id}"
         if known.line is not None:
-            raise Retryable(
+            return Retryable(
                 f"{name} is attached already, from {known.line.peer}",
                 hint="give each process an id of its own (WORMHOLE_ID), or leave the id out",
                 code="address-taken",
             )
         left = known.lost_at + self._gone_after - self._clock.monotonic()
-        if left > 0:
-            raise Retryable(
-                f"the process that had the id {name} lost its connection, and a handler of it may run for {left:.0f} s",
-                hint="nothing: it is tried again; a subscriber that is stopped by SIGTERM leaves at once",
-                code="in-progress",
-            )
+        return Retryable(
+            f"the process that had the id {name} lost its connection, and a handler of it may run for {left:.0f} s",
+            hint="nothing: it is tried again; a subscriber that is stopped by SIGTERM leaves at once",
+            code="in-progress",
+        )
 
     async def line(self, info: SubscriberInfo) -> AttachedLine:
-        """The next connection of the subscriber."""
-        known = self._known[info.application, info.id]
+        """The next connection of that process."""
+        known = self._known.get((info.application, info.id))
+        if known is None or known.info != info:
+            await asyncio.Event().wait()  # it never dials again
+        assert known is not None
         await known.fresh.wait()
         known.fresh.clear()
         assert known.line is not None
@@ -172,5 +184,5 @@ class AttachedSubscribers:
     def left(self, info: SubscriberInfo) -> None:
         """The subscriber said goodbye."""
         known = self._known.get((info.application, info.id))
-        if known is not None and known.info.started == info.started:
+        if known is not None and known.info == info:
             known.left = True
