@@ -127,7 +127,7 @@ class AttachedSubscribers:
         known = self._known.get(key)
         if known is None or known.instance != who.instance:
             known = self._known_anew(key, who)
-        former, known.line = known.line, line
+        former, known.line, known.left = known.line, line, False
         known.fresh.set()
         if former is not None:
             await former.close()
@@ -176,10 +176,11 @@ class AttachedSubscribers:
         if known is None or known.info != info:
             await asyncio.Event().wait()  # it never dials again
         assert known is not None
-        await known.fresh.wait()
-        known.fresh.clear()
-        assert known.line is not None
-        return known.line
+        while True:
+            await known.fresh.wait()
+            known.fresh.clear()
+            if known.line is not None:  # it may be lost again already
+                return known.line
 
     def left(self, info: SubscriberInfo) -> None:
         """The subscriber said goodbye."""
