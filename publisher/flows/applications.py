@@ -228,7 +228,7 @@ class Applications:
         watch = self._watches.pop(name, None)
         if watch is not None:
             watch.cancel()
-        self._assigner.subscribers(name, ())
+        self._assigner.forgotten(name)
         for key in [key for key in self._assigner.flows if key[0] == name]:
             flow = self._assigner.flows.pop(key)
             self._assigner.recall(flow, "the application is no longer configured")

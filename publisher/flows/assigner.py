@@ -92,14 +92,15 @@ class _Member:
 @dataclass(slots=True)
 class _Application:
     """``infos``: the subscribers of the last registration; ``refused``: the subscribers that were logged as not
-    allowed; ``crowded``: whether it was logged that there are more subscribers than are dialled. ``given``: the last
-    input of the assignment, and ``wanted`` its result.
+    allowed; ``configured``: whether it is configured now; ``crowded``: whether it was logged that there are more
+    subscribers than are dialled. ``given``: the last input of the assignment, and ``wanted`` its result.
     """
 
     config: ApplicationConfig
     infos: tuple[SubscriberInfo, ...] = ()
     members: dict[str, _Member] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    configured: bool = True
     crowded: bool = False
     given: object = None
     wanted: dict[str, str] = field(default_factory=dict)
@@ -168,7 +169,7 @@ class Assigner:
         if known is None:
             self._applications[config.name] = _Application(config)
         else:
-            known.config = config
+            known.config, known.configured = config, True
             self._present(known)  # other subscribers may be allowed now
         self.changed()
 
@@ -179,6 +180,12 @@ class Assigner:
             app.infos = tuple(infos)
             self._present(app)
 
+    def forgotten(self, application: str) -> None:
+        """The application is no longer configured: its subscribers are disconnected."""
+        app = self._applications[application]
+        app.infos, app.configured = (), False
+        self._present(app)
+
     def _attached_changed(self, application: str) -> None:
         app = self._applications.get(application)
         if app is not None and not self._stopping:
@@ -187,7 +194,8 @@ class Assigner:
     def _present(self, app: _Application) -> None:
         """Follow which subscribers are present."""
         now, application = self._clock.monotonic(), app.config.name
-        infos = self._dialer.attached.of(application) if app.config.connect == "publisher" else app.infos
+        dial = app.configured and app.config.connect == "publisher"
+        infos = self._dialer.attached.of(application) if dial else app.infos
         present = {info.id: info for info in infos}
         restarted: dict[str, SubscriberStream] = {}
         for name, member in tuple(app.members.items()):

@@ -170,6 +170,24 @@ async def test_with_tls_each_side_proves_its_name(world: World, authority: Autho
     assert recorder.keys == [b"a"]
 
 
+async def test_a_stream_ends_when_the_subscribers_certificate_is_revoked(world: World, authority: Authority) -> None:
+    crl = await asyncio.to_thread(authority.revoke)
+    mine = await asyncio.to_thread(lambda: authority.issue("db1", crl=crl))
+    world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
+    world.application()
+    world.commit("a")
+    tls = await asyncio.to_thread(authority.issue, "s1")
+    recorder = Recorder()
+    async with world.publisher() as publisher, attached(publisher, recorder, tls=tls, publishers=["db1"]) as running:
+        await eventually(lambda: recorder.acked, "the datamarker")
+        await asyncio.to_thread(authority.revoke, tls.cert)
+        await eventually(lambda: not running.flows(), "its flow is taken away")
+        world.commit("b")
+        (stream,) = publisher.assigner.streams()
+        await eventually(lambda: not stream.connected, "it stays away")
+    assert recorder.keys == [b"a"]
+
+
 @pytest.mark.parametrize(("name", "publishers"), [("s2", ["db1"]), ("s1", ["db2"])])
 async def test_with_tls_another_name_is_refused(
     world: World, authority: Authority, caplog: pytest.LogCaptureFixture, name: str, publishers: list[str]

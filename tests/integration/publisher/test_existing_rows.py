@@ -25,6 +25,11 @@ from wormhole.ports.marker_store import BackfillControl, FlowKey
 from wormhole.ports.table_source import Chunk, ChunkLimits
 
 
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+def attaches(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
 async def copy() -> AsyncIterator[CopyingSubscriber]:
     async with copying_subscriber("app", "s1") as subscriber:

@@ -29,6 +29,11 @@ from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
 
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+def attaches(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> None:
     world.application()
     marker = world.commit("a")
@@ -342,6 +347,7 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
+@pytest.mark.parametrize("attaches", [False])
 @pytest.mark.usefixtures("first", "assign")
 async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(
     world: World, s1: ScriptedSubscriber, publisher: Publisher

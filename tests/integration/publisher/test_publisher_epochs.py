@@ -27,6 +27,12 @@ from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.marker_store import FlowKey, MarkerWrite
 from wormhole.wire.v1 import push_pb2
 
+
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+def attaches(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 # --- epochs that a subscriber holds, and flows that were set back
 
 
@@ -248,6 +254,7 @@ async def test_only_a_move_that_the_application_did_not_make_is_numbered(
         assert world.markers.records[KEY].move == move
 
 
+@pytest.mark.parametrize("attaches", [False])
 async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: World, tmp_path: Path) -> None:
     authority = await asyncio.to_thread(Authority, tmp_path)
     theirs = await asyncio.to_thread(authority.issue, "s1")

@@ -20,6 +20,12 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.errors import ConfigError
 from wormhole.wire.v1 import push_pb2
 
+
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+def attaches(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 # --- what goes wrong on one side only
 
 
@@ -40,6 +46,7 @@ async def test_a_log_is_given_up_although_its_source_does_not_stop(
     assert not publisher.ownership.sole()
 
 
+@pytest.mark.parametrize("attaches", [False])
 @pytest.mark.usefixtures("first")
 async def test_a_handler_that_gave_up_is_halted_until_that_subscriber_restarts(world: World) -> None:
     world.commit("x", table="other")
@@ -153,6 +160,7 @@ async def test_subscribers_are_found_although_a_search_failed(world: World, monk
         await s1.hears("hello")
 
 
+@pytest.mark.parametrize("attaches", [False])
 async def test_a_subscriber_that_is_not_allowed_is_not_dialled(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.application(allow=["s1"])
     world.commit("a")

@@ -22,6 +22,11 @@ from wormhole.wire.rows import encode_key
 from wormhole.wire.v1 import push_pb2
 
 
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+def attaches(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
 async def copy() -> AsyncIterator[VerifyingSubscriber]:
     async with verifying_subscriber("app", "s1") as subscriber:
