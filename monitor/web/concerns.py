@@ -87,12 +87,13 @@ def of_sink(sink: SinkState) -> Iterator[Concern]:
     """Concerns of one sink."""
     yield from of_process(sink)
     if sink.store:
+        worst, _, _ = sink.store.partition(",")
         yield Concern(
             Level.PROBLEM,
             f"its store cannot be used as it is: {sink.store}",
             "operator",
             f"`wormholectl sink check {sink.key.name}` reports what to change",
-            code=sink.store.partition(",")[0],
+            code=worst,
         )
 
 

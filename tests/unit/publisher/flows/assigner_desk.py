@@ -13,6 +13,7 @@ from caravan.fleet import Fleet
 from publisher.flows import assigner as module
 from publisher.flows.assigner import Assigner, Timeouts
 from publisher.flows.assignment import assign
+from publisher.push.attached import AttachedSubscribers
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.memory import MemoryMarkerStore
@@ -24,6 +25,7 @@ from wormhole.filters import Filter
 from wormhole.model.errors import MarkerStoreError, WormholeError
 from wormhole.ports.dead_letters import DeadLetter
 from wormhole.ports.marker_store import FlowKey
+from wormhole.wire.v1 import push_pb2
 
 GRACE, HANDLER = 5.0, 60.0
 BOTH = {"s1": 1.0, "s2": 1.0}
@@ -150,7 +152,7 @@ class Desk:
         self.assigner = Assigner(
             self.store,
             cast("Fleet", None),
-            cast("Dialer", None),
+            Dialer(push_pb2.Hello(), None, AttachedSubscribers(0.0)),
             Timeouts(GRACE, HANDLER),
             self.present,
             self.clock.clock,
