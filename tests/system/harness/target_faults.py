@@ -201,7 +201,13 @@ class Faults:
 
     def _dies_at_commit(self) -> None:
         """The publisher is killed at one of the next COMMITs: of an assignment, or of a datamarker."""
-        self.target.proxy.arm(_COMMITTED, self.publisher.kill, passing=self.chance.randrange(3))
+
+        def dies() -> None:
+            # The COMMIT may be one that a former publisher caused.
+            until(lambda: self.publisher.alive, lambda: self.counted.story("the publisher was not started"))
+            self.publisher.kill()
+
+        self.target.proxy.arm(_COMMITTED, dies, passing=self.chance.randrange(3))
 
     def _rewind(self, before: Callable[[], None] = lambda: None) -> None:
         marker = self.counted.flow().marker
