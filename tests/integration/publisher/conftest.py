@@ -71,7 +71,8 @@ class World:
         self._here = MemoryCoordinator(self.coordination)
         self.registrations: dict[str, Registration] = {}
         self.attached: dict[str, asyncio.Task[None]] = {}
-        self.address = asyncio.Future[str]()
+        self.address = ""  # where the running publisher listens for them, once `listens` is set
+        self.listens = asyncio.Event()
 
     def application(self, name: str = "app", **settings: Any) -> None:
         """Configure an application (anew)."""
@@ -102,7 +103,8 @@ class World:
     async def _attach(self, subscriber: ScriptedSubscriber, instance: str) -> None:
         """Dial whichever publisher runs, again and again."""
         while True:
-            await subscriber.attach(await asyncio.shield(self.address), instance)
+            await self.listens.wait()
+            await subscriber.attach(self.address, instance)
             await asyncio.sleep(0.01)
 
     async def _detach(self, name: str) -> None:
@@ -112,7 +114,8 @@ class World:
 
     async def _listens(self, publisher: Publisher) -> None:
         await eventually(lambda: publisher.listener.address, "it listens")
-        self.address.set_result(publisher.listener.address)
+        self.address = publisher.listener.address
+        self.listens.set()
 
     def _ownership(self, coordinator: MemoryCoordinator) -> Ownership | None:
         if self.candidate is None:
@@ -153,7 +156,7 @@ class World:
             yield publisher
         finally:
             listening.cancel()
-            self.address = asyncio.Future()
+            self.listens.clear()
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
@@ -162,14 +165,14 @@ class World:
 
 
 @pytest.fixture
-def attaches() -> bool:
-    """Whether subscribers dial the publisher. Modules whose tests hold for both directions override it."""
-    return False
+def world() -> World:
+    return World(fast_clock(), 120.0 * FAST)
 
 
-@pytest.fixture
-async def world(attaches: bool) -> AsyncIterator[World]:
-    one = World(fast_clock(), 120.0 * FAST, attaches=attaches)
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+async def world_of_either_direction(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """The world of modules whose tests hold whichever side dials."""
+    one = World(fast_clock(), 120.0 * FAST, attaches=request.param)
     yield one
     for name in tuple(one.attached):
         await one._detach(name)

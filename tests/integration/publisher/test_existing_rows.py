@@ -12,7 +12,7 @@ import pytest
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.wiring import operated
-from tests.integration.publisher.conftest import World
+from tests.integration.publisher.conftest import World, world_of_either_direction
 from tests.integration.publisher.receiving import KEY
 from tests.support.copying_subscriber import CopyingSubscriber, copying_subscriber
 from tests.support.eventually import eventually
@@ -24,10 +24,7 @@ from wormhole.model.values import Op
 from wormhole.ports.marker_store import BackfillControl, FlowKey
 from wormhole.ports.table_source import Chunk, ChunkLimits
 
-
-@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
-def attaches(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+world = world_of_either_direction
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import PublisherFlowState
 from publisher.push.stream import SubscriberStream
-from tests.integration.publisher.conftest import World
+from tests.integration.publisher.conftest import World, world_of_either_direction
 from tests.integration.publisher.receiving import KEY, keys, taken
 from tests.support.clocks import FAST
 from tests.support.eventually import eventually
@@ -28,10 +28,7 @@ from wormhole.push import session
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
-
-@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
-def attaches(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+world = world_of_either_direction
 
 
 async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> None:
@@ -347,7 +344,7 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
-@pytest.mark.parametrize("attaches", [False])
+@pytest.mark.parametrize("world", [False], indirect=True)
 @pytest.mark.usefixtures("first", "assign")
 async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(
     world: World, s1: ScriptedSubscriber, publisher: Publisher

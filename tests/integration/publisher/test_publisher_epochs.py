@@ -13,7 +13,7 @@ from publisher.publisher import Publisher
 from publisher.push import epoch_conflict
 from publisher.push.stages import PublisherFlowState
 from publisher.wiring import operated
-from tests.integration.publisher.conftest import World
+from tests.integration.publisher.conftest import World, world_of_either_direction
 from tests.integration.publisher.receiving import KEY, keys, taken
 from tests.support.certificates import Authority
 from tests.support.clocks import FAST
@@ -27,10 +27,7 @@ from wormhole.model.problem import NO_PROBLEM
 from wormhole.ports.marker_store import FlowKey, MarkerWrite
 from wormhole.wire.v1 import push_pb2
 
-
-@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
-def attaches(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+world = world_of_either_direction
 
 
 # --- epochs that a subscriber holds, and flows that were set back
@@ -254,7 +251,7 @@ async def test_only_a_move_that_the_application_did_not_make_is_numbered(
         assert world.markers.records[KEY].move == move
 
 
-@pytest.mark.parametrize("attaches", [False])
+@pytest.mark.parametrize("world", [False], indirect=True)
 async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: World, tmp_path: Path) -> None:
     authority = await asyncio.to_thread(Authority, tmp_path)
     theirs = await asyncio.to_thread(authority.issue, "s1")

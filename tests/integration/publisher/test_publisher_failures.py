@@ -11,7 +11,7 @@ import pytest
 from publisher import publisher as publisher_module
 from publisher.publisher import Publisher
 from publisher.push.stages import PublisherFlowState
-from tests.integration.publisher.conftest import World
+from tests.integration.publisher.conftest import World, world_of_either_direction
 from tests.integration.publisher.receiving import KEY, keys, taken
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -20,10 +20,7 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.errors import ConfigError
 from wormhole.wire.v1 import push_pb2
 
-
-@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
-def attaches(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+world = world_of_either_direction
 
 
 # --- what goes wrong on one side only
@@ -46,7 +43,7 @@ async def test_a_log_is_given_up_although_its_source_does_not_stop(
     assert not publisher.ownership.sole()
 
 
-@pytest.mark.parametrize("attaches", [False])
+@pytest.mark.parametrize("world", [False], indirect=True)
 @pytest.mark.usefixtures("first")
 async def test_a_handler_that_gave_up_is_halted_until_that_subscriber_restarts(world: World) -> None:
     world.commit("x", table="other")
@@ -160,7 +157,7 @@ async def test_subscribers_are_found_although_a_search_failed(world: World, monk
         await s1.hears("hello")
 
 
-@pytest.mark.parametrize("attaches", [False])
+@pytest.mark.parametrize("world", [False], indirect=True)
 async def test_a_subscriber_that_is_not_allowed_is_not_dialled(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.application(allow=["s1"])
     world.commit("a")

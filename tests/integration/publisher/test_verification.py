@@ -11,7 +11,7 @@ import pytest
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.wiring import operated
-from tests.integration.publisher.conftest import World
+from tests.integration.publisher.conftest import World, world_of_either_direction
 from tests.integration.publisher.receiving import KEY
 from tests.support.eventually import eventually
 from tests.support.verifying_subscriber import VerifyingSubscriber, verifying_subscriber
@@ -21,10 +21,7 @@ from wormhole.ports.marker_store import BackfillControl
 from wormhole.wire.rows import encode_key
 from wormhole.wire.v1 import push_pb2
 
-
-@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
-def attaches(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+world = world_of_either_direction
 
 
 @pytest.fixture
