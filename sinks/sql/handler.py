@@ -104,6 +104,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             # A column that was dropped kept its values.
             stale = change.old is not None and bool(change.added)
             stale = stale and not rows.is_noted(self._database, connection, change.shard, shard.generation)
+            unverified = rows.is_noted(self._database, connection, change.shard)
         if planned.refused:
             raise TargetRefused(
                 f"{name} cannot hold {change.table}: {planned.refused}", hint="; ".join(planned.helping)
@@ -116,7 +117,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             shard.defined = _Definition(target, owner, rows, stale)
             raise TargetUnavailable(f"{name} is defined for {change.table} first" + (f": {failed}" if failed else ""))
         assert found is not None
-        if rows.is_noted(self._database, connection, change.shard):
+        if unverified:
             self._unverified.add((change.shard, change.table))
         for loss in planned.losses:
             if (name, loss) not in self._losses:
@@ -219,7 +220,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             planned = plan(defined.target, found, database.dialect)
             for statement in planned.statements:
                 _log.info("%s", statement)
-                database.run(session.connection, statement.replace("%", "%%"))
+                self._run_definition(session.connection, statement)
             # A table without the column was made by hand in its place.
             dropped = was_filled and (found is None or found.column(GENERATION) is None)
             if stale := dropped or planned.stale or defined.stale:
@@ -236,6 +237,19 @@ class MirrorHandler(TransactionalHandler[Any]):
             application = shard.owner.partition("/")[0]
             text = "%s %s: it is unverified until a backfill ends. Next: `wormholectl backfill start %s`"
             _log.warning(text, defined.target.name, what, application)
+
+    def _run_definition(self, connection: Any, statement: str) -> None:
+        """Raises :class:`~wormhole.model.errors.TargetRefused` for a statement that the database cannot carry out."""
+        try:
+            self._database.run(connection, statement.replace("%", "%%"))
+        except Exception as error:
+            found = database_error(error, "the target")
+            if not isinstance(found, RowRefused):
+                raise
+            raise TargetRefused(
+                f"the database refuses to define a target: {found.message.rpartition(': ')[2]}",
+                hint=f"change the table by hand to what `{statement}` would make, or name another (`table`)",
+            ) from None
 
     def _of(
         self, shard: _Shard, name: str, table: str, connection: Any, schema: Schema | None = None

@@ -114,7 +114,7 @@ def test_of_two_logs_of_one_database_none_is_taken_for_the_other(database: Datab
     for log in ("one", "two"):
         code, out, _ = run("objects", "create", database.admin, "--log", log, "--yes")
         assert (code, f"for the log {log}:" in out) == (0, True)
-    assert "which stay: slot=wormhole_one" in out
+    assert "stay: slot=wormhole_one" in out
     assert len(database.slots()) == 4
     log = f'[datasets.shop.copies.main.logs.{{}}]\nsource = "{database.url}"\n'
     head = "version = 1\n[coordinator]\nstatic = true\n"
