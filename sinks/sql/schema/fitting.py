@@ -57,6 +57,8 @@ def fit(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool) -> F
         return Fit(Outcome.IMPOSSIBLE, "two keys of the source can be equal in it")
     if column.kind is Kind.MEMBERS and dialect is Dialect.DUCKDB:
         return Fit(Outcome.IMPOSSIBLE, "it is sorted in another order than it is compared")
+    if dialect.is_mysql and column.type.lower().startswith("bit"):
+        return Fit(Outcome.IMPOSSIBLE, "its values come back as bytes")
     if column.kind is Kind.UUID:
         return Fit(Outcome.REFUSES, "text that is no UUID in small letters with hyphens")
     return found
