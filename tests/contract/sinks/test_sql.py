@@ -570,7 +570,7 @@ class TestMirror:
         flow.revoke()
         sink = sql_target.open()
         flow = wormhole_kit.attach(sink.subscriber)
-        flow.commit(update(T, key=3, after={"a": 3, "b": "y"}))
+        flow.commit(update(T, key=3, before={"a": 3, "b": "x"}, after={"a": 3, "b": "y"}))
         assert sink.figures is not None
         assert sink.figures.unverified == {("shop", T)}
         assert sql_target.rows("orders", "id", "b") == [(1, "x"), (2, "x"), (3, "y")]
