@@ -1,7 +1,8 @@
 """Effects exactly once: counters that are fed by increments, and a ledger that sums to zero, are what the source's
 transactions make them, each counted once, whatever was killed or cut on the way.
 
-Each round chooses a fault by the seed. A soak has ``WORMHOLE_ROUNDS`` rounds for each target.
+Each round chooses a fault by the seed. A soak has ``WORMHOLE_ROUNDS`` rounds for each target. The seed also chooses how
+often effects are committed: with the longest interval a round mostly waits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.system.harness.targets import KINDS, PooledPostgres, ServerTarget, Ta
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "10"))
 SHORT = ("cut_subscriber", "publisher_killed")
 SERVERS = ("postgres", "mariadb")
+MARKER_INTERVALS = ("10ms", "100ms", "1s")
 PARKING = 'on_failure = "park"\nretry = { attempts = 2, first_wait = "5ms", longest_wait = "5ms" }'
 NewScene = Callable[..., Counted]
 
@@ -66,9 +68,11 @@ def test_two_rounds(scene: NewScene, say: Callable[[str], None]) -> None:
 
 
 def test_round_after_round(scene: NewScene, say: Callable[[str], None]) -> None:
-    counted = scene()
-    kinds = OF_EVERY_TARGET + (OF_SERVERS if isinstance(counted.target, ServerTarget) else ())
     order = random.Random(SEED)
+    interval = order.choice(MARKER_INTERVALS)
+    say(f"  effects are committed every {interval}")
+    counted = scene(marker_interval=interval)
+    kinds = OF_EVERY_TARGET + (OF_SERVERS if isinstance(counted.target, ServerTarget) else ())
     shuffled = chain.from_iterable(order.sample(kinds, len(kinds)) for _ in count())
     _rounds(counted, islice(shuffled, ROUNDS), say)
 

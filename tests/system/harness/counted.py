@@ -28,13 +28,14 @@ _SHOWN: Final = 5
 
 class Counted:
     """Nothing runs at first. ``members``: how many subscribers there are. ``policies``: of the application, in TOML.
+    ``marker_interval``: how often effects are committed while there are updates.
 
     :attr:`expected` is what the source has committed, and what an operator has had delivered again or passed over.
     """
 
     def __init__(
         self, folder: Path, target: Target, chance: random.Random, *, handling: str = "transactional",
-        members: int = 1, policies: str = _OFTEN,
+        members: int = 1, policies: str = _OFTEN, marker_interval: str = "1s",
     ) -> None:  # fmt: skip
         self.target, self.chance = target, chance
         self.expected: Counter[Entry] = Counter()
@@ -49,6 +50,7 @@ class Counted:
         application = f"""[applications.{APPLICATION}]
 dataset = "shop"
 start = "earliest"
+marker_interval = "{marker_interval}"
 {policies}
 subscribers = {{ {listed} }}"""
         source = f'source = "rocksdb://{folder / "store"}"'
