@@ -245,7 +245,9 @@ async def test_only_a_move_that_the_application_did_not_make_is_numbered(
         assert move == flow.holding.epoch
         await world.register(s1)
         await s1.hears("hello")
-        await s1.accepts(await s1.hears("assign"), have=first, move=move)
+        assign = await s1.accepts(await s1.hears("assign"), have=first, move=move)
+        await s1.hears_later("revoke")
+        await s1.releases(assign)
         again = (await s1.hears_later("assign")).assign
         assert (again.move, again.epoch > move, again.acknowledged) == (move, True, True)
         assert world.markers.records[KEY].move == move
