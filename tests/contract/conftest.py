@@ -1,4 +1,4 @@
-"""What several suites of contracts use: the forms of a store, and servers."""
+"""What several suites of contracts use: the forms of a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from publisher.stores.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
-from tests.support.postgres_server import PostgresServer, template
 from wormhole.config import CoordinatorConfig
 from wormhole.ports.marker_store import MarkerStore
 
@@ -37,10 +36,3 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     yield again
     while opened:
         opened.pop().close()
-
-
-@pytest.fixture(scope="module")
-def contract_postgres() -> Iterator[PostgresServer]:
-    """One that is stopped, and whose data is put back."""
-    with PostgresServer(template=template()) as server:
-        yield server

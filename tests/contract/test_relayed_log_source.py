@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from datastores.postgres.log import reader
 from publisher.relay.settings import RelaySettings
-from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness
 from tests.support.postgres_harness import PostgresHarness
 from tests.support.relayed_harness import CACHE, HOLD, LITTLE, RelayedHarness
@@ -27,22 +25,15 @@ RELAYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def mariadb() -> Iterator[DatabaseServer]:
-    server = start_server("mariadb")
-    yield server
-    server.close()
-
-
 @pytest.fixture(params=[*(f"memory {name}" for name in RELAYS), "mariadb cache", "postgres hold"])
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHarness:
     kind, _, relay = request.param.partition(" ")
     new: MakeHarness = MemoryHarness
     if kind == "mariadb":
-        new = partial(DatabaseHarness, request.getfixturevalue("mariadb"), tmp_path)
+        new = partial(DatabaseHarness, request.getfixturevalue("mariadb_server"), tmp_path)
     elif kind == "postgres":
         monkeypatch.setattr(reader, "_IDLE_S", 0.02)  # see test_log_source
-        new = partial(PostgresHarness, request.getfixturevalue("contract_postgres"), tmp_path)
+        new = partial(PostgresHarness, request.getfixturevalue("postgres_server"), tmp_path)
     return partial(_relayed, new, tmp_path, RELAYS[relay])
 
 

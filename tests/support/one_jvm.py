@@ -1,13 +1,16 @@
 """Which process of ``pytest -n`` runs which tests, and in which order.
 
 The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
-load its classes, costs as much as the tests that use it, and a gigabyte besides. A test of the system or of the
-simulation shares nothing with others and runs wherever there is room. What takes longest comes first, so that no
-process is left with a long test while the others are through.
+load its classes, costs as much as the tests that use it, and a gigabyte besides. Files that use a shared MySQL or
+MariaDB run together too: MySQL takes seconds of a core to start, and some more while it does nothing. The contracts
+take as long as the other such files, so they are apart. A test of the system or of the simulation shares nothing with
+others and runs wherever there is room. What takes longest comes first, so that no process is left with a long test
+while the others are through.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 
 
 _SPARK: Final = "spark"
+_CONTRACTS, _MYSQL = "mysql, contracts", "mysql"
+_USES_MYSQL: Final = re.compile(r'\b(database|mariadb|mysql)_server: |_server"\)')
 _ALONE: Final = ("tests/system/", "tests/simulation/")
-_ORDER: Final = (_SPARK, *_ALONE, "tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")
+_FOLDERS: Final = ("tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")
+_ORDER: Final = (_SPARK, _CONTRACTS, _MYSQL, *_ALONE, *_FOLDERS)
 
 
 def scope(nodeid: str) -> str:
@@ -30,6 +36,8 @@ def scope(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if "spark: SparkSession" in _text(file):
         return _SPARK
+    if _USES_MYSQL.search(_text(file)) and not file.startswith(_ALONE):
+        return _CONTRACTS if file.startswith("tests/contract/") else _MYSQL
     alone = file.startswith(_ALONE) and 'fixture(scope="module"' not in _text(file)
     return nodeid if alone else file
 

@@ -78,7 +78,7 @@ def source_of(
 
 
 class PostgresHarness(Harness):
-    """A PostgreSQL server that nothing else uses meanwhile."""
+    """A PostgreSQL server that nothing else uses meanwhile. It loses its slots."""
 
     bounded_by_bytes = False
     put = "insert"

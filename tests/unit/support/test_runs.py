@@ -64,6 +64,8 @@ def scheduler(dist: str) -> Any:
         (f"{FRAMES}::test_x[a::b]", "spark"),
         (f"{COMPACT}::test_x", "spark"),
         (f"{OTHER}::test_x", OTHER),
+        ("tests/contract/test_log_source.py::test_x", "mysql, contracts"),
+        ("tests/integration/test_mysql_source.py::test_x", "mysql"),
         (f"{OWNERS}::test_x[a::b]", f"{OWNERS}::test_x[a::b]"),
         (f"{COMMAND_LINE}::test_x", COMMAND_LINE),
         ("tests/none.py::test_x", "tests/none.py"),
