@@ -12,7 +12,7 @@ import pytest
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.wiring import operated
-from tests.integration.publisher.conftest import World, world_of_either_direction
+from tests.integration.publisher.conftest import World
 from tests.integration.publisher.receiving import KEY
 from tests.support.copying_subscriber import CopyingSubscriber, copying_subscriber
 from tests.support.eventually import eventually
@@ -23,8 +23,6 @@ from wormhole.model.problem import Problem
 from wormhole.model.values import Op
 from wormhole.ports.marker_store import BackfillControl, FlowKey
 from wormhole.ports.table_source import Chunk, ChunkLimits
-
-world = world_of_either_direction
 
 
 @pytest.fixture
@@ -142,8 +140,11 @@ async def test_a_cancelled_backfill_keeps_how_many_rows_were_sent(world: World, 
         assert (status.state, status.rows) == ("cancelled", sent)
 
 
-async def test_rows_go_on_where_they_were_after_a_publisher_died(world: World, copy: CopyingSubscriber) -> None:
+async def test_rows_go_on_where_they_were_after_a_publisher_died(
+    world_of_either_direction: World, copy: CopyingSubscriber
+) -> None:
     """What was not acknowledged is read again, and nothing else; what is deleted meanwhile is gone at the end."""
+    world = world_of_either_direction
     reads = await begun(world, copy)
     async with world.publisher():
         await eventually(lambda: world.markers.records[KEY].marker.backfill if KEY in world.markers.records else 0, "")

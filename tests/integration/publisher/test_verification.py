@@ -11,7 +11,7 @@ import pytest
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
 from publisher.wiring import operated
-from tests.integration.publisher.conftest import World, world_of_either_direction
+from tests.integration.publisher.conftest import World
 from tests.integration.publisher.receiving import KEY
 from tests.support.eventually import eventually
 from tests.support.verifying_subscriber import VerifyingSubscriber, verifying_subscriber
@@ -20,8 +20,6 @@ from wormhole.model.verification import MOST_DIFFERENCES, DifferenceKind, TableV
 from wormhole.ports.marker_store import BackfillControl
 from wormhole.wire.rows import encode_key
 from wormhole.wire.v1 import push_pb2
-
-world = world_of_either_direction
 
 
 @pytest.fixture
@@ -126,8 +124,9 @@ def missing(publisher: Publisher, flow: PublisherFlow) -> int:
     return sum(found.missing for found in publisher.backfills.verifications(flow))
 
 
-async def test_a_new_epoch_begins_it_anew(world: World, copy: VerifyingSubscriber) -> None:
+async def test_a_new_epoch_begins_it_anew(world_of_either_direction: World, copy: VerifyingSubscriber) -> None:
     """What the application held when it was compared may have changed, and what exists in the source is not known."""
+    world = world_of_either_direction
     async with prepared(world, copy, "k1", "k2") as (publisher, flow):
         del copy.rows["t"][(b"k2",)]
         copy.takes.clear()
