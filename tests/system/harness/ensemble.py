@@ -57,9 +57,7 @@ class Plan:
     shard_by: str = '"table"'
     tables: tuple[str, ...] = ("orders", "users", "log")
     seed: str = "0"
-    rate: float = (
-        100.0  # commits a second; several updates each, for several applications: a third of what two cores do
-    )
+    rate: float = 40.0  # commits a second; several updates each, for several applications
     publisher: str = ""
     dataset: str = ""
     log: str = ""
