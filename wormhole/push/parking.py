@@ -91,8 +91,9 @@ class Arriving:
     _pieces: list[bytes] = field(default_factory=list)  # not joined: the event loop would copy many bytes
     _held: int = 0
 
-    def take(self, frame: push_pb2.Park, flow: str) -> Arrived | None:
-        """Add the next frame. Returns the update once it is complete. ``flow``: its name, for messages.
+    def take(self, frame: push_pb2.Park, flow: str, body: bytes = b"") -> Arrived | None:
+        """Add the next frame. Returns the update once it is complete. ``flow``: its name, for messages. ``body``: that
+        of the frame, where it was taken out of it.
 
         Raises :class:`~wormhole.model.errors.ProtocolError`, which names the field.
         """
@@ -100,7 +101,7 @@ class Arriving:
         if known != frame.update_id or not known:
             given = shortened(frame.update_id)
             raise ProtocolError(f"park.update_id: {given!r} comes amid the frames of {known!r} of {flow}")
-        piece = frame.body  # each access makes a copy
+        piece = body or frame.body  # each access makes a copy
         if self._held + len(piece) > MOST_BYTES:
             raise ProtocolError(f"park.body: {self._held + len(piece)} bytes of {flow}; at most {MOST_BYTES} are taken")
         self.room.take(len(piece))

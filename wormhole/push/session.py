@@ -21,6 +21,7 @@ frame for a flow number that is closed belongs to a former epoch and is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
@@ -61,9 +62,9 @@ from wormhole.wire.bounds import (
     MOST_NAME,
     MOST_WINDOWS,
     check_count,
-    check_fields,
     check_name,
     check_seconds,
+    fields,
     frames_of,
     shortened,
 )
@@ -106,7 +107,9 @@ _FRAME_WORK = 2
 _FRAME_BYTES_OF_WORK = 8192  # it is copied, its texts are decoded
 _WINDOWS_OF_WORK = 4
 _LETTER_WORK = 300  # an update to be parked takes two turns of other threads, and an answer
-_UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number})  # it carries an update
+_PARK: Final = push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number
+_BODY: Final = push_pb2.Park.DESCRIPTOR.fields_by_name["body"].number
+_MOST_PARK_FIELDS: Final = 64  # today it has eight; others are of later releases
 
 
 class PushSession:
@@ -341,7 +344,7 @@ class PushSession:
         """
         for piece in frames_of(data, "what the subscriber sent"):
             self.work += _FRAME_WORK + len(piece) // _FRAME_BYTES_OF_WORK
-            yield self._frame(_parsed(piece))
+            yield self._frame(*_parsed(piece))
 
     def close(self) -> None:
         """End the stream: unfinished updates are dropped."""
@@ -349,7 +352,7 @@ class PushSession:
             flow.parking.drop()
         self.flows.clear()
 
-    def _frame(self, frame: push_pb2.SubscriberFrame) -> Event | None:
+    def _frame(self, frame: push_pb2.SubscriberFrame, body: bytes) -> Event | None:
         kind = frame.WhichOneof("kind")
         if kind == "goodbye":
             goodbye = frame.goodbye
@@ -372,7 +375,7 @@ class PushSession:
                     return self._ack(flow, frame.ack)
             case "park":
                 if (flow := self._flow(frame.park)) is not None:
-                    return self._park(flow, frame.park)
+                    return self._park(flow, frame.park, body)
             case "report":
                 if (flow := self._flow(frame.report)) is not None:
                     return Reported(flow, _report(frame.report.handler))
@@ -476,10 +479,10 @@ class PushSession:
         given = shortened(str(marker_from_message(frame.marker)))
         raise ProtocolError(f"ack: {flow.name} was never offered the marker {given}")
 
-    def _park(self, flow: PushFlow, frame: push_pb2.Park) -> Event | None:
+    def _park(self, flow: PushFlow, frame: push_pb2.Park, body: bytes) -> Event | None:
         if flow.phase is FlowPhase.ASSIGNED:
             raise ProtocolError(f"park: {flow.name} was not accepted yet")
-        whole = flow.parking.take(frame, flow.name)
+        whole = flow.parking.take(frame, flow.name, body)
         if whole is None:
             return None
         if schema_id(whole.schema) not in self._schemas:  # nor parsed: it may have any number of columns
@@ -509,18 +512,36 @@ def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]])
     return push_pb2.Assign(skip=skip, parked=rows_to_messages(parked))
 
 
-def _parsed(piece: memoryview) -> push_pb2.SubscriberFrame:
-    """One frame. Its first field is its kind; only a frame that carries an update may be large."""
-    if len(piece) > MOST_FRAME_BYTES:
-        if piece[0] >> 3 not in _UNBOUNDED:
+def _parsed(piece: memoryview) -> tuple[push_pb2.SubscriberFrame, bytes]:
+    """One frame; and the body of the update that it carries, if the frame is large and then lacks it. Its first field
+    is its kind; only a frame that carries an update may be large.
+    """
+    try:
+        if len(piece) <= MOST_FRAME_BYTES:
+            return push_pb2.SubscriberFrame.FromString(bytes(piece)), b""
+        if piece[0] >> 3 != _PARK:
             raise ProtocolError(
                 f"a frame of {len(piece)} bytes that carries no update; at most {MOST_FRAME_BYTES} are taken"
             )
-        check_fields(piece, 1, "a frame that carries an update")
-    try:
-        return push_pb2.SubscriberFrame.FromString(bytes(piece))
+        [(_, begin, end)] = fields(piece, 1, "a frame that carries an update")
+        park, body = _without_body(piece[begin:end])
+        return push_pb2.SubscriberFrame(park=push_pb2.Park.FromString(park)), body
     except ProtobufDecodeError as error:
         raise ProtocolError(f"what the subscriber sent is no valid message: {error}") from error
+
+
+def _without_body(park: memoryview) -> tuple[bytes, bytes]:
+    """A serialized ``Park`` without its body, and the body. The body is copied once: while megabytes are copied, the
+    event loop serves no other subscriber.
+    """
+    rest, body, at = bytearray(), b"", 0
+    for number, begin, end in fields(park, _MOST_PARK_FIELDS, "park"):
+        if number == _BODY:
+            body = bytes(park[begin:end])
+        else:
+            rest += park[at:end]
+        at = end
+    return bytes(rest), body
 
 
 def _report(given: push_pb2.HandlerReport) -> push_pb2.HandlerReport:

@@ -38,6 +38,7 @@ from wormhole.push.session import (
     Verified,
     Welcomed,
 )
+from wormhole.wire.bounds import MOST_FRAME_BYTES
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -301,6 +302,20 @@ def test_a_parked_update_may_come_in_several_frames(peer: Peer, flow: PushFlow) 
     [event] = peer.says(park(flow, body=parcel.body[3:]))
     assert isinstance(event, ParkWanted)
     assert open_letter(event.arrived, "app/log")[1] == parcel
+
+
+def test_a_large_piece_of_a_parked_update_is_the_same(peer: Peer, flow: PushFlow) -> None:
+    """It is taken out of its frame, which then is parsed without it."""
+    _, parcel = letter(5)
+    large = parcel.body.ljust(MOST_FRAME_BYTES + 1, b"x")
+    assert peer.says(park(flow, body=large, more=True, schema=b"")) == []
+    [event] = peer.says(park(flow, body=b"end"))
+    assert isinstance(event, ParkWanted)
+    assert [bytes(piece) for piece in event.arrived.pieces] == [large, b"end"]
+    frame = park(flow, body=large, more=True, schema=b"")
+    frame.park.MergeFromString(b"\xa2\x06\x00" * 64)  # fields of some later release
+    with pytest.raises(ProtocolError, match="park has more than 64 fields"):
+        peer.says(frame)
 
 
 def test_a_parked_update_is_not_opened_before_it_is_to_be_stored(peer: Peer) -> None:
