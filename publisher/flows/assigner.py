@@ -264,7 +264,9 @@ class Assigner:
         flow.halt(f"halted: {cause}", stream.info.id, stream.life, update_id)
 
     def go_on(self, flow: PublisherFlow) -> None:
-        """Assign the flow again: it was halted, or paused."""
+        """Assign the flow again: it was halted, paused, or held at its start."""
+        if flow.held_at_start:
+            self.recall(flow, "resumed")
         flow.resume()
         flow.explain(passing("goes on soon"))
         self.changed()

@@ -13,6 +13,7 @@ from caravan.flow import CaravanFlow
 from publisher.flows.assigner import Assigner
 from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.records import FlowRecords
+from publisher.push.delivery import FlowDelivery
 from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from wormhole.host.clock import Clock
@@ -105,6 +106,15 @@ class Losses:
             flow.ask(gap, resume, str(rows) if isinstance(rows, LostKeys) else f"whole tables: {rows}")
             stream.tell_loss(flow, gap, resume)
 
+    async def disproof(self, delivery: FlowDelivery, have: Datamarker) -> str:
+        """Why the log cannot have led to ``have``, which the application has; empty if it may have. Also empty if it
+        did not lead to the flow's own datamarker either: then the log is another one, which is reported as a loss.
+        """
+        if not delivery.may_have(have):
+            return "it was never offered"
+        found = await asyncio.to_thread(_disproof, self._source, have)
+        return "" if found and await asyncio.to_thread(_disproof, self._source, delivery.marker) else found
+
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
         """The application's answer, or that of an operator who continues a flow whose application halts."""
         stream = self._assigner.stream_of(flow)
@@ -140,6 +150,16 @@ def _next_step(name: str, reads: str) -> str:
         f"`wormholectl repair {name}` sends the rows that it lacks{f' ({reads})' if reads else ''}; "
         f"an archive that holds the range can replay it; `wormholectl flows accept-loss {name}` goes on without it"
     )
+
+
+def _disproof(source: LogSource, marker: Datamarker) -> str:
+    try:
+        source.open(marker).close()
+    except Diverged as error:
+        return error.message
+    except WormholeError:
+        pass  # the next opening of the log reports it
+    return ""
 
 
 def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:

@@ -15,6 +15,7 @@ from publisher.push.flow import PublisherFlow
 from publisher.push.stages import Stage
 from publisher.push.stream import SubscriberStream
 from wormhole.model.position import Datamarker
+from wormhole.model.problem import Problem
 from wormhole.push.session import FailedReason, FlowFailed, LetterArrived, Verified
 from wormhole.wire.bounds import shortened
 
@@ -49,34 +50,47 @@ class Deliveries:
         self._assigner.changed()
 
     def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None, move: int) -> None:
-        delivery = flow.delivery
         flow.holding.accepted()
-        if have is not None and not delivery.was_offered(have):
-            _log.warning(
-                "%s: %s reports that its application has %s, which it was never offered: delivery begins at %s",
+        delivery = flow.delivery
+        if have is not None and have.order > delivery.marker.order and delivery.refuses_later(move):
+            _log.warning(  # a subscriber of an earlier release is not informed of it
+                "%s was set back to %s: delivery begins there, not at %s, which the application has",
                 flow.name,
-                stream.info.id,
-                shortened(str(have)),
                 delivery.marker,
+                have,
                 extra=flow.about,
             )
             have = None
+        if have is None or delivery.was_offered(have):
+            self._go_on(stream, flow, have)
+        else:
+            self._background.spawn(self._prove(stream, flow, have))
+
+    async def _prove(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker) -> None:
+        """Begin at ``have`` unless the log shows that it is not of the flow's history."""
+        epoch = flow.holding.epoch
+        disproof = await self._losses.disproof(flow.delivery, have)
+        if self._assigner.stream_of(flow) is not stream or (flow.stage, flow.holding.epoch) != (Stage.OPENING, epoch):
+            return
+        if not disproof:
+            self._go_on(stream, flow, have)
+            return
+        problem = Problem(
+            f"held: {stream.info.id} has effects up to {shortened(str(have))}, which is of another history than "
+            f"the datamarker {flow.delivery.marker}: {disproof}",
+            f"`wormholectl explain target-diverged`, then `wormholectl flows resume {flow.name}`",
+            code="target-diverged",
+        )
+        flow.hold(problem)
+        _log.error("%s is %s", flow.name, problem, extra=flow.about)
+
+    def _go_on(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None) -> None:
+        delivery = flow.delivery
         if have is not None and have.order < delivery.marker.order:
             self._background.spawn(self._records.rewind(stream, flow, have, by_application=True))
             return
-        if have is not None and have.order == delivery.marker.order and have.backfill != delivery.marker.backfill:
-            self.acked(flow, flow.holding.epoch, have)  # the same changes, but other existing rows
-        if have is not None and have.order > delivery.marker.order:
-            if delivery.refuses_later(move):  # a subscriber of an earlier release is not informed of it
-                _log.warning(
-                    "%s was set back to %s: delivery begins there, not at %s, which the application has",
-                    flow.name,
-                    delivery.marker,
-                    have,
-                    extra=flow.about,
-                )
-            else:
-                self.acked(flow, flow.holding.epoch, have)
+        if have is not None and (have.order, have.backfill) != (delivery.marker.order, delivery.marker.backfill):
+            self.acked(flow, flow.holding.epoch, have)  # later changes, or the same ones and other existing rows
         self._records.counter.open(flow)
         if flow.parking.next_again is not None:
             flow.redeliver()

@@ -79,7 +79,7 @@ class FlowChanges:
 
     def _resume(self, flow: PublisherFlow) -> PlannedChange:
         paused = flow.control.paused
-        if not paused and not flow.halted:
+        if not paused and not flow.halted and not flow.held_at_start:
             lacks_log = flow.loss.open is not None or flow.lost_record or needs_replay(flow)
             hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
             raise not_now(flow, "it is neither paused nor halted", hint)

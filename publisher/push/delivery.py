@@ -134,16 +134,16 @@ class FlowDelivery:
         self._offered.append(_digest(marker))
 
     def was_offered(self, have: Datamarker) -> bool:
-        """Whether an application may have the datamarker ``have``. It may have what this process offered it, and any
-        place before the present datamarker. While this process has offered nothing, an earlier process may have offered
-        it. Then the transaction before ``have`` proves it when the log is opened there. Without such a transaction the
-        place has to lie within the log that may have been sent.
+        """Whether this process offered the datamarker ``have``, or it is the flow's."""
+        return _digest(have) in (_digest(self.marker), *self._offered)
+
+    def may_have(self, have: Datamarker) -> bool:
+        """Whether an application may have the datamarker ``have``, which another process may have offered it.
+
+        The transaction before ``have`` proves it when the log is opened there. Without such a transaction the place
+        has to lie within the log that may have been sent.
         """
-        if _digest(have) in (_digest(self.marker), *self._offered):
-            return True
-        if have.order < self.marker.order:
-            return True
-        return not self._offered and (have.anchor is not None or have.order <= self.sent_until)
+        return have.anchor is not None or have.order <= max(self.marker.order, self.sent_until)
 
     # -- what is sent
 

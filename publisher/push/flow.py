@@ -99,6 +99,11 @@ class PublisherFlow:
         """Whether a handler failed until its retries were exhausted."""
         return self.stage is Stage.HALTED
 
+    @property
+    def held_at_start(self) -> bool:
+        """Whether it is held because the log does not lead to what its application has."""
+        return self.stage is Stage.HELD and self.delivery.caravan_flow is None
+
     def state(self, lead_flows: frozenset[str]) -> PublisherFlowState:
         """What an operator sees; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
         replay = self.control.replay

@@ -30,7 +30,7 @@ class Stage(Enum):
     OPEN = "open"
     """The log's updates are delivered."""
     HELD = "held"
-    """It is accepted, and its log cannot be read any further."""
+    """It is accepted, and its log cannot be read any further, or does not lead to what its application has."""
     DECIDING = "deciding"
     """Log is missing, and its application was asked whether to continue."""
     DECLINED = "declined"
@@ -51,7 +51,8 @@ class Event(Enum):
     BEGIN = "begin"
     """The log's updates are delivered from now on."""
     HOLD = "hold"
-    """The log cannot be read any further, or has a value that the application refuses."""
+    """The log cannot be read any further, has a value that the application refuses, or does not lead to what the
+    application has."""
     ASK = "ask"
     """The application is asked about missing log."""
     DECLINE = "decline"
@@ -85,7 +86,7 @@ TRANSITIONS: Final[Mapping[Event, Mapping[Stage, Stage]]] = {
     Event.ASSIGN: {Stage.UNASSIGNED: Stage.OPENING, Stage.HALTED: Stage.OPENING},
     Event.REDELIVER: {Stage.OPENING: Stage.REDELIVERING},
     Event.BEGIN: {Stage.OPENING: Stage.OPEN, Stage.REDELIVERING: Stage.OPEN},
-    Event.HOLD: {Stage.OPEN: Stage.HELD},
+    Event.HOLD: {Stage.OPENING: Stage.HELD, Stage.OPEN: Stage.HELD},
     Event.ASK: {Stage.OPEN: Stage.DECIDING, Stage.HELD: Stage.DECIDING},
     Event.DECLINE: {Stage.DECIDING: Stage.DECLINED},
     Event.ACCEPT: {Stage.DECIDING: Stage.OPEN, Stage.DECLINED: Stage.OPEN},

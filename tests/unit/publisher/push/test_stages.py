@@ -14,7 +14,7 @@ _EVENTS = "assign redeliver begin hold ask decline accept back recall release ha
 _GRID = """
 unassigned    opening -            -    -    -        -        -    -    -         -          -      -
 halted        opening -            -    -    -        -        -    -    -         -          -      unassigned
-opening       -       redelivering open -    -        -        -    -    withdrawn unassigned halted -
+opening       -       redelivering open held -        -        -    -    withdrawn unassigned halted -
 redelivering  -       -            open -    -        -        -    -    releasing unassigned halted -
 open          -       -            -    held deciding -        -    -    releasing unassigned halted -
 held          -       -            -    -    deciding -        -    -    releasing unassigned halted -
