@@ -49,10 +49,9 @@ def test_schedules_with_moves() -> None:
 
 
 def test_a_seed_means_the_same_every_time() -> None:
-    one, again, among_others = simulate("7"), simulate("7"), simulate("5-7", "--trace")
+    one, among_others = simulate("7"), simulate("5-7", "--trace")
     lines = one.stdout.splitlines()[:-1]
     assert len(lines) > 100
-    assert again.stdout.splitlines()[:-1] == lines
     assert among_others.stdout.splitlines()[:-1][-len(lines) :] == lines
 
 

@@ -13,6 +13,7 @@ numbers by 1 from 1, commit times by a second from ``FIRST_US``; after each tran
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,6 +143,12 @@ def tx(*changes: Change, pieces: int = 1, at_us: int | None = None, marked: bool
 def chunk(number: int, *changes: Change) -> Tx:
     """The rows of a chunk; see :class:`Tx`."""
     return Tx(changes, chunk=number)
+
+
+def copy_of(store: ArchiveStore, folder: Path) -> ArchiveStore:
+    """The same archive in ``folder``, for a test that changes it: to write one takes much longer."""
+    shutil.copytree(store.to, folder)
+    return open_store(str(folder), store.dataset, copy=store.copy)
 
 
 def manifest_of(store: ArchiveStore, shard: str = "a") -> Manifest:

@@ -25,6 +25,15 @@ class MemoryStorage(Storage):
         self.written = self.got = 0
         self._lock = threading.Lock()
 
+    def saved(self) -> tuple[dict[str, dict[str, Stored]], dict[str, bytes]]:
+        """All that there is, for `restore`."""
+        return {folder: dict(files) for folder, files in self.content.items()}, dict(self.data)
+
+    def restore(self, saved: tuple[dict[str, dict[str, Stored]], dict[str, bytes]]) -> None:
+        """As it was then."""
+        content, data = saved
+        self.content, self.data = {folder: dict(files) for folder, files in content.items()}, dict(data)
+
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """One of several gets it."""
         self.step(f"before {name}")

@@ -104,12 +104,6 @@ def test_shells_complete_commands(shell: str, environment: dict[str, str]) -> No
     assert "flows" in found.output
 
 
-def test_options_of_completion_are_in_the_help_of_the_root_only() -> None:
-    for command in COMMANDS:
-        assert "completion" not in run(*command, "--help")[1]
-    assert "--install-completion" in run("--help")[1]
-
-
 def test_the_terminal_wraps_the_help_and_not_the_docstring() -> None:
     def broken(command: Any, name: str) -> Iterator[str]:
         if "\n" in (command.help or "").replace("\n\n", ""):
@@ -126,10 +120,12 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     assert code == 0
     assert "Example" in out
     assert f"wormholectl {' '.join(command)}" in out
+    assert "completion" not in out, "these options are of the root"
 
 
-def test_brackets_in_a_help_text_are_no_markup() -> None:
-    assert "[TABLE=]" in run("tail", "--help")[1]
+def test_what_is_in_one_help_only() -> None:
+    assert "--install-completion" in run("--help")[1]
+    assert "[TABLE=]" in run("tail", "--help")[1], "brackets are no markup"
 
 
 @pytest.mark.parametrize(

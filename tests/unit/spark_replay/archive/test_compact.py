@@ -31,6 +31,7 @@ from tests.support.archives import (
     CUSTOMERS,
     Change,
     Tx,
+    copy_of,
     gone,
     manifest_of,
     marker_at,
@@ -320,10 +321,15 @@ def test_spark_merges_every_shard_and_one_that_is_damaged_stops_no_other(spark: 
 FILES = LEAST_FILES + 1
 
 
-@pytest.fixture
-def growing(tmp_path: Path) -> ArchiveStore:
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     one = [[tx(put(b"k%d" % number, b"v"))] for number in range(FILES)]
-    return write_archive(tmp_path / "archive", {"a": one, "b": one, "c": one})
+    return write_archive(tmp_path_factory.mktemp("small") / "archive", {"a": one, "b": one, "c": one})
+
+
+@pytest.fixture
+def growing(small_files: ArchiveStore, tmp_path: Path) -> ArchiveStore:
+    return copy_of(small_files, tmp_path / "archive")
 
 
 class Kit:

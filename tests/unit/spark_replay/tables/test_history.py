@@ -79,7 +79,7 @@ def test_a_group_goes_on_in_the_next_batch_and_another_is_not_mixed_with_it() ->
     assert [row["_valid_to"] and row["_valid_to"][0] for row in found] == [2, 4, None]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_changes_that_leave_no_trace_are_left_out_wherever_rows_are_cut(seed: int) -> None:
     """Parts of rows, changed keys, keys that come again, TRUNCATEs: the current rows are the same. Windows end
     anywhere."""
@@ -257,7 +257,7 @@ def test_a_row_that_was_there_before_the_archive_is_reported_when_it_goes() -> N
     assert told([moved], from_first=False)[0] == (b"k", UNAVAILABLE, UNAVAILABLE, None, 3, KEY_CHANGE)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_the_current_versions_are_the_table(seed: int) -> None:
     """One group of linked keys under random changes: the versions without an end are what the table holds."""
     random_ = random.Random(seed)

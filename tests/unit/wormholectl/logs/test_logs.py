@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -270,32 +271,31 @@ def without_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return config
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["publisher", "run", "-c", "shop.toml"],
-        ["tail", "mysql://u@127.0.0.1"],
-        ["doctor", "mysql://u@127.0.0.1"],
-        ["init", "mysql://u@127.0.0.1", "--dir", "project"],
-    ],
-    ids=lambda command: command[0],
+NEED_THE_DRIVER = (
+    ["publisher", "run", "-c", "shop.toml"],
+    ["tail", "mysql://u@127.0.0.1"],
+    ["doctor", "mysql://u@127.0.0.1"],
+    ["init", "mysql://u@127.0.0.1", "--dir", "project"],
 )
-def test_a_driver_that_is_missing_is_named_with_the_way_to_install_it(without_driver: Path, command: list[str]) -> None:
-    done = run(without_driver, *command)
-    assert done.returncode == WRONG
-    assert done.stderr.splitlines() == [
-        "error [extra-missing]: this command needs pymysql, which is not installed",
-        "  next: pip install 'wormhole-pubsub[publisher,mysql]'",
-    ]
+ONE_AFTER_ANOTHER = """
+import json, sys
+from tests.support.command_line import run
+print(json.dumps([run(*command) for command in json.loads(sys.argv[1])]))
+"""
 
 
-def test_a_configuration_is_checked_without_the_driver(without_driver: Path) -> None:
-    assert run(without_driver, "config", "check", "shop.toml").returncode == 0
-
-
-def run(config: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "wormholectl", *command]
-    return subprocess.run(words, cwd=config.parent, capture_output=True, text=True)
+def test_a_driver_that_is_missing_is_named_with_the_way_to_install_it(without_driver: Path) -> None:
+    commands = [["config", "check", "shop.toml"], *NEED_THE_DRIVER]
+    words = [sys.executable, "-c", ONE_AFTER_ANOTHER, json.dumps(commands)]
+    done = subprocess.run(words, cwd=without_driver.parent, capture_output=True, text=True, check=True)
+    checked, *others = json.loads(done.stdout)
+    assert checked[0] == 0, "a configuration is checked without the driver"
+    for command, (code, _, err) in zip(NEED_THE_DRIVER, others, strict=True):
+        assert code == WRONG, command
+        assert err.splitlines() == [
+            "error [extra-missing]: this command needs pymysql, which is not installed",
+            "  next: pip install 'wormhole-pubsub[publisher,mysql]'",
+        ]
 
 
 def test_a_store_of_files_takes_no_password() -> None:

@@ -380,7 +380,7 @@ NAMES = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES, min_size=1, max_size=4, unique=True)), min_size=1, max_size=3))
 @pytest.mark.parametrize("style", ["dataclass", "pydantic"])
 def test_no_name_of_a_database_becomes_code(style: str, named: list[tuple[str, list[str]]]) -> None:

@@ -319,7 +319,7 @@ def test_what_is_not_installed_is_named_with_its_extra() -> None:
         importlib.import_module("wormhole_no_such_part")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["flows", "--help"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["flows", "--help"], ["--version"]], ids=" ".join)
 def test_output_of_the_options_that_no_subscriber_takes(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "wormholectl", *arguments]
     end, output = os.pipe()
