@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.prepare import ROOT
-from tests.mutants.faults import FAULTS
 from tests.mutants.runner import GREEN, KILLED, RED, Fault, FaultError, applied, check_faults, run_all, table
 
 FAULT = Fault("plus", "sum.py", "a + b", "a - b", ("test_sum.py",), "sums are right")
@@ -107,7 +105,3 @@ def test_a_name_given_twice_is_refused(tree: Path) -> None:
 
 def test_applied_replaces_once() -> None:
     assert applied(FAULT, "x = a + b") == "x = a - b"
-
-
-def test_the_projects_own_faults_fit_the_tree() -> None:
-    check_faults(FAULTS, ROOT)

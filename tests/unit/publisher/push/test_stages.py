@@ -34,13 +34,18 @@ def test_the_grid_has_every_event_of_every_stage() -> None:
     assert set(_AFTER) == set(product(Stage, Event))
 
 
-@pytest.mark.parametrize(("stage", "event"), list(product(Stage, Event)))
-def test_each_event_leads_to_its_stage_or_is_refused(stage: Stage, event: Event) -> None:
+@pytest.mark.parametrize("stage", Stage)
+def test_each_event_leads_to_its_stage_or_is_refused(stage: Stage) -> None:
+    for event in Event:
+        check_event(stage, event)
+
+
+def check_event(stage: Stage, event: Event) -> None:
     if (wanted := _AFTER[stage, event]) == "-":
         with pytest.raises(ImpossibleError, match=f"`{event.value}` cannot happen to a flow that is {stage.value}"):
             after(stage, event)
     else:
-        assert after(stage, event) is Stage(wanted)
+        assert after(stage, event) is Stage(wanted), event
 
 
 def test_a_flow_can_come_from_every_stage_to_every_other() -> None:
@@ -63,26 +68,25 @@ def test_a_subscriber_that_has_it_can_always_lose_it() -> None:
 _NOBODY = (Stage.UNASSIGNED, Stage.HALTED, Stage.REDELIVERING)
 
 
-@pytest.mark.parametrize(
-    ("stage", "at_lead", "paused", "replay", "blocked"),
-    list(product(Stage, (False, True), (False, True), (None, *ReplayState), (False, True))),
-)
-def test_what_an_operator_sees(
-    stage: Stage, at_lead: bool, paused: bool, replay: ReplayState | None, blocked: bool
-) -> None:
-    found = shown(stage, at_lead=at_lead, paused=paused, replay=replay, blocked=blocked)
+@pytest.mark.parametrize("stage", Stage)
+def test_what_an_operator_sees(stage: Stage) -> None:
+    for at_lead, paused, replay, blocked in product((False, True), (False, True), (None, *ReplayState), (False, True)):
+        found = shown(stage, at_lead=at_lead, paused=paused, replay=replay, blocked=blocked)
+        wanted = seen_by_operators(stage, at_lead=at_lead, paused=paused, replay=replay, blocked=blocked)
+        assert found is PublisherFlowState(wanted), (at_lead, paused, replay, blocked)
+
+
+def seen_by_operators(stage: Stage, *, at_lead: bool, paused: bool, replay: ReplayState | None, blocked: bool) -> str:
     if stage in _NOBODY and replay is not None:
-        wanted = "needs_replay" if replay is ReplayState.NEEDS_REPLAY else "replaying"
-    elif stage in _NOBODY and paused:
-        wanted = "paused"
-    elif stage in (Stage.HELD, Stage.DECIDING, Stage.DECLINED):
-        wanted = "held"
-    elif stage is Stage.RELEASING:
-        wanted = "releasing"
-    elif stage is Stage.OPEN:
-        wanted = "live" if at_lead else "catching_up"
-    elif blocked or stage is Stage.HALTED:
-        wanted = "held"
-    else:
-        wanted = "opening" if stage in (Stage.OPENING, Stage.WITHDRAWN) else "unassigned"
-    assert found is PublisherFlowState(wanted)
+        return "needs_replay" if replay is ReplayState.NEEDS_REPLAY else "replaying"
+    if stage in _NOBODY and paused:
+        return "paused"
+    if stage in (Stage.HELD, Stage.DECIDING, Stage.DECLINED):
+        return "held"
+    if stage is Stage.RELEASING:
+        return "releasing"
+    if stage is Stage.OPEN:
+        return "live" if at_lead else "catching_up"
+    if blocked or stage is Stage.HALTED:
+        return "held"
+    return "opening" if stage in (Stage.OPENING, Stage.WITHDRAWN) else "unassigned"

@@ -111,14 +111,6 @@ def test_what_was_done_with_the_store_is_counted(wormhole_kit: Kit) -> None:
     assert figures.held() == {"memory": 0, "file": 0}
 
 
-def test_records_come_again_with_the_same_ids(wormhole_kit: Kit) -> None:
-    store = Store()
-    flow = attached(wormhole_kit, store)
-    flow.commit(row(1), row(2))
-    flow.crash_and_redeliver()
-    assert store.ids == ["test:1:0", "test:1:1"] * 2
-
-
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_the_refused_update_is_parked_and_no_other(wormhole_kit: Kit, pieces: int) -> None:
     """In three pieces the store refuses a record of the first one only when the last one has arrived."""

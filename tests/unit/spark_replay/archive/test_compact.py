@@ -407,10 +407,10 @@ def test_nothing_begins_while_a_replay_has_a_lease(growing: ArchiveStore) -> Non
     assert counts(growing)[0] == 2
 
 
-@pytest.mark.parametrize("read", [0, 1, 2, 9])
 def test_a_replay_that_begins_while_files_are_merged_reads_each_row_once(
-    growing: ArchiveStore, monkeypatch: pytest.MonkeyPatch, read: int
+    growing: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`test_flow_plans` has the places at which a replay may stand when its files are merged."""
     kit = Kit(growing)
     old = manifest_of(growing).files
     pieces = log_pieces(growing, "a", marker_at(0), marker_at(FILES), Selector("", "", ValueFormats()))
@@ -419,7 +419,7 @@ def test_a_replay_that_begins_while_files_are_merged_reads_each_row_once(
 
     def begun(growing: ArchiveStore, shard: str, name: str) -> NewFile:
         kit.held = True
-        found.extend(itertools.islice(pieces, read))
+        found.extend(itertools.islice(pieces, 2))
         return create(growing, shard, name)
 
     monkeypatch.setattr(ArchiveStore, "create_data", begun)

@@ -180,22 +180,27 @@ def test_the_update_callback_is_recognised() -> None:
     assert (many.batched, many.threaded) == (True, True)
 
 
-def test_both_are_one_too_many() -> None:
-    class Both(One, Many):
+class Both(One, Many):
+    pass
+
+
+class AlsoArrow(One):
+    async def on_arrow(self, batch: Any) -> None:
         pass
 
-    with pytest.raises(TypeError, match="Both overrides both on_update and on_updates"):
-        Handlers(Both())
 
-
-def test_neither_would_receive_nothing() -> None:
-    with pytest.raises(TypeError, match="none of on_update, on_updates, on_arrow"):
-        Handlers(Subscriber())
-
-
-def test_anything_else_is_no_subscriber() -> None:
-    with pytest.raises(TypeError, match=r"no subscriber_sdk\.Subscriber"):
-        Handlers(object())  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Both(), "Both overrides both on_update and on_updates"),
+        (AlsoArrow(), "AlsoArrow overrides both on_update and on_arrow"),
+        (Subscriber(), "none of on_update, on_updates, on_arrow"),
+        (object(), r"no subscriber_sdk\.Subscriber"),
+    ],
+)
+def test_one_callback_of_a_subscriber_takes_updates(given: Any, why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        Handlers(given)
 
 
 def test_a_callback_set_on_the_object_counts() -> None:
@@ -259,11 +264,6 @@ def gate() -> Gate:
     return Gate()
 
 
-def test_an_idle_gate_lets_everything_through(gate: Gate) -> None:
-    assert gate.idle
-    assert gate.verdict(users(1)) is Verdict.CALL
-
-
 def test_an_update_is_passed_over_by_its_id_even_if_its_row_is_parked() -> None:
     told, _ = letter(5)
     gate = Gate(["test:7:0"], [(told.rows[0], told.place)])
@@ -279,6 +279,7 @@ def test_what_was_before_the_first_parked_update_is_not_held() -> None:
 
 
 def test_parking_closes_the_row_and_is_remembered(gate: Gate) -> None:
+    assert (gate.idle, gate.verdict(users(6))) == (True, Verdict.CALL), "nothing is parked yet"
     gate.parked(users(5))
     assert not gate.idle
     assert gate.stored(users(5))

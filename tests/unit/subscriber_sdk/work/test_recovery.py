@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from subscriber_sdk import (
-    FlowHalted,
     RetryPolicy,
     Subscriber,
     Update,
@@ -101,17 +100,6 @@ def test_a_failed_batch_names_its_first_update(wormhole_kit: Kit) -> None:
     flow = wormhole_kit.attach(Batches(), retry=RetryPolicy(attempts=1))
     with pytest.raises(HandlerFailed, match="test:1:0"):
         flow.commit(update("t", key=1), update("t", key=2))
-
-
-def test_what_on_error_raises_is_logged_only(wormhole_kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
-    class Sore(Recorder):
-        async def on_error(self, error: FlowHalted) -> None:
-            raise RuntimeError("alarm is down")
-
-    flow = wormhole_kit.attach(Sore(failing(9)), retry=RetryPolicy(attempts=1))
-    with pytest.raises(HandlerFailed):
-        flow.commit(update("t", key=1))
-    assert "on_error of shard shop failed" in caplog.text
 
 
 # --- parking: in place of a callback: passed over, or stored by the publisher before anything counts on it ---

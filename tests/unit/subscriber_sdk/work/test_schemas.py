@@ -354,14 +354,6 @@ def test_the_row_before_is_there_for_who_asks(wormhole_kit: Kit) -> None:
     assert both.calls == [{"id": 1, "name": "a"}, "datamarker"]
 
 
-def test_two_forms_of_a_handler_are_one_too_many() -> None:
-    class Both(Loader):
-        async def on_update(self, update: Update) -> None: ...
-
-    with pytest.raises(TypeError, match="Both overrides both on_update and on_arrow"):
-        Handlers(Both())
-
-
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "subscriber_sdk.arrow")
     for name in [one for one in sys.modules if one.partition(".")[0] == "pyarrow"]:

@@ -104,32 +104,26 @@ def scene(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_an_owner_writes_as_ever(scene: Scene, name: str) -> None:
+def test_only_an_owner_writes(scene: Scene, name: str) -> None:
+    assert scene.store.store([write(1)]) == (), "it had the claim"
+    before, claim = scene.tree(), scene.claim
+    scene.claim = ""
+    with pytest.raises(CoordinationLost, match="claim on the log is gone"):
+        WRITES[name](scene.store)  # it gave its claim up
+    scene.claim = claim
+    assert scene.tree() == before
+    scene.other.delete(claim)
     before = scene.tree()
-    WRITES[name](scene.store)
-    assert scene.tree() != before
-
-
-@pytest.mark.parametrize("name", WRITES)
-def test_one_whose_claim_is_gone_writes_nothing_and_does_not_try_again(scene: Scene, name: str) -> None:
-    scene.other.delete(scene.claim)
-    before = scene.tree()
+    scene.asked.clear()
     with pytest.raises(CoordinationLost, match="claim on the log is gone: another one may own it") as caught:
         WRITES[name](scene.store)
     assert "wormholectl publishers" in str(caught.value.hint)
     assert scene.tree() == before
     assert len(scene.asked) == 1, "taken for an ordinary race"
-
-
-@pytest.mark.parametrize("name", WRITES)
-def test_one_that_gave_its_claim_up_writes_nothing(scene: Scene, name: str) -> None:
-    assert scene.store.store([write(1)]) == (), "it had the claim"
-    before, claim = scene.tree(), scene.claim
-    scene.claim = ""
-    with pytest.raises(CoordinationLost, match="claim on the log is gone"):
-        WRITES[name](scene.store)
-    scene.claim = claim
-    assert scene.tree() == before
+    scene.take(claim)
+    before = scene.tree()
+    WRITES[name](scene.store)
+    assert scene.tree() != before, "an owner writes as ever"
 
 
 def test_before_the_first_claim_nothing_is_checked(scene: Scene) -> None:
