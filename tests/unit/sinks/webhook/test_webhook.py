@@ -525,13 +525,6 @@ def served(kit: Kit, authority: Authority, **more: Any) -> WebhookReceiver:
     return kit.run(WebhookReceiver().start(context=context))
 
 
-def test_an_authority_of_ones_own(attach: Attach, wormhole_kit: Kit, authority: Authority) -> None:
-    receiver = served(wormhole_kit, authority)
-    attach(receiver.url, ca_file=str(authority.ca)).commit(row(1))
-    assert receiver.requests[0].keys == [1]
-    wormhole_kit.run(receiver.stop())
-
-
 @pytest.mark.parametrize(
     ("more", "trusted", "why"),
     [
@@ -555,7 +548,7 @@ def test_a_certificate_that_is_not_trusted_gets_nothing(
     wormhole_kit.run(receiver.stop())
 
 
-def test_an_authority_s_file_is_read_again(
+def test_an_authority_of_ones_own_whose_file_is_read_again(
     attach: Attach, wormhole_kit: Kit, authority: Authority, tmp_path: Path
 ) -> None:
     receiver = served(wormhole_kit, authority)

@@ -104,10 +104,13 @@ def test_each_publisher_has_to_reach_somebody_and_a_plan_needs_nobody(tmp_path: 
     assert "wormholectl subscribers" in str(error.hint)
 
 
-def test_a_flow_of_another_replay_is_refused() -> None:
+def test_a_flow_of_another_replay_is_refused_and_what_its_publisher_says_against_it_goes_through() -> None:
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
         plans = [type("Plan", (), {"publisher": seen(reach=script.reach), "flow": "cache/a"})()]
         check_free(wish(), plans)
+        script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "parked updates", "retry them")]
+        with pytest.raises(ReplayError, match="parked"):
+            check_free(wish(), plans)
         other = admin_pb2.ReplayReply(
             flow=flow("a", marker_at(0)), replay=admin_pb2.ReplayStatus(replay="other", who="her", lease_left_s=9)
         )
@@ -166,14 +169,6 @@ def test_filters_are_checked_first(tmp_path: Path) -> None:
     assert found.where is not None
     with pytest.raises(FilterError):
         filters(wish(where="key ~~ 1"), setting(store), ValueFormats())
-
-
-def test_what_the_publisher_says_against_it_goes_through() -> None:
-    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-        script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "parked updates", "retry them")]
-        plans = [type("Plan", (), {"publisher": seen(reach=script.reach), "flow": "cache/a"})()]
-        with pytest.raises(ReplayError, match="parked"):
-            check_free(wish(), plans)
 
 
 def snapshot_at(folder: Path, **places: Datamarker) -> str:

@@ -206,7 +206,7 @@ def archived(draw: st.DrawFn) -> tuple[list[Schema], list[tuple[Schema, bytes]]]
 
     schemas = [schema() for _ in range(draw(st.integers(1, 3)))]
     rows = []
-    for _ in range(draw(st.integers(1, 12))):
+    for _ in range(draw(st.integers(1, 6))):
         one, op = draw(st.sampled_from(schemas)), draw(st.sampled_from([*Op]))
         after = op not in {Op.DELETE, Op.TRUNCATE, Op.DELETE_RANGE} and draw(st.booleans())
         row = encode_row(

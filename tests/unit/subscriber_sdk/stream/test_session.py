@@ -84,18 +84,12 @@ def refusal(session: Session) -> push_pb2.Goodbye:
 # --- hello ---
 
 
-@pytest.mark.parametrize("theirs", [3, 7])
-def test_hello_is_answered_with_welcome(theirs: int) -> None:
+@pytest.mark.parametrize(("named", "theirs"), [("one", 3), ("one", 7), ("", 3)])
+def test_hello_is_answered_with_welcome(named: str, theirs: int) -> None:
     session = new()
-    assert tell(session, frames.hello("app", "one", min_version=1, max_version=theirs)) == [PublisherWelcomed()]
+    assert tell(session, frames.hello("app", named, min_version=1, max_version=theirs)) == [PublisherWelcomed()]
     (frame,) = said(session)
     assert frame.welcome == push_pb2.Welcome(version=3, application="app", subscriber="one", max_frame_bytes=10_000)
-
-
-def test_a_publisher_may_leave_the_subscriber_open() -> None:
-    session = new()
-    tell(session, frames.hello("app", ""))
-    assert kinds(session) == ["welcome"]
 
 
 @pytest.mark.parametrize(

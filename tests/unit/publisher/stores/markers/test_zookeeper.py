@@ -16,6 +16,7 @@ from tests.support.markers import CACHE, marker, opened, write
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import CoordinationLost
+from wormhole.ports.marker_store import FlowKey
 
 
 def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
@@ -69,46 +70,59 @@ def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -
         assert store.load()[CACHE].marker == marker(6)
 
 
-@pytest.mark.parametrize("came", ["a datamarker", "a parked update"])
-def test_a_zookeeper_that_was_put_back_is_written_no_more(
-    own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, came: str
-) -> None:
+class Owner:
+    """A store that owns its log, and why it has to give that up."""
+
+    def __init__(self, settings: CoordinatorConfig, log: str) -> None:
+        self.log, self.flow = log, ("cache", log)
+        self.reasons, self.connected = list[str](), threading.Event()
+        self.store = ZooKeeperMarkerStore(settings, log)
+        self.store.open()
+        self.store.guard(lambda: "", self.reasons.append)
+        self.store._client.kazoo.add_listener(lambda state: self.connected.set() if state == "CONNECTED" else None)
+        self.store.register(self.flow, marker(1), "latest")
+        self.epoch = self.store.raise_epoch(self.flow)
+        assert self.stores(5) == ()
+
+    def stores(self, offset: int) -> tuple[FlowKey, ...]:
+        return tuple(self.store.store([write(offset, self.epoch, self.flow)]))
+
+    def is_refused(self) -> None:
+        older = rf"put back to an older state: .*/markers/{self.log} is in version 2, and was in 3"
+        with pytest.raises(CoordinationLost, match=older):
+            self.stores(7)
+        for refused in (lambda: self.store.raise_epoch(self.flow), lambda: self.stores(8)):
+            with pytest.raises(CoordinationLost, match="put back to an older state"):
+                refused()
+        assert len(self.reasons) == 1
+        assert self.store.load()[self.flow].marker == marker(5)
+
+
+def test_a_zookeeper_that_was_put_back_is_written_no_more(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """What the store's owner remembers is newer than what is there: it would pass over what came between."""
     settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0)
-    reasons, connected = list[str](), threading.Event()
+    data, backup = own_zookeeper.folder / "data", tmp_path / "backup"
+    marks, parks = owners = Owner(settings, "db1"), Owner(settings, "db2")
 
     def restarted(from_: Path, to: Path) -> None:
         own_zookeeper.stop()
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(from_, to, ignore=shutil.ignore_patterns("*.sock"))
-        connected.clear()
+        for owner in owners:
+            owner.connected.clear()
         own_zookeeper.start()
-        assert connected.wait(PATIENCE_S)
+        assert all(owner.connected.wait(PATIENCE_S) for owner in owners)
 
-    data, backup = own_zookeeper.folder / "data", tmp_path / "backup"
-    with opened(ZooKeeperMarkerStore(settings, "db1")) as store:
-        store.guard(lambda: "", reasons.append)
-        store._client.kazoo.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
-        store.register(CACHE, marker(1), "latest")
-        epoch = store.raise_epoch(CACHE)
-        assert store.store([write(5, epoch)]) == ()
-        restarted(data, backup)
-        if came == "a datamarker":
-            assert store.store([write(6, epoch)]) == ()
-        else:
-            store.dead_letters().park(CACHE, epoch, *letter(6))
-        assert not reasons, "a restart is none"
-        restarted(backup, data)
-        older = r"put back to an older state: .*/markers/db1 is in version 2, and was in 3"
-        with pytest.raises(CoordinationLost, match=older):
-            store.store([write(7, epoch)])
-        for refused in (lambda: store.raise_epoch(CACHE), lambda: store.store([write(8, epoch)])):
-            with pytest.raises(CoordinationLost, match="put back to an older state"):
-                refused()
-        assert len(reasons) == 1
-        assert store.load()[CACHE].marker == marker(5)
+    restarted(data, backup)
+    assert marks.stores(6) == ()
+    parks.store.dead_letters().park(parks.flow, parks.epoch, *letter(6))
+    assert not marks.reasons + parks.reasons, "a restart is none"
+    restarted(backup, data)
+    for owner in owners:
+        owner.is_refused()
+        owner.store.close()
     with opened(ZooKeeperMarkerStore(settings, "db1")) as again:
-        assert again.store([write(7, epoch)]) == ()  # who begins anew knows nothing newer
+        assert again.store([write(7, marks.epoch)]) == ()  # who begins anew knows nothing newer
         again.register(("other", "db1"), marker(1), "latest")
         again.raise_epoch(("other", "db1"))
         again.forget(("other", "db1"))
