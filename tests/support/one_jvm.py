@@ -33,19 +33,20 @@ _ORDER: Final = (_SPARK, _CONTRACTS, _MYSQL, *_ALONE, *_FOLDERS)
 
 def scope(nodeid: str) -> str:
     """What a test, seen from the tree's top, has its process in common with."""
-    file = nodeid.partition("::")[0]
-    if "spark: SparkSession" in _text(file):
-        return _SPARK
-    if _USES_MYSQL.search(_text(file)) and not file.startswith(_ALONE):
-        return _CONTRACTS if file.startswith("tests/contract/") else _MYSQL
-    alone = file.startswith(_ALONE) and 'fixture(scope="module"' not in _text(file)
-    return nodeid if alone else file
+    return _shared(nodeid.partition("::")[0]) or nodeid
 
 
 @cache
-def _text(file: str) -> str:
+def _shared(file: str) -> str:
+    """What the tests of ``file`` have their process in common with; empty: each may run in any."""
     path = Path(ROOT, file)
-    return path.read_text() if path.exists() else ""
+    text = path.read_text() if path.exists() else ""
+    if "spark: SparkSession" in text:
+        return _SPARK
+    if _USES_MYSQL.search(text) and not file.startswith(_ALONE):
+        return _CONTRACTS if file.startswith("tests/contract/") else _MYSQL
+    alone = file.startswith(_ALONE) and 'fixture(scope="module"' not in text
+    return "" if alone else file
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
