@@ -168,6 +168,10 @@ def test_states() -> None:
     assert one.state(frozenset({"app/log"})) is PublisherFlowState.HELD
     one.recall("moves", 0.0)
     assert one.state(frozenset()) is PublisherFlowState.RELEASING
+    without_record = flow()
+    without_record.loss.found_unreadable(True)
+    without_record.explain(Problem("its record cannot be read"))
+    assert without_record.state(frozenset()) is PublisherFlowState.HELD
 
 
 def test_paused_is_reported_once_nobody_has_it(one: PublisherFlow) -> None:
@@ -189,13 +193,6 @@ def test_what_a_replay_has_is_not_anybodys(one: PublisherFlow) -> None:
     assert one.state(frozenset()) is PublisherFlowState.REPLAYING
     one.controlled(FlowControl(replay=ReplayControl("r1", "maria", "log", 0.0, 30.0, "", ReplayState.NEEDS_REPLAY)))
     assert one.state(frozenset()) is PublisherFlowState.NEEDS_REPLAY
-
-
-def test_a_flow_without_a_record_is_held() -> None:
-    one = flow()
-    one.loss.found_unreadable(True)
-    one.explain(Problem("its record cannot be read"))
-    assert one.state(frozenset()) is PublisherFlowState.HELD
 
 
 def test_releasing_remembers_how_far_it_was_sent(one: PublisherFlow, caravan_flow: CaravanFlow) -> None:
