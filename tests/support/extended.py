@@ -86,6 +86,8 @@ EXTENDED: Final = (
     "tests/system/test_exactly_once.py::test_a_dead_letter_that_comes_twice_counts_once",
     "tests/system/test_exactly_once.py::test_a_table_made_by_the_handler_ends_the_transaction_and_halts",
     "tests/system/test_exactly_once.py::test_an_empty_target_halts_and_offers_a_backfill",
+    "tests/system/test_exactly_once.py::test_an_older_copy_of_the_target_is_gone_on_from",
+    "tests/system/test_exactly_once.py::test_a_target_of_another_history_is_refused",
     "tests/system/test_existing_rows_postgres.py",
     "tests/system/test_export_kill_nine.py",
     "tests/system/test_log_lines.py",

@@ -153,11 +153,82 @@ def test_a_table_made_by_the_handler_ends_the_transaction_and_halts(scene: NewSc
 
 def test_an_empty_target_halts_and_offers_a_backfill(scene: NewScene, target: Target) -> None:
     counted = scene()
-    until(lambda: int(counted.flow().marker.delivered or 0) // 2 == counted.number, "not acknowledged")
+    _acknowledged(counted)
     counted.subscriber.kill()
     target.run("DELETE FROM wormhole_marker")
     counted.subscriber.start()
     counted.halted("backfill start")
+
+
+COPIED = ("postgres", "sqlite")
+
+
+@pytest.mark.parametrize("target", COPIED, indirect=True)
+def test_an_older_copy_of_the_target_is_gone_on_from(scene: NewScene, target: Target, tmp_path: Path) -> None:
+    counted = scene()
+    assert counted.subscriber.stop() == 0
+    target.copy(tmp_path / "copy")
+    counted.subscriber.start()
+    counted.transfer(5)
+    counted.check()
+    _acknowledged(counted)
+    assert counted.subscriber.stop() == 0
+    target.put_back(tmp_path / "copy")
+    assert max(number for number, _, _ in target.ledger()) == 1
+    counted.subscriber.start()
+    counted.check()
+    counted.transfer()
+    counted.check()
+    counted.finish()
+
+
+@pytest.mark.parametrize("target", COPIED, indirect=True)
+def test_a_target_of_another_history_is_refused(scene: NewScene, target: Target, tmp_path: Path) -> None:
+    """A copy that another installation filled. Then each way on that the runbook names."""
+    (tmp_path / "elsewhere").mkdir()
+    other = Counted(tmp_path / "elsewhere", target, random.Random(SEED + 1))
+    other.start()
+    other.transfer(3)
+    other.check()
+    other.finish()
+    other.close()
+    target.copy(tmp_path / "others")
+
+    counted = scene()
+    _acknowledged(counted)
+    assert counted.subscriber.stop() == 0
+    target.copy(tmp_path / "own")
+    marker = counted.flow().marker
+    _refused(counted, tmp_path / "others")
+    assert counted.flow().marker == marker
+    target.put_back(tmp_path / "own")  # the right copy
+    counted.publisher.change(APPLICATION, "resume")
+    counted.transfer()
+    counted.check()
+
+    assert counted.subscriber.stop() == 0
+    _refused(counted, tmp_path / "others")
+    target.empty()  # no right copy
+    counted.publisher.change(APPLICATION, "resume")
+    counted.halted("backfill start")
+    counted.publisher.change(APPLICATION, "set_marker", place="earliest")
+    counted.publisher.change(APPLICATION, "resume")
+    counted.check()
+    counted.finish()
+
+
+def _refused(counted: Counted, copy: Path) -> None:
+    target = counted.target
+    target.put_back(copy)
+    ledger = target.ledger()
+    counted.subscriber.start()
+    until(lambda: "another history" in counted.flow().cause, lambda: counted.story("not refused"))
+    assert counted.flow().state == "held"
+    assert target.ledger() == ledger
+
+
+def _acknowledged(counted: Counted) -> None:
+    until(lambda: int(counted.flow().marker.delivered or 0) // 2 == counted.number, "not acknowledged")
 
 
 def _one(counted: Counted, kind: str, *arguments: object) -> None:

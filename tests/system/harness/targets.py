@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -56,6 +57,14 @@ class Target(ABC):
                 cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
+    @abstractmethod
+    def copy(self, to: Path) -> None:
+        """Copy what is on disk, which nothing uses meanwhile."""
+
+    @abstractmethod
+    def put_back(self, copy: Path) -> None:
+        """Put a copy in its place."""
+
     def ledger(self) -> Counter[Entry]:
         """How often each entry is there."""
         return Counter((int(n), str(account), int(amount)) for n, account, amount in self.run("SELECT * FROM ledger"))
@@ -83,6 +92,12 @@ class Sqlite(Target):
     def connect(self) -> Any:
         return sqlite3.connect(self._file, isolation_level=None, timeout=60)
 
+    def copy(self, to: Path) -> None:
+        shutil.copyfile(self._file, to)
+
+    def put_back(self, copy: Path) -> None:
+        shutil.copyfile(copy, self._file)
+
 
 class ServerTarget(Target):
     """A database of a server of its own, which the application finds behind :attr:`proxy`."""
@@ -98,6 +113,20 @@ class ServerTarget(Target):
         """Start the server, and the proxy before it."""
         self.server.start()
         self.proxy = CommitProxy(self.kind, self.server.port)
+
+    def copy(self, to: Path) -> None:
+        """The data folder of the server, which was stopped in order."""
+        self.server.stop()
+        shutil.copytree(self.server.data, to)
+        self.server.start()
+
+    def put_back(self, copy: Path) -> None:
+        self.server.stop()
+        shutil.rmtree(self.server.data)
+        shutil.copytree(copy, self.server.data)
+        if isinstance(self.server, PostgresServer):
+            self.server.own_data()
+        self.server.start()
 
     def waiting(self) -> int:
         """How many transactions wait for a row that another one has."""
