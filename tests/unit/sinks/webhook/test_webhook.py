@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +371,16 @@ async def _slow_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     await reader.read()
 
 
+async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A byte at a time, for longer than the deadline."""
+    for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":
+        writer.write(bytes([byte]))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader.read()
+                return  # the sink hung up
+
+
 async def _endless_head(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\n")
     while True:
@@ -405,8 +416,29 @@ def test_an_answer_before_the_body_was_read(attach: Attach, wormhole_kit: Kit) -
         (_endless_head, 2),
         (_sends(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), 1),
         (_sends(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxyz"), 1),
+        (_sends(b"HTTP/1.0 200 OK\r\n\r\nto the end"), 1),
+        (_sends(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nmore than that"), 2),
+        (_sends(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), 2),
+        (_sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n"), 2),
+        (_drip, 2),
     ],
-    ids=["closes", "line", "head", "garbage", "status", "header", "slow", "endless", "half", "encoding"],
+    ids=[
+        "closes",
+        "line",
+        "head",
+        "garbage",
+        "status",
+        "header",
+        "slow",
+        "endless",
+        "half",
+        "encoding",
+        "http-1.0",
+        "longer",
+        "negative",
+        "chunk",
+        "drip",
+    ],
 )
 def test_only_a_whole_head_is_an_answer(attach: Attach, wormhole_kit: Kit, first: Any, requests: int) -> None:
     server = answers_badly(first)
