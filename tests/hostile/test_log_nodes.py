@@ -222,7 +222,7 @@ async def test_what_another_wrote_in_our_place_is_quoted_shortly(
     client: ZooKeeperCoordinator, eve: Writer, monkeypatch: pytest.MonkeyPatch, lives: bool
 ) -> None:
     """Red before: a line of the log, and the status page, had all of it."""
-    monkeypatch.setattr(client._session, "timeout_s", lambda: 0.1)
+    monkeypatch.setattr(client._session, "timeout_s", lambda: -0.5)  # a second is added
     path = await eve.write(f"candidates/{CANDIDATE.name}", b"x" * 900_000, lives=lives)
     if not lives:
         await eve.write(f"candidates/{CANDIDATE.name}/below", b"")

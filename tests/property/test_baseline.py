@@ -165,9 +165,7 @@ def check_round(spark: SparkSession, number: int, base: Path) -> bool:
 
 
 def test_rows_that_change_while_they_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    rounds = (0, 2)  # two hash shards read at once, and one shard in ranges of three rows
-    whole = [check_round(spark, number, tmp_path / str(number)) for number in rounds]
-    assert any(whole)
+    assert check_round(spark, 30, tmp_path), "two hash shards, read at once in ranges of three rows"
 
 
 @pytest.mark.soak

@@ -64,7 +64,7 @@ def check_round(job: Callable[[Work], ChangedRows], number: int, sizes: list[int
     return did
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 11])
+@pytest.mark.parametrize("number", [1, 11])
 def test_a_table_is_the_database_s_at_each_of_its_versions(number: int, tmp_path: Path) -> None:
     choice = random.Random(number)
     sizes = [20, 1, *(choice.randrange(1, 20) for _ in range(3)), 0]
@@ -73,7 +73,7 @@ def test_a_table_is_the_database_s_at_each_of_its_versions(number: int, tmp_path
 
 
 def test_it_is_when_spark_writes_it(spark: SparkSession, tmp_path: Path) -> None:
-    assert check_round(partial(run, spark), 4, [40, 12], tmp_path) == ["created", "changed"]
+    assert check_round(partial(run, spark), 4, [20, 6], tmp_path) == ["created", "changed"]
 
 
 @pytest.mark.soak

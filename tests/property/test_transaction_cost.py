@@ -150,7 +150,7 @@ def _in_virtual_time(main: Coroutine[Any, Any, float]) -> float:
 def _scenes(draw: st.DrawFn) -> _Scene:
     speeds = st.sampled_from([10.0, 40.0, 100.0, 250.0, 1000.0])
     return _Scene(
-        draw(st.sampled_from([50, 200, 400])),
+        draw(st.sampled_from([50, 100, 200])),
         draw(st.sampled_from([2, 4, 16, 64])),
         draw(st.integers(1, 5)),
         tuple(draw(st.lists(speeds, min_size=1, max_size=8))),
@@ -169,7 +169,7 @@ def test_the_log_is_read_a_bounded_number_of_times_whatever_the_buffer(scene: _S
     assert scene.read_per_byte() <= 1 + 2 * len(scene.speeds)
 
 
-@pytest.mark.parametrize("buffer", [4, 16, 64])
+@pytest.mark.parametrize("buffer", [4, 64])
 @pytest.mark.parametrize("caravans", [2, 4])
 def test_flows_of_one_speed_read_it_together(buffer: int, caravans: int) -> None:
     assert _Scene(200, buffer, caravans, (90.0, 91.0, 92.0, 93.0) * 4).read_per_byte() <= 2.5

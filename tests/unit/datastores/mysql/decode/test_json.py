@@ -150,7 +150,7 @@ def test_depth_has_mysqls_limit(json_text: ModuleType, depth: int, large: bool) 
 
 
 def test_long_containers_are_large(json_text: ModuleType) -> None:
-    value: Document = {"numbers": list(range(-40_000, -10_000)), "text": "y" * 70_000, "": 1}
+    value: Document = {"items": [-40_000, -10_000, *(f"{n:0100}" for n in range(700))], "text": "y" * 70_000, "": 1}
     assert show(json_text, binary(value)) == text(value)
 
 
