@@ -48,6 +48,22 @@ async def test_a_store_that_cannot_be_used_is_in_the_metrics_before_a_flow_comes
     assert 'wormhole_sink_store_problem{sink="lines",subscriber="one",code="target-unavailable"} 1.0' in text
 
 
+async def test_a_second_process_under_the_same_address_ends_and_the_first_goes_on(tmp_path: Path) -> None:
+    listen, folder = f"127.0.0.1:{free_port()}", tmp_path / "lines"
+    folder.mkdir()
+    config = written(tmp_path, listen, folder)
+    async with running_sink(config), dialled(listen, wait=True) as publisher:
+        await publisher.open("lines")
+        command = (sys.executable, "-m", "wormholectl", "sink", "run", "lines", "-c", os.fspath(config))
+        second = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
+        async with patience():
+            _, said = await second.communicate()
+        assert second.returncode == 2
+        assert said.count(b"error [") == said.count(b"error [address-taken]") == 1
+        await publisher.commit(1, update("shop.orders", key=7, after={"status": "paid"}))
+        await publisher.next("ack")
+
+
 async def test_documents_outlive_the_process_and_its_successor_finishes_its_file(tmp_path: Path) -> None:
     listen, folder = f"127.0.0.1:{free_port()}", tmp_path / "lines"
     folder.mkdir()

@@ -52,6 +52,22 @@ def test_a_file_is_finished_when_its_shard_is_revoked(wormhole_kit: Kit, tmp_pat
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
+def test_two_sinks_in_one_folder_have_files_of_their_own(wormhole_kit: Kit, tmp_path: Path) -> None:
+    one, other = (wormhole_kit.attach(opened(tmp_path, application=name).subscriber) for name in ("one", "other"))
+    one.commit(row(1))
+    other.commit(row(2))
+    one.commit(row(3))
+    other.crash_and_redeliver()
+    one.revoke()
+    first, second, again = names(tmp_path)
+    assert again.startswith("shop.0000000002.")
+    kept = [
+        [json.loads(line)["key"] for line in (tmp_path / name).read_bytes().splitlines()]
+        for name in (first, second, again)
+    ]
+    assert kept == [[[1], [3]], [[2]], [[2]]]
+
+
 def test_a_file_is_finished_by_size_and_by_age(wormhole_kit: Kit, tmp_path: Path) -> None:
     flow = wormhole_kit.attach(opened(tmp_path, rotate_size="1KiB", rotate_every="1m").subscriber)
     flow.commit(row(1, "x" * 1000))

@@ -131,6 +131,16 @@ def test_ids_are_equal_after_a_crash_and_others_after_a_move(attach: Attach, rec
     assert {moved.id, *moved.ids}.isdisjoint({first.id, *first.ids})
 
 
+def test_two_sinks_of_one_receiver_have_ids_of_their_own(attach: Attach, receiver: WebhookReceiver) -> None:
+    for name in ("one", "other"):
+        flow = attach(application=name)
+        flow.commit(row(1), row(2))
+        assert flow.datamarker == flow.end
+    first, second = receiver.requests
+    assert first.keys == second.keys == [1, 2]
+    assert {first.id, *first.ids}.isdisjoint({second.id, *second.ids})
+
+
 def test_batches_are_bounded_in_records_and_in_bytes(attach: Attach, receiver: WebhookReceiver) -> None:
     attach(batch_records=2).commit(*(row(key) for key in range(5)))
     assert [request.keys for request in receiver.requests] == [[0, 1], [2, 3], [4]]
