@@ -215,13 +215,6 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert error.value.hint
 
 
-def test_the_anchor_is_kept(tmp_path: Path) -> None:
-    place = LogPosition(1, 0, 400)
-    marker = Datamarker(place, "1:0/190", place, Anchor("7:1:380", 0xFFFFFFFF, LogPosition(1, 0, 380)))
-    HighWater(tmp_path / "read.bin").rise(marker)
-    assert HighWater(tmp_path / "read.bin").last == marker
-
-
 class TestHosts:
     """Two hosts that own the log one after the other."""
 

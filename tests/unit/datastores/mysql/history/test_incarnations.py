@@ -250,16 +250,6 @@ def test_a_log_that_lost_its_end_is_the_same_up_to_there(
 class TestHosts:
     """Publishers of several hosts, of which one owns the log at a time."""
 
-    def test_a_server_is_the_same_history_from_each_host(self, tmp_path: Path) -> None:
-        shared = HostsState()
-        first = Incarnations(shared, HighWater(tmp_path / "a", shared))
-        assert first.observe(view("a", 3)) == 1
-        first.check_file(1, 3, "100-1-aa")
-        other = Incarnations(shared, HighWater(tmp_path / "b", shared))
-        assert other.observe(view("a", 3)) == 1
-        assert other.knows_file(3)
-        other.check_way(marker(1))
-
     def test_there_and_back_over_two_hosts(self, tmp_path: Path) -> None:
         shared = HostsState()
         high_water = HighWater(tmp_path / "a", shared)

@@ -389,11 +389,6 @@ class TestBorders:
         world.log.fill(world.path)
         self.lost(world, "it is not closed, and is cut or still being written")
 
-    def test_a_file_cut_inside_of_an_event(self, world: World) -> None:
-        path = world.path / "binlog.000003"
-        path.write_bytes(world.log.bytes_of(3)[:-60])
-        self.lost(world, "it is not closed")
-
     def test_a_file_of_another_server_that_looks_alike(self, world: World) -> None:
         """Same name, same server id, the same first GTIDs; but it has one transaction more."""
         other = Log(mariadb=world.log.mariadb)
@@ -429,18 +424,13 @@ class TestBorders:
         world.log.fill(world.path)
         assert world.read(world.marker(0)).keys() == [1, 2, 3, 4, 5, 6, 7, 8]
 
-    def test_a_refused_file_is_looked_at_again_once_it_is_written_to(self, world: World) -> None:
+    def test_a_file_cut_inside_of_an_event_is_looked_at_again_once_it_is_written_to(self, world: World) -> None:
         path = world.path / "binlog.000003"
         path.write_bytes(world.log.bytes_of(3)[:-60])
         self.lost(world, "it is not closed")
         path.write_bytes(world.log.bytes_of(3))
         assert world.read(world.marker(0)).keys() == [1, 2, 3, 4, 5, 6, 7, 8]
         assert not problem(world)
-
-    def test_leads_reads_the_files(self, world: World) -> None:
-        assert world.opening.leads(world.joined(), FIRST)
-        world.own_list = world.log.listed(7)
-        assert not world.opening.leads(world.joined(), FIRST)
 
 
 class TestIdentity:
