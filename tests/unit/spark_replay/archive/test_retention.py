@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,9 @@ from spark_replay.archive.newest_snapshot import (
 )
 from spark_replay.archive.retention import GRACE_S, expire, outdated, to_delete
 from spark_replay.archive.storage import Stored
-from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
-from tests.support.archives import FIRST_US, manifest_of, marker_at, put, tx, write_archive
+from tests.support.archives import FIRST_US, copy_of, manifest_of, marker_at, put, tx, write_archive
 from wormhole.model.errors import ArchiveError, UsageError
 from wormhole.model.position import LogPosition
 
@@ -35,12 +36,20 @@ FIRST_S = FIRST_US // 1_000_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ArchiveStore:
+def store(written: ArchiveStore, tmp_path: Path) -> ArchiveStore:
     """Files of one transaction each; the commit times are one to four seconds after FIRST_S, the files were written
     then too."""
-    made = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k%d" % n, b"v"))] for n in range(4)]})
+    made = open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
+    shutil.copytree(Path(written.to, "a"), Path(made.to, "a"))
     written_at(made, FIRST_S)
     return made
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
+    """Shard ``a`` with four files, ``b`` with two, of one transaction each."""
+    files = {shard: [[tx(put(b"k%d" % n, b"v"))] for n in range(count)] for shard, count in (("a", 4), ("b", 2))}
+    return write_archive(tmp_path_factory.mktemp("retention") / "archive", files)
 
 
 def written_at(store: ArchiveStore, at_s: int) -> None:
@@ -144,10 +153,8 @@ LATER_S = FIRST_US // 1_000_000 + 1000
 
 
 @pytest.fixture
-def two_shards(tmp_path: Path) -> ArchiveStore:
-    """Shard ``a`` with four files, ``b`` with two, of one transaction each."""
-    files = {shard: [[tx(put(b"k%d" % n, b"v"))] for n in range(count)] for shard, count in (("a", 4), ("b", 2))}
-    return write_archive(tmp_path / "archive", files)
+def two_shards(written: ArchiveStore, tmp_path: Path) -> ArchiveStore:
+    return copy_of(written, tmp_path / "archive")
 
 
 def made(**numbers: int) -> NewestSnapshot:
