@@ -171,7 +171,7 @@ class _Changes:
                 if update.too_large
                 else "a merge operand is not a row",
             )
-        key, after = update.key, update.after
+        key, after = update.key, _after(update)
         if op is Op.DELETE_RANGE:
             assert update.key_end is not None
             yield from self.take()
@@ -182,16 +182,16 @@ class _Changes:
             self._leave(update.old_key, update)
             self._leave(key, update)
         else:
-            yield from self._put(update, _part(after, op in _WHOLE))
+            yield from self._put(update, after, _part(after, op in _WHOLE))
 
-    def _put(self, update: Update, part: _Part) -> Iterator[Step]:
+    def _put(self, update: Update, after: Mapping[str, Value], part: _Part) -> Iterator[Step]:
         key, old = update.key, update.old_key
         if len(part.columns) == len(self.names):
             if old is None and self.moved.is_other(key, update.before):
                 return  # another row has the key already; this one leaves it or is deleted before the commit
             self._leave(old, update)
             if old is not None or key in self.moved.rows:
-                self.moved.note(key, update.after or {})
+                self.moved.note(key, after)
             self.images[key] = part.values
         elif old is not None and old != key:
             yield from self._move(old, key, part)
@@ -271,6 +271,16 @@ def _usual(updates: list[Update]) -> Write | None:
 
 def _columns(groups: Mapping[Names, Sequence[Row]]) -> dict[Names, Rows]:
     return {names: Rows.of(rows) for names, rows in groups.items()}
+
+
+def _after(update: Update) -> Mapping[str, Value] | None:
+    """The row after the update. A column that only the image before has did not change: a large value of PostgreSQL,
+    or whatever `binlog_row_image` leaves out.
+    """
+    before, after = update.before, update.after
+    if before is None or after is None or UNAVAILABLE not in after.values():
+        return after
+    return {name: before.get(name, UNAVAILABLE) if value is UNAVAILABLE else value for name, value in after.items()}
 
 
 def _part(after: Mapping[str, Value], whole: bool) -> _Part:

@@ -39,7 +39,8 @@ def insert(key: int, **after: Any) -> Change:
 
 
 def change(key: int, after: dict[str, Any], before: int = 0, **more: Any) -> Change:
-    return update(T, key=key, before={"a": before, "b": before}, after=after, **more)
+    image = {name: UNAVAILABLE if after.get(name, UNAVAILABLE) is UNAVAILABLE else before for name in AB}
+    return update(T, key=key, before=image, after=after, **more)
 
 
 def delete(key: int) -> Change:
@@ -77,6 +78,15 @@ def test_two_rows_swap_their_keys(received: Any) -> None:
     moved = [change(9, {"a": 1, "b": 1}, old_key=1), change(1, {"a": 2, "b": 2}, old_key=2)]
     (write,) = steps(received(*moved, change(2, {"a": 1, "b": 1}, 1, old_key=9)))
     assert write == Write(deletes=[(9,)], upserts={AB: Rows.of([((1,), (2, 2)), ((2,), (1, 1))])})
+
+
+def test_rows_swap_their_keys_without_the_values_that_did_not_change(received: Any) -> None:
+    """A deferrable key of PostgreSQL, with its REPLICA IDENTITY FULL and values in TOAST."""
+    one, other = {"a": 1, "b": 1}, {"a": 2, "b": 2}
+    first = update(T, key=2, old_key=1, before=one, after={"a": UNAVAILABLE, "b": 1})
+    second = update(T, key=1, old_key=2, before=other, after={"a": UNAVAILABLE, "b": 2})
+    (write,) = steps(received(first, second))
+    assert write == Write(upserts={AB: Rows.of([((1,), (2, 2)), ((2,), (1, 1))])}, new=False)
 
 
 def test_a_row_that_came_to_a_key_stays_when_the_row_before_it_leaves(received: Any) -> None:
