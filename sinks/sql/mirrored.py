@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 from sinks.sql.changes import Clear, Move, Names, Range, Rows, Step, Write
@@ -19,8 +18,6 @@ from wormhole.model.schema import Schema, free_names
 __all__ = ["Mirrored", "Place"]
 
 _PORTION: Final = 1000  # keys that are read at one time
-_NUMBERS: Final = {"bool": bool, "int": int, "double": float, "decimal": Decimal}
-"""The type of a generic type's values. A column of another type returns equal values of its own."""
 _Convert = Callable[[Any], Any] | None
 
 
@@ -46,14 +43,13 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class _Column:
     """A column of the target. ``write`` and ``read`` convert values; ``None``: they are equal. ``unchanged``: the types
-    of values that ``write`` does not change. ``generic``: the type of the source's column; empty: not known.
+    of values that ``write`` does not change.
     """
 
     target: TargetColumn
     write: _Convert
     unchanged: frozenset[type | None]
     read: _Convert
-    generic: str
 
     def written(self, values: Sequence[Value], table: TargetTable) -> Sequence[Any]:
         """The values for the driver. Raises :class:`~sinks.sql.failures.RowRefused`."""
@@ -68,14 +64,6 @@ class _Column:
         """The value that a row of the target has."""
         value: Value = found if self.read is None else self.read(found)
         return value
-
-    def key(self, found: Any) -> Value:
-        """The same for a column of the key, as the source has it: it is sent back to the publisher."""
-        value = self.value(found)
-        if isinstance(value, str):
-            return str(value)  # plain text
-        number = _NUMBERS.get(self.generic)
-        return value if number is None or type(value) is number else number(value)
 
 
 class Mirrored:
@@ -115,7 +103,7 @@ class Mirrored:
         assert found is not None
         dialect = self._database.dialect
         same = frozenset({type(None), unchanged(generic, found, dialect)})
-        return _Column(found, writer(generic, found, dialect, key=key), same, reader(generic, found, dialect), generic)
+        return _Column(found, writer(generic, found, dialect, key=key), same, reader(generic, found, dialect))
 
     # --- writing ---
 
@@ -263,5 +251,5 @@ class Mirrored:
             if not found:
                 return
             for row in found:
-                yield tuple(column.key(value) for column, value in zip(self._key, row, strict=True))
+                yield tuple(column.value(value) for column, value in zip(self._key, row, strict=True))
             last = found[-1]

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from hashlib import blake2b
 from math import isfinite
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from subscriber_sdk.backfill import Key
 from wormhole.model.errors import UsageError
+from wormhole.model.schema import Column
 from wormhole.model.values import UNAVAILABLE, Value
 from wormhole.model.verification import Difference, DifferenceKind
 from wormhole.wire.rows import encode_key
@@ -25,6 +26,8 @@ _LONGEST: Final = 64  # bytes of a key that is kept unchanged
 _SHOWN: Final = 8  # columns in a message
 _MOST_DIGITS: Final = 400  # before the point of a number, or after it until the first that is not 0
 _MOST_COLUMNS: Final = 64  # columns of one difference
+_NUMBERS: Final[Mapping[str, Callable[[Any], Value]]] = {"bool": bool, "int": int, "double": float, "decimal": Decimal}
+"""The types of values, by the type of the column."""
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 
@@ -68,15 +71,15 @@ def _scientific(value: Decimal) -> bytes:
     return f"e{sign},{kept},{int(exponent) + len(text) - len(kept)}".encode()
 
 
-def checked_key(table: str, key: object, columns: int) -> Key:
-    """``key``, which ``on_verify_keys`` returned for a table whose keys have this number of ``columns``, after a check.
+def checked_key(table: str, key: object, columns: Sequence[Column]) -> Key:
+    """``key``, which ``on_verify_keys`` returned for a table whose keys have these ``columns``, as the source has it.
 
     Raises :class:`~wormhole.model.errors.UsageError` for anything but such a key.
     """
-    if not isinstance(key, tuple) or len(key) != columns:
+    if not isinstance(key, tuple) or len(key) != len(columns):
         raise UsageError(
-            f"on_verify_keys gave {key!r:.100} for table {table}, which is no key: a tuple of {columns} "
-            f"value{'s' * (columns != 1)} was expected",
+            f"on_verify_keys gave {key!r:.100} for table {table}, which is no key: a tuple of {len(columns)} "
+            f"value{'s' * (len(columns) != 1)} was expected",
             hint="return keys as Update.key has them",
             code="callback-wrong",
         )
@@ -87,7 +90,21 @@ def checked_key(table: str, key: object, columns: int) -> Key:
                 hint="return keys as Update.key has them: of int, str, bytes, Decimal, float and bool",
                 code="callback-wrong",
             )
-    return key
+    return tuple(_of_source(value, column.type) for value, column in zip(key, columns, strict=True))
+
+
+def _of_source(value: Value, type_: str) -> Value:
+    """The value in the type that keys of the source have: the publisher compares them."""
+    if isinstance(value, str):
+        return str(value)  # plain text
+    number = _NUMBERS.get(type_)
+    if number is None or type(value) is number or isinstance(value, bytes):
+        return value
+    try:
+        found = number(value)
+    except (ValueError, ArithmeticError):  # not a number, or infinite
+        return value
+    return found if found == value else value
 
 
 def _is_key_value(value: object) -> bool:

@@ -276,7 +276,7 @@ class FlowVerifying:
     async def _extra_keys(self, table: str, held: Collection[Key]) -> _Extra | None:
         """The application's keys that do not exist; ``None`` if the epoch ends."""
         listed = await self._callbacks.call("on_verify_keys", table, self._epoch.shard)
-        columns = len(self._keys.columns(table))
+        columns = self._keys.columns(table)
         parked = set(map(canonical, held))
         extra = _Extra()
         async for portion in self._listed(table, listed):

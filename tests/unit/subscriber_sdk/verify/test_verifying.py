@@ -348,6 +348,19 @@ def test_an_equal_number_of_another_type_is_the_same_key(wormhole_kit: Kit) -> N
     assert flow.verify(TABLE, rows).equal
 
 
+def test_surplus_keys_of_an_empty_table_are_as_its_source_would_have_them(wormhole_kit: Kit) -> None:
+    """A publisher that looks for them compares bytes."""
+
+    class Other(Copy):
+        def on_verify_keys(self, table: str, shard: str) -> Iterable[Key]:
+            return [(Decimal("7.000"),), (Decimal("7.5"),)]
+
+    _, flow = copied(wormhole_kit, Other, [row(7)])
+    found = flow.verify(TABLE, [])
+    assert [decode_key(one.key) for one in found.differences] == [(7,), (Decimal("7.5"),)]
+    assert type(decode_key(found.differences[0].key)[0]) is int
+
+
 def test_a_fraction_is_the_same_key_as_a_decimal_and_as_a_float() -> None:
     assert canonical((0.5,)) == canonical((Decimal("0.50"),))
     assert canonical((0.1,)) != canonical((Decimal("0.1"),))  # neither does Python take them for equal
