@@ -102,17 +102,19 @@ class ProcessState:
 class SinkState(ProcessState):
     """One sink. ``url``: of its store, and the ``application`` whose updates it receives; empty where its process was
     found and the file no longer has it. ``store``: the codes of what it found wrong with its store at the start.
+    ``unverified``: tables whose rows may lack values until a backfill ends, those of each shard counted.
     """
 
     key: SinkKey
     url: str = ""
     application: str = ""
     store: str = ""
+    unverified: int = 0
 
     def forget_process(self) -> None:
         """Another process follows, or none."""
         super(SinkState, self).forget_process()
-        self.store = ""
+        self.store, self.unverified = "", 0
 
 
 @dataclass(slots=True)

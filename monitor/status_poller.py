@@ -32,6 +32,7 @@ _LONGEST_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
 _STATUS: Final = "/status"
 _STORE: Final = re.compile(rf'^{c.SINK_PROBLEM.name}{{sink="([^"]*)",.*code="([a-z0-9-]+)"}} 1', re.MULTILINE)
+_UNVERIFIED: Final = re.compile(rf'^{c.SINK_UNVERIFIED.name}{{sink="([^"]*)",.*}} (\d+)', re.MULTILINE)
 _ERRORS: Final = frozenset({"data_loss", "halted", "needs_replay"})
 
 
@@ -121,9 +122,10 @@ class StatusPoller:
         except (NoAnswerError, UnicodeDecodeError):
             return  # a sink whose process ended is shown as that
         codes = ", ".join(name for sink, name in _STORE.findall(text) if sink == entry.key.name)
-        known = self._state.sinks.get(entry.key) is entry
-        if known and entry.pid == pid and entry.phase is Phase.RUNNING and entry.store != codes:
-            entry.store = codes
+        found = codes, sum(int(tables) for sink, tables in _UNVERIFIED.findall(text) if sink == entry.key.name)
+        known = self._state.sinks.get(entry.key) is entry and entry.pid == pid and entry.phase is Phase.RUNNING
+        if known and found != (entry.store, entry.unverified):
+            entry.store, entry.unverified = found
             self._state.changed()
 
     async def _status(self, key: LogKey, address: str) -> tuple[admin_pb2.PublisherStatus | None, str]:

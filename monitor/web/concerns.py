@@ -95,6 +95,14 @@ def of_sink(sink: SinkState) -> Iterator[Concern]:
             f"`wormholectl sink check {sink.key.name}` reports what to change",
             code=worst,
         )
+    if sink.unverified:
+        yield Concern(
+            Level.ATTENTION,
+            f"rows of {sink.unverified} tables may lack values (each shard counted): they are unverified",
+            "operator",
+            f"`wormholectl backfill start {sink.application}` sends the rows again",
+            code="rows-not-logged",
+        )
 
 
 def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:

@@ -169,6 +169,7 @@ def _sink(sink: SinkState, concerns: Sequence[Concern]) -> dict[str, Any]:
         "pid": sink.pid,
         "since": sink.since or None,
         "restarts": sink.restarts,
+        "unverified": sink.unverified,
     }
 
 

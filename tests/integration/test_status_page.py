@@ -164,13 +164,15 @@ async def test_sinks_are_shown_where_there_are_some(browser: str) -> None:
         failing, going = SinkKey("search"), SinkKey("warehouse-of-a-rather-long-name")
         state.sinks[failing] = SinkState(failing, Phase.BACKING_OFF, problem="the folder is gone", restarts=3)
         url = f"jsonlines:///srv/{'a-long-folder/' * 12}"
-        state.sinks[going] = SinkState(going, Phase.RUNNING, 4711, url=url, application="warehouse")
+        state.sinks[going] = SinkState(going, Phase.RUNNING, 4711, url=url, application="warehouse", unverified=2)
         state.changed()
         await page.until("document.querySelectorAll('#sinks-list .log').length === 2")
         told = await page.evaluate("document.getElementById('sinks').innerText")
-        for text in ("the folder is gone", "4711", "warehouse", "jsonlines:///srv/a-long-folder/"):
-            assert text in told
-        assert "search" in await page.evaluate("document.getElementById('concerns-list').innerText")
+        for text in ("the folder is gone", "4711", "warehouse", "jsonlines:///srv/a-long-folder/", "2 tables"):
+            assert text in told.replace("\u00a0", " ")
+        concerns = await page.evaluate("document.getElementById('concerns-list').innerText")
+        assert "search" in concerns
+        assert "wormholectl backfill start warehouse" in concerns
         for width in (320, 640, 1057):
             await page.look(width, 800)
             assert await page.evaluate(_OVERFLOW) == {"page": 0, "out": []}, width

@@ -232,6 +232,7 @@ function renderLog(node, log) {
 // A sink is a process as a publisher is, without a line.
 function renderSink(node, sink) {
   const about = [["Application", sink.application || UNKNOWN], ["Store", sink.url || UNKNOWN]];
+  if (sink.unverified) about.push(["Unverified", many(sink.unverified, "table"), "attention"]);
   renderLog(node, { ...sink, publisher: sink.sink, status: null, answered: null, facts: about });
 }
 

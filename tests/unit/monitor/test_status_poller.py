@@ -215,8 +215,12 @@ async def test_what_a_sink_found_wrong_with_its_store_reaches_the_page() -> None
             await until(state, lambda: sink.store)
             (concern,) = of_sink(sink)
             assert (concern.code, other.store) == ("target-refused", "")
-            lines.clear()
+            lines[:] = [f'{c.SINK_UNVERIFIED.name}{{sink="a",subscriber="one"}} 2.0']
             await until(state, lambda: not sink.store)
+            (concern,) = of_sink(sink)
+            assert (concern.code, sink.unverified, other.unverified) == ("rows-not-logged", 2, 0)
+            lines.clear()
+            await until(state, lambda: not sink.unverified)
             assert not list(of_sink(sink))
     finally:
         await server.close()
