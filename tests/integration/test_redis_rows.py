@@ -25,6 +25,7 @@ from sinks.redis import sweeps as sweeps_module
 from sinks.redis.changes import RowEnvelope
 from sinks.redis.keys import Keys
 from sinks.redis.settings import RedisSettings
+from sinks.redis.store import Sent
 from sinks.redis.sweeps import Sweeps
 from sinks.redis.versions import CHANGE, READ, UNFINISHED, digits, place
 from subscriber_sdk import UNAVAILABLE, HandlerFailed, LogPosition, NoticeKind, Op, ShardNotice, Value
@@ -473,6 +474,24 @@ def test_what_was_sent_is_confirmed_before_the_datamarker(world: World) -> None:
     store.receive = losing
     flow.commit(put(1, "b"), put(2, "b"))
     assert (failures, flow.datamarker, len(world.rows)) == ([], flow.end, 2)
+
+
+def test_rows_are_read_behind_what_was_sent_before(world: World) -> None:
+    """The server executes what was sent on one connection when it likes, also after what was sent on another."""
+    flow = world.attach()
+    flow.commit(put(0, "a"))
+    store = world.sinks[0]._store  # type: ignore[attr-defined]
+    send, receive = store.send, store.receive
+
+    async def kept(packed: Any, names: Any) -> Sent:
+        return Sent(packed, names)
+
+    async def executed(sent: Sent) -> Any:
+        return await receive(await send(sent.connection, sent.names))
+
+    store.send, store.receive = kept, executed
+    flow.commit(*(put(key, "a") for key in range(1000)), partly(1, n=2))
+    assert world.rows[f"{TABLE}:1"] == {"id": 1, "text": "a", "n": 2}
 
 
 # --- a server that removes keys, and one with many ---

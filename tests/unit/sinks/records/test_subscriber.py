@@ -15,12 +15,15 @@ from sinks.envelopes.wormhole import WormholeEnvelope
 from sinks.records import Record, RecordRefused, RecordSubscriber, RecordWriter
 from sinks.records import subscriber as subscriber_module
 from sinks.records.held import Budget, Held
-from subscriber_sdk import Datamarker, HandlerFailed
-from subscriber_sdk.testing import Kit, KitFlow, update
+from sinks.records.writer import Packed
+from subscriber_sdk import Datamarker, HandlerFailed, Update
+from subscriber_sdk.testing import Kit, KitFlow, body_of, update
 from subscriber_sdk.testing.changes import Change
 from tests.support.letters import parcel_of
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.ports.dead_letters import open_parcel
+from wormhole.wire.body import parse_body
+from wormhole.wire.update import Batch
 
 # The kit calls what would run in a thread in place, on its loop.
 pytestmark = pytest.mark.allow_blocking
@@ -109,6 +112,27 @@ def test_what_was_done_with_the_store_is_counted(wormhole_kit: Kit) -> None:
     assert figures.waited > 0
     assert min(held) > 0
     assert figures.held() == {"memory": 0, "file": 0}
+
+
+class Packing(Store):
+    def packed(self, shard: str, updates: Sequence[Update]) -> Packed:
+        return Packed(len(updates), [change.id for change in updates], 0)
+
+    async def write_packed(self, shard: str, packed: Packed) -> None:
+        self.writes.append([*packed.parts])
+
+
+async def test_what_has_no_records_is_written_before_a_transaction_whose_end_was_parked() -> None:
+    store = Packing()
+    subscriber = RecordSubscriber(WormholeEnvelope(), store, Budget(MIB, MIB))
+    schema = row(1).schema
+    batch: list[Update] = []
+    for number in (1, 2, 3):
+        body = parse_body(body_of([row(1), row(2)], number=number))
+        batch += Batch(body, "s", 1, False, lambda _: schema).updates()
+    del batch[3]  # the last update of the second transaction
+    await subscriber.on_updates(batch)
+    assert store.ids == ["test:1:0", "test:1:1", "test:2:0", "test:3:0", "test:3:1"]
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
