@@ -118,6 +118,7 @@ EXTENDED: Final = (
     "tests/integration/test_init.py",
     "tests/integration/test_monitored_sinks.py",
     "tests/integration/test_sink_newcomer.py",
+    "tests/integration/test_sink_rights.py::test_each_right_on_the_page_is_needed",
     "tests/system/test_sink_shares.py",
     "tests/integration/test_status_page.py",
     "tests/integration/test_tail_command.py",
