@@ -411,6 +411,7 @@ _OF_BOTH: Final = (
     Case("add not null", ("ALTER TABLE {s}.t ADD w int NOT NULL",), _NOTICED, _MY_NUMBERS),
     Case("add generated", ("ALTER TABLE {s}.t ADD w int AS (v + 1)",), _NOTICED, _MY_NUMBERS),
     Case("drop column", ("ALTER TABLE {s}.t DROP v",), _LOGGED, _MY_NUMBERS),
+    Case("drop the key", ("ALTER TABLE {s}.t DROP id",), _NOTICED, _MY_NUMBERS, verified=False),
     Case("alter default", ("ALTER TABLE {s}.t ALTER v SET DEFAULT 9",), _LOGGED, _MY_NUMBERS),
     # Keys.
     Case(
@@ -431,6 +432,15 @@ _OF_BOTH: Final = (
         _SILENT,
         (
             "CREATE TABLE {s}.t (id int NOT NULL, v int NOT NULL, UNIQUE i (id), UNIQUE j (v))",
+            "INSERT INTO {s}.t VALUES (1, 2)",
+        ),
+    ),
+    Case(
+        "drop primary index",
+        ("DROP INDEX `PRIMARY` ON {s}.t",),
+        _NOTICED,
+        (
+            "CREATE TABLE {s}.t (id int PRIMARY KEY, v int NOT NULL, UNIQUE (v))",
             "INSERT INTO {s}.t VALUES (1, 2)",
         ),
     ),
@@ -525,6 +535,12 @@ _OF_BOTH: Final = (
 )
 MYSQL: Final = (
     *_OF_BOTH,
+    Case(
+        "drop a part of the key",  # MariaDB refuses it
+        ("ALTER TABLE {s}.t DROP id",),
+        _NOTICED,
+        ("CREATE TABLE {s}.t (n int, id int, PRIMARY KEY (n, id))", "INSERT INTO {s}.t VALUES (1, 2)"),
+    ),
     Case("cascade", ("DELETE FROM {s}.parent",), _LOGGED, _children("ON DELETE CASCADE")),
     Case("cascaded update", ("UPDATE {s}.parent SET id = 9 WHERE id = 1",), _LOGGED, _children("ON UPDATE CASCADE")),
     Case("set null", ("DELETE FROM {s}.parent",), _LOGGED, _children("ON DELETE SET NULL")),

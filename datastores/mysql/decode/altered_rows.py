@@ -1,9 +1,9 @@
-"""Finds each ALTER TABLE after which a table has other rows than its log, by the words of its alterations, as in
+"""Finds each statement after which a table has other rows than its log, by the words of its alterations, as in
 `datastores.mysql.decode.statement`.
 
 For the values of a column with a new type or of a new column, for another key, and for rows that a partition adds or
 removes, the log has only the statement. An alteration that may change no rows (a column that gets longer) is included,
-because the statement does not contain the column's former type.
+because the statement does not contain the column's former type. So is a dropped column if it may be of the key.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from datastores.mysql.decode.lexer import Dialect, Name, Tokens
+from datastores.mysql.decode.name_folding import fold_newest
 
 __all__ = ["altered_tables"]
 
@@ -26,18 +27,27 @@ _UNIQUE: Final = frozenset({"UNIQUE"})
 _NO_COLUMN: Final = frozenset(
     {"INDEX", "KEY", "FULLTEXT", "SPATIAL", "UNIQUE", "FOREIGN", "CHECK", "PARTITION", "PERIOD", "VECTOR"}
 )
+_INDEXES: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
+_MAYBE_NO_COLUMN: Final = frozenset({"FOREIGN", "CHECK", "PERIOD", "SYSTEM"})
 _GIVES_VALUES: Final = frozenset({"DEFAULT", "NOT", "AS", "GENERATED", "AUTO_INCREMENT", "TIMESTAMP", "SERIAL"})
 """The words of a new column whose values are not NULL. Some servers give a TIMESTAMP a value by themselves."""
 
 
 def altered_tables(
-    sql: str, database: str, dialect: Dialect, keyless: Callable[[str, str], bool] = lambda *_: False
+    sql: str,
+    database: str,
+    dialect: Dialect,
+    keyless: Callable[[str, str], bool] = lambda *_: False,
+    key: Callable[[str, str], frozenset[str] | None] = lambda *_: None,
 ) -> list[tuple[str, str]]:
     """The tables whose rows change, as (database, table), if the name can be read.
 
     ``keyless``: returns whether a table was seen without a key. A new unique index may become the key of its rows.
+    ``key``: returns the folded names of the columns of the table's key; ``None``: they are not known.
     """
     tokens = Tokens(sql, dialect)
+    if tokens.skip("DROP"):
+        return _unindexed(tokens, database)
     if tokens.skip("CREATE"):
         return _indexed(tokens, database, keyless)
     if not tokens.skip("ALTER"):
@@ -55,9 +65,11 @@ def altered_tables(
     else:
         tokens.skip("NOWAIT")
     words = _PRIMARY | _UNIQUE if any(keyless(*name) for name in _readable(names)) else _PRIMARY
+    keyed = [key(*name) for name in _readable(names)]
+    columns = keyed[0] if keyed else None
     while tokens.kind and not changes:
         exchanges = tokens.word == "EXCHANGE"
-        changes = _changes(tokens, words)
+        changes = _changes(tokens, words, columns)
         while exchanges and tokens.kind and not tokens.skip("TABLE"):
             tokens.next()
         if exchanges:
@@ -75,16 +87,45 @@ def _indexed(tokens: Tokens, database: str, keyless: Callable[[str, str], bool])
     return [name for name in _readable([tokens.table(database)]) if keyless(*name)]
 
 
+def _unindexed(tokens: Tokens, database: str) -> list[tuple[str, str]]:
+    """The table of ``DROP INDEX `PRIMARY` ON table``."""
+    if tokens.word != "INDEX" or not _drops_primary(tokens) or not tokens.skip("ON"):
+        return []
+    return _readable([tokens.table(database)])
+
+
+def _drops_primary(tokens: Tokens) -> bool:
+    """Read the word ``INDEX`` and a name. Returns whether it is the name of each primary key."""
+    tokens.next()
+    tokens.skip("IF", "EXISTS")
+    return (tokens.name() or "").upper() == "PRIMARY"
+
+
+def _drops_of_key(tokens: Tokens, key: frozenset[str] | None) -> bool:
+    """Read what ``DROP`` drops. Returns whether the key of the table's rows may be another one then: also a unique
+    index that lost a column may become the key of a table without one."""
+    if tokens.word in _INDEXES:
+        return _drops_primary(tokens)
+    if not key and tokens.word in _MAYBE_NO_COLUMN:
+        return False
+    tokens.skip("COLUMN")
+    tokens.skip("IF", "EXISTS")
+    name = tokens.name()
+    return name is None or not key or fold_newest(name) in key
+
+
 def _readable(names: Iterable[Name]) -> list[tuple[str, str]]:
     return [(database, table) for database, table in names if database is not None and table is not None]
 
 
-def _changes(tokens: Tokens, keys: frozenset[str]) -> bool:
+def _changes(tokens: Tokens, keys: frozenset[str], key: frozenset[str] | None) -> bool:
     """Read one alteration and the comma after it. Returns whether it changes rows. ``keys``: words of constraints that
-    make a key."""
+    make a key. ``key``: see :func:`altered_tables`."""
     first = tokens.word
     tokens.next()
     if (first, tokens.word) in _ALWAYS or first in ("MODIFY", "CHANGE") or (first == "ADD" and tokens.word in keys):
+        return True
+    if first == "DROP" and _drops_of_key(tokens, key):
         return True
     wanted = frozenset[str]()
     if first == "ADD" and tokens.skip("CONSTRAINT"):

@@ -54,7 +54,9 @@ class Statements:
         statement = classify(query.sql, query.database, dialect)
         for database, table in statement.made:
             # A name that only newer servers take for a known one is noted as well: it may be another table.
-            catalog.note(*catalog.spelled(database, table, exists=False))
+            name = catalog.spelled(database, table, exists=False)
+            catalog.note(*name)
+            self._tables.forget_key(*name)
         if cut and statement.kind not in _WHOLE_BY_BEGINNING and not _ROUTINE.match(query.sql[:_SHOWN]):
             return replace(statement, unread=((None, None),))
         if statement.kind is Kind.DELETE_ALL:
@@ -78,8 +80,6 @@ class Statements:
     def note_replaced(self, statement: Statement, query: Query, place: LogPosition) -> None:
         """Note the tables whose rows a statement that begins at ``place`` changes without the log having them: tables
         that get a new name, and an altered table."""
-        if self._encoder.suppress:
-            return
         names = set(statement.made) if statement.kind in _RENAMES else set()
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
@@ -87,9 +87,13 @@ class Statements:
         def keyless(*name: str) -> bool:
             return catalog.keys(*catalog.spelled(*name))[1]
 
-        for name in names.union(altered_tables(query.sql, query.database, dialect, keyless)):
+        def key(*name: str) -> frozenset[str] | None:
+            return self._tables.key_of(*catalog.spelled(*name))
+
+        for name in names.union(altered_tables(query.sql, query.database, dialect, keyless, key)):
             database, table = catalog.spelled(*name)
-            if not self._tables.skips(database, table):
+            self._tables.forget_key(database, table)
+            if not self._encoder.suppress and not self._tables.skips(database, table):
                 self._replaced[f"{database}.{table}"] = place
 
     def take_replaced(self) -> dict[str, LogPosition]:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from datastores.common.encode.piece import ALL_SHARDS, HASHED
 from datastores.mysql.decode.lexer import Name
-from datastores.mysql.decode.name_folding import fold
+from datastores.mysql.decode.name_folding import fold, fold_newest
 from datastores.mysql.decode.table_map import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
 from datastores.mysql.server.catalog import Catalog
 from datastores.mysql.server.table_definitions import (
@@ -99,6 +99,7 @@ class Tables:
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
         self._held = 0
+        self._keys: dict[tuple[str, str], frozenset[str]] = {}
         if sharding.by == "hash":
             for k in range(sharding.count):
                 self._shard(f"{log}.{k}of{sharding.count}")
@@ -130,6 +131,9 @@ class Tables:
     def _learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
         table = parse_table_map(body, self._mariadb)
         self.catalog.note(table.database, table.table, bool(table.key) if table.has_names else None)
+        if table.has_names:
+            columns = frozenset(fold_newest(table.columns[at].name) for at in table.key)
+            self._keys[table.database, table.table] = columns
         if self.skips(table.database, table.table):
             self.broken[table.table_id] = ((), DecodeError(f"{table.name} is left out by skip_tables"))
             sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), 0)
@@ -185,6 +189,15 @@ class Tables:
         if row_end >= 0:
             table = replace(table, key=tuple(column for column in table.key if column != row_end))
         return table, row_end, maybe
+
+    def key_of(self, database: str, table: str) -> frozenset[str] | None:
+        """The folded names of the columns of the table's key, as it was last read; ``None``: not since the reader
+        began, or since :meth:`forget_key`."""
+        return self._keys.get((database, table))
+
+    def forget_key(self, database: str, table: str) -> None:
+        """The table may have another key from now on."""
+        self._keys.pop((database, table), None)
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
         """Ordinals of schema and shard for a barrier of that table. A barrier carries no values. Its schema has no

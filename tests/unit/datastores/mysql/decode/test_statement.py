@@ -396,6 +396,8 @@ MARIADB = Dialect(True)
         "CONVERT PARTITION p TO TABLE u",
         "CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)",
         "IMPORT TABLESPACE",
+        "DROP CONSTRAINT `primary`",
+        "DROP KEY IF EXISTS `PRIMARY`",
     ],
 )
 def test_what_changes_rows(alterations: str) -> None:
@@ -416,7 +418,11 @@ def test_duplicates_that_are_deleted() -> None:
     "sql",
     [
         "ALTER TABLE t ADD w INT",
-        "ALTER TABLE t ADD w INT DEFAULT NULL AFTER v, DROP COLUMN x",
+        "ALTER TABLE t ADD w INT DEFAULT NULL AFTER v, DROP FOREIGN KEY x",
+        "ALTER TABLE t DROP CHECK c, DROP CONSTRAINT c, DROP PERIOD FOR SYSTEM_TIME, DROP SYSTEM VERSIONING",
+        "DROP INDEX k ON t",
+        "DROP INDEX `PRIMARY`",
+        "DROP TABLE t",
         "ALTER TABLE t ADD w VARCHAR(5) COMMENT 'NOT NULL DEFAULT 7'",
         "ALTER TABLE t ADD COLUMN IF NOT EXISTS w INT",
         "ALTER TABLE t ADD UNIQUE KEY k (v), ADD INDEX (v), ADD CONSTRAINT c CHECK (v IS NOT NULL)",
@@ -452,3 +458,29 @@ def test_a_unique_index_may_become_the_key_of_a_table_without_one(sql: str, chan
     keyless = {("b", "t")}
     assert altered_tables(sql, "d", MARIADB, lambda *name: name in keyless) == [("b", "t")] * changes
     assert altered_tables(sql, "d", MARIADB, lambda *name: name not in keyless) == []
+
+
+@pytest.mark.parametrize(
+    ("alteration", "changes"),
+    [
+        ("DROP COLUMN id", True),
+        ("COMMENT 'x', DROP `Größe`", True),
+        ('DROP IF EXISTS "ID"', True),
+        ("DROP \udcff", True),
+        ("DROP v, DROP COLUMN w", False),
+        ("DROP FOREIGN KEY id", False),
+        ("DROP INDEX id", False),
+    ],
+)
+def test_a_dropped_column_may_be_of_the_key(alteration: str, changes: bool) -> None:
+    sql, keys = f"ALTER TABLE b.t {alteration}", {("b", "t"): frozenset({"id", "größe"})}
+    assert altered_tables(sql, "d", MARIADB, key=lambda *name: keys[name]) == [("b", "t")] * changes
+
+
+@pytest.mark.parametrize("key", [None, frozenset[str]()], ids=["unknown", "none"])
+def test_any_dropped_column_may_change_a_key_that_is_not_known_or_make_one(key: frozenset[str] | None) -> None:
+    assert altered_tables("ALTER TABLE b.t DROP v", "d", MARIADB, key=lambda *_: key) == [("b", "t")]
+
+
+def test_the_primary_key_is_dropped_as_an_index() -> None:
+    assert altered_tables("DROP INDEX IF EXISTS `PRIMARY` ON b.t", "d", MARIADB) == [("b", "t")]

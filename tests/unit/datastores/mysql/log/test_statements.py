@@ -393,3 +393,24 @@ def test_names_without_case(catalog: Catalog) -> None:
     learned(tables, "Shop.Users")  # as with lower_case_table_names = 2
     assert tables.losing("shop", "users") == tables.losing("shop", "") == [("Shop", "Users")]
     assert tables.skips("SHOP", "audit")
+
+
+@pytest.mark.parametrize(
+    ("statements", "replaced"),
+    [
+        ((b"ALTER TABLE t DROP name",), False),
+        ((b"ALTER TABLE t DROP ID",), True),
+        ((b"CREATE TABLE t (a INT)", b"ALTER TABLE t DROP name"), True),
+        ((b"ALTER TABLE u DROP name",), True),
+    ],
+)
+def test_a_dropped_column_may_be_of_a_key_that_was_not_read_since_the_table_was_made(
+    tmp_path: Path, statements: tuple[bytes, ...], replaced: bool
+) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.t"), insert(1))
+    for number, statement in enumerate(statements, 2):
+        ddl(stream, number, statement)
+    scripted = Scripted(tmp_path, stream)
+    go(scripted)
+    assert bool(scripted.walk.take_replaced()) is replaced
