@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +16,12 @@ from datastores.memory.source import MemorySource
 from publisher.push.flow import PublisherFlow
 from publisher.push.outgoing import NextStep, Outgoing, next_step
 from subscriber_sdk.testing.clock import FakeTimeLoop
+from tests.support.present import present
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 from wormhole.ports.marker_store import FlowControl
 from wormhole.push.connection import Traffic
 from wormhole.push.room import Room
@@ -35,7 +38,7 @@ class Opened(Outgoing):
         self.woken = asyncio.Event()
         source = MemorySource(log="log", sharding=Sharding("log"))
         marker = source.latest()
-        hello = push_pb2.Hello(min_version=3, max_version=3, application="app", subscriber="s")
+        hello = push_pb2.Hello(min_version=3, max_version=3, application="app", subscriber="s", max_frame_bytes=1 << 20)
         session = PushSession(hello, Room(1 << 20).share(lambda error: None))
         events = FleetEvents(lambda flow, error: None, lambda segment, marker: None)
         fleet = Fleet(source, Limits(), events, gather=lambda: 0.0)
@@ -57,8 +60,9 @@ class Looked(Opened):
         super().__init__(flows)
         self.looked: list[int] = []
 
-    def _add_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: object) -> None:
+    def _add_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: object) -> int:
         self.looked.append(push.number)
+        return 0
 
     def at(self, now: float) -> list[int]:
         self.looked.clear()
@@ -122,6 +126,39 @@ def test_a_datamarker_is_offered_when_its_interval_has_passed() -> None:
     [frame] = push_pb2.PublisherMessage.FromString(message).frames
     assert marker_from_message(frame.datamarker.marker) == marker
     loop.close()
+
+
+def test_a_flow_behind_a_thousand_small_transactions_sends_some_of_them_in_a_round() -> None:
+    """While a round is put together, no other stream is served."""
+    outgoing = Opened(6)
+    source = MemorySource(log="log", sharding=Sharding("log"))
+    marker, reader = source.latest(), source.open(source.latest())
+    buffer = ChangeBuffer(marker.order)
+    for _ in range(500):
+        source.commit([(Op.UPSERT, "t", b"k", {"value": b"v"})])
+        segment = present(reader.read(1 << 20, 0))
+        segment.runs = dict.fromkeys((flow.shard for flow in outgoing.all), *segment.runs.values())
+        buffer.append(segment)
+    for push, flow in outgoing.flows.values():
+        outgoing.receive(
+            push_pb2.SubscriberFrame(accepted=push_pb2.Accepted(flow=push.number, epoch=1, credit=1 << 20))
+        )
+        caravan_flow = CaravanFlow("app", flow.shard, flow.filter, marker, 1, lambda: None)
+        caravan_flow.board(buffer, 0)
+        flow.delivery.begin(caravan_flow)
+
+    def sent() -> list[int]:
+        """The updates of each flow in the next round."""
+        frames = [
+            frame for data in outgoing.messages(0.0) for frame in push_pb2.PublisherMessage.FromString(data).frames
+        ]
+        counts = Counter(frame.batch.flow for frame in frames if frame.HasField("batch"))
+        return [counts[number] for number in outgoing.flows]
+
+    rounds = [sent() for _ in range(60)]
+    assert max(map(max, rounds)) == 64
+    assert max(map(sum, rounds)) < 256 + 64
+    assert [sum(of_flow) for of_flow in zip(*rounds, strict=True)] == [500] * 6
 
 
 def _body(size: int = 4, *, bad: bool = False) -> Any:
