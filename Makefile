@@ -57,8 +57,8 @@ soak: prepare-dev ## every long round: kill -9, disasters, outages, statements o
 	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(SOAK) -s --timeout=0 $(ARGS)
 	@$(if $(ARGS),,WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/unit -m hypothesis --timeout=0)
 
-coverage: prepare-dev ## branch coverage of all packages, which may not fall
-	@$(RUN) -m scripts.branch_coverage $(ARGS)
+coverage: prepare-dev ## the suite, and its branch coverage of all packages, which may not fall
+	@$(RUN) -m scripts.suite --coverage $(ARGS)
 
 mutants: prepare-dev ## small faults, one at a time: the suite must go red on each [ARGS="name ..."]
 	@$(RUN) -m tests.mutants $(ARGS)

@@ -1,7 +1,8 @@
-"""`make test`: the suite as built. `make extended`: what it leaves out (tests/support/extended.py).
+"""`make test`: the suite as built. `make extended`: what it leaves out (tests/support/extended.py). `make coverage`:
+the suite, and which branches it takes.
 
-The suite tests both forms of each hot module, each with the compiled forms of the others. `make coverage` runs the
-unit tests with nothing compiled.
+The suite tests both forms of each hot module, each with the compiled forms of the others. Branches are counted in the
+interpreted form, since compiled code cannot be measured, and also in the processes that a test starts.
 
 It uses six processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs what is
 decided in tests/support/one_jvm.py.
@@ -13,24 +14,23 @@ fail the run; it is a race to be found, in the test or in the product (docs/deci
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scripts.prepare import ROOT
 from tests.support.extended import EXTENDED
 
-__all__ = ["MOST_UNSTEADY", "TESTS_FAILED", "WORKERS", "failed_tests", "main", "run_again", "write_byte_code"]
+__all__ = ["MOST_UNSTEADY", "failed_tests", "main", "run_again"]
 
 _DISTRIBUTED = ("--dist", "loadfile", "--no-loadscope-reorder")
-WORKERS = ("-n", "6", *_DISTRIBUTED)
+_WORKERS = ("-n", "6", *_DISTRIBUTED)
 
 _FEW_MODULES = 50
 MOST_UNSTEADY = 3  # more failures than this are no coincidence
-TESTS_FAILED = 1  # pytest's exit status
+_TESTS_FAILED = 1  # pytest's exit status
 _LAST_FAILED = Path(".pytest_cache", "v", "cache", "lastfailed")
 
 
@@ -46,7 +46,7 @@ def run_again(root: Path, run: Callable[[Sequence[str]], int]) -> int:
     """
     failed = failed_tests(root)
     if not 0 < len(failed) <= MOST_UNSTEADY:
-        return TESTS_FAILED
+        return _TESTS_FAILED
     print(f"== again, alone: {', '.join(failed)}", flush=True)
     status = run(failed)
     if status == 0:
@@ -58,26 +58,20 @@ def _run_alone(failed: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", "pytest", *failed], cwd=ROOT, check=False).returncode
 
 
-def write_byte_code(root: Path, halves: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
-    """Have the test modules of ``halves`` below ``root`` compiled, as they are not in a fresh clone or copy.
+def _write_missing_byte_code() -> None:
+    """Have the test modules compiled, as they are not in a fresh clone.
 
     Otherwise each of the processes compiles all of them, asserts included, which takes 20 s of a core each.
     """
-    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
-    started = [
-        subprocess.Popen([*collect, *half], cwd=root, env=environment, stdout=subprocess.DEVNULL) for half in halves
-    ]
-    for process in started:
-        process.wait()  # what cannot be collected fails the run that follows
-
-
-def _write_missing_byte_code() -> None:
     modules = [file for file in (ROOT / "tests").rglob("test_*.py") if not _has_byte_code(file)]
     if len(modules) < _FEW_MODULES:
         return
     parts = [child for child in (ROOT / "tests").iterdir() if child.is_dir() and any(child.glob("**/test_*.py"))]
     halves = [["tests/unit"], [f"tests/{child.name}" for child in parts if child.name != "unit"]]
-    write_byte_code(ROOT, halves, os.environ)
+    collect = (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    started = [subprocess.Popen([*collect, *half], cwd=ROOT, stdout=subprocess.DEVNULL) for half in halves]
+    for process in started:
+        process.wait()  # what cannot be collected fails the run that follows
 
 
 def _has_byte_code(file: Path) -> bool:
@@ -87,24 +81,37 @@ def _has_byte_code(file: Path) -> bool:
     )
 
 
+def _report_coverage() -> int:
+    """Print the files whose branches are not all taken. Returns 1 when the figure is below ``fail_under``."""
+    for command in (["combine", "--quiet"], ["report", "--skip-covered"]):
+        if subprocess.run([sys.executable, "-m", "coverage", *command], cwd=ROOT, check=False).returncode:
+            return 1
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the suite; ``arguments`` choose other tests, and ``--extended`` runs what it leaves out. Returns 0 when all
-    passed.
+    passed. ``--coverage`` measures branch coverage too, which must not fall below ``fail_under`` in pyproject.toml.
     """
+    measured = "--coverage" in arguments
+    arguments = [argument for argument in arguments if argument != "--coverage"]
     if not arguments:
-        name, chosen = "suite", [*WORKERS]
+        name, chosen = "suite", [*_WORKERS]
     elif arguments == ["--extended"]:
-        name, chosen = "extended", [*WORKERS, *EXTENDED]
+        name, chosen = "extended", [*_WORKERS, *EXTENDED]
     else:  # mostly small, and easier to follow in one process
         name, chosen = "selection", [*arguments]
     started = time.monotonic()
     if name == "suite":
         _write_missing_byte_code()
     (ROOT / _LAST_FAILED).unlink(missing_ok=True)
-    status = subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=ROOT, check=False).returncode
-    if status == TESTS_FAILED and name != "selection":
+    program = ("coverage", "run", "-m", "pytest") if measured else ("pytest",)
+    status = subprocess.run([sys.executable, "-m", *program, *chosen], cwd=ROOT, check=False).returncode
+    if status == _TESTS_FAILED and name != "selection":
         status = run_again(ROOT, _run_alone)
-    outcome = "passed" if status == 0 else f"FAILED (pytest exit {status})"
+    if measured:
+        status = _report_coverage() or status
+    outcome = "passed" if status == 0 else f"FAILED (exit {status})"
     seconds = time.monotonic() - started
     print(f"make {'extended' if name == 'extended' else f'test: {name}'}: {outcome} in {seconds:.0f} s")
     return int(status != 0)

@@ -1,9 +1,9 @@
 """A copy of this tree without anything compiled, and the suite run inside it.
 
-Two users: the branch coverage (a tree without compiled files is what ``WORMHOLE_BUILD_EXT=no`` builds), and the mutants
-(a fault is applied to a copy, never to the checkout). The copy borrows the checkout's environment: ``PYTHONPATH`` puts
-the copy before it, also in the processes that a test starts, and ``tests/conftest.py`` refuses to run when a package
-comes from elsewhere all the same.
+The mutants use it: a fault is applied to a copy, never to the checkout. A tree without compiled files is what
+``WORMHOLE_BUILD_EXT=no`` builds. The copy borrows the checkout's environment: ``PYTHONPATH`` puts the copy before it,
+also in the processes that a test starts, and ``tests/conftest.py`` refuses to run when a package comes from elsewhere
+all the same.
 """
 
 from __future__ import annotations
@@ -48,16 +48,14 @@ def run_tests(
     *,
     timeout: float | None = None,
     quiet: bool = False,
-    program: Sequence[str] = ("pytest",),
     settings: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Run pytest in ``copy`` over ``selection``; returns its exit status and, when ``quiet``, what it printed.
 
-    ``program``: the module that Python runs, and its arguments before those of pytest. ``settings``: more variables of
-    the environment. A run that outlives ``timeout``
-    (seconds) is killed with everything it started and counts as status 124.
+    ``settings``: more variables of the environment. A run that outlives ``timeout`` (seconds) is killed with everything
+    it started and counts as status 124.
     """
-    command = [sys.executable, "-m", *program, *selection]
+    command = [sys.executable, "-m", "pytest", *selection]
     process = subprocess.Popen(
         command,
         cwd=copy,

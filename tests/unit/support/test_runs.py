@@ -138,12 +138,9 @@ def test_the_copy_is_first_on_the_path_interpreted_and_keeps_byte_code(
 def test_a_run_gives_its_status_and_output_and_is_killed_when_it_hangs(
     tmp_path: Path, program: str, status: int
 ) -> None:
-    (tmp_path / "one.py").write_text(program)
+    (tmp_path / "pytest.py").write_text(program)
     settings = {"PYTHONUNBUFFERED": "1"}
-    assert scratch.run_tests(tmp_path, [], timeout=2.0, quiet=True, program=["one"], settings=settings) == (
-        status,
-        "a\n",
-    )
+    assert scratch.run_tests(tmp_path, [], timeout=2.0, quiet=True, settings=settings) == (status, "a\n")
 
 
 # --- ports: A free port: nobody's now, and nobody else's next ---
