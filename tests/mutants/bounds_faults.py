@@ -91,7 +91,7 @@ BOUNDS_FAULTS: list[Fault] = [
     Fault(
         name="round-without-an-end",
         file="publisher/push/outgoing.py",
-        old="                if out.bytes >= _ROUND:\n",
+        old="                if used >= _ROUND:\n",
         new="                if False:\n",
         tests=(_HOSTILE, "-kround"),
         promise="a subscriber that does not read makes no copy of a batch of each of its flows wait",
