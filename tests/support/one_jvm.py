@@ -2,10 +2,9 @@
 
 The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
 load its classes, costs as much as the tests that use it, and a gigabyte besides. Files that use a shared MySQL or
-MariaDB run together too: MySQL takes seconds of a core to start, and some more while it does nothing. The contracts
-take as long as the other such files, so they are apart. A test of the system or of the simulation shares nothing with
-others and runs wherever there is room. What takes longest comes first, so that no process is left with a long test
-while the others are through.
+MariaDB run together too: MySQL takes a second of a core to start. The contracts take as long as the other such files,
+so they are apart. A test of the system or of the simulation shares nothing with others and runs wherever there is room.
+What takes longest comes first, so that no process is left with a long test while the others are through.
 """
 
 from __future__ import annotations
