@@ -200,9 +200,9 @@ class TestMirror:
     ) -> None:
         """As PostgreSQL logs them with REPLICA IDENTITY FULL: a large value is only in the image before."""
         flow = attached(wormhole_kit, sql_target)
-        rows = {key: {"a": key, "b": b"long" * key} for key in (1, 2)}
+        rows: dict[int, Row] = {key: {"a": key, "b": b"long" * key} for key in (1, 2)}
         flow.commit(*(update(T, key=key, after=row) for key, row in rows.items()))
-        after = {key: {"a": 10 * key, "b": UNAVAILABLE} for key in rows}
+        after: dict[int, Row] = {key: {"a": 10 * key, "b": UNAVAILABLE} for key in rows}
         flow.commit(
             *(update(T, key=3 - key, old_key=key, before=row, after=after[key]) for key, row in rows.items()),
             pieces=pieces,

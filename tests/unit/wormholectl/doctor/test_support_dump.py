@@ -257,7 +257,7 @@ def test_no_planted_secret_gets_in(planted: FakeAdmin, file: Path) -> None:
     assert flows[1]["cause"] == "mysql://root:[redacted]@db1 refused"
     assert json.loads(found["about.json"])["packages"]["grpcio"]
     assert json.loads(found["doctor.json"])["findings"]
-    # Of a long log the end, from a whole line on.
+    # A long log is cut: its end is there, from a whole line on.
     lines = found["logs/large.log"].splitlines()
     assert lines[0].startswith("line ")
     assert lines[-1].startswith("line 19999 ")
