@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from typing import Final
 
 from publisher.flows.assigner import Assigner
 from publisher.flows.backfill_rules import is_unfinished, renewed
@@ -31,6 +32,8 @@ from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite
 __all__ = ["FlowRecords"]
 
 _log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2.0
 
 
 class FlowRecords:
@@ -115,6 +118,8 @@ class FlowRecords:
 
         The epoch is the number of the move, unless the flow is at ``to`` already, or ``by_application``: the
         application itself reported where it is.
+
+        A store that fails may have set the datamarker all the same. The flow gets no new epoch before that is known.
         """
         if not to.backfill and not flow.loss.unreadable:  # a record that cannot be read is written anew below
             # First: if the process dies between the two writes, the backfill begins anew at the former datamarker, and
@@ -127,16 +132,58 @@ class FlowRecords:
                 counts = not by_application and not _is_at(flow, to)
                 await self.restore(flow, to)
                 # The flow leaves its epoch: acks that are still on their way are refused.
-                epoch = await asyncio.to_thread(self.store.rewind, flow.key, to, counts=counts)
-                self.markers.drop(flow.key)  # not before: the store may fail, and what was acknowledged waits for it
-                forwards = to.order > flow.delivery.durable.order
-                flow.moved(epoch, to, counts=counts)
-                if forwards:
-                    pages = self.counter.moved_past(flow)
-                    self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, to, flow.filter.hash, pages))
+                try:
+                    epoch = await asyncio.to_thread(self.store.rewind, flow.key, to, counts=counts)
+                except WormholeError:
+                    if counts:
+                        flow.delivery.begin_move()
+                        self._background.spawn(self._end_move(flow))
+                    raise
+                self._moved(flow, epoch, to, epoch if counts else flow.delivery.move)
             finally:
                 flow.delivery.end_move()
         self._assigner.anew(flow, f"goes to {to}")
+
+    def _moved(self, flow: PublisherFlow, epoch: int, to: Datamarker, move: int) -> None:
+        """The store has the flow at ``to`` in ``epoch``, since its last move ``move``."""
+        self.markers.drop(flow.key)  # not before: the store may fail, and what was acknowledged waits for it
+        forwards = to.order > flow.delivery.durable.order
+        flow.moved(epoch, to, move)
+        if forwards:
+            pages = self.counter.moved_past(flow)
+            self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, to, flow.filter.hash, pages))
+
+    async def _end_move(self, flow: PublisherFlow) -> None:
+        """The store failed as the flow was moved: end the move when its record can be read.
+
+        In an epoch without the number of a move that is stored, the application would go on from its own datamarker. A
+        later publisher would assign the flow with that number, and the application would be set back then.
+        """
+        try:
+            while not await self._found_out(flow):
+                await self._clock.sleep(_RETRY_S)
+        finally:
+            flow.delivery.end_move()
+            self._assigner.changed()
+
+    async def _found_out(self, flow: PublisherFlow) -> bool:
+        """Whether the flow's record could be read. A move that it holds and the flow lacks takes effect."""
+        async with self._changing:
+            try:
+                record = (await asyncio.to_thread(self.store.load, flow.application)).get(flow.key)
+            except WormholeError:
+                return False  # other tasks report it
+            now = self._assigner.present(flow)
+            if record is not None and record.move > now.delivery.move:
+                _log.warning(
+                    "%s goes to %s: the marker store had set it when it failed",
+                    flow.name,
+                    record.marker,
+                    extra=flow.about,
+                )
+                self._moved(now, record.epoch, record.marker, record.move)
+                self._assigner.anew(now, f"goes to {record.marker}")
+        return True
 
     async def rewind(
         self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker, *, by_application: bool = False

@@ -40,8 +40,8 @@ class FlowDelivery:
     """Whether the datamarker was set back, and no acknowledgement was stored since."""
     move: int = 0
     """The number of the last move of the datamarker that the application did not make itself; 0: there was none."""
-    moving: bool = False
-    """Whether the datamarker is being set: the flow is not assigned meanwhile."""
+    moves_under_way: int = 0
+    """How many changes of the datamarker are under way."""
     caravan_flow: CaravanFlow | None = None
     """Its reading of the log, while a subscriber receives the log's updates."""
     rolled_back: str = ""
@@ -101,13 +101,18 @@ class FlowDelivery:
         the datamarker was set back."""
         return refuses_later(self.move, rewound=self.rewound, known=move)
 
+    @property
+    def moving(self) -> bool:
+        """Whether the datamarker is being set: the flow is not assigned meanwhile."""
+        return self.moves_under_way > 0
+
     def begin_move(self) -> None:
         """The datamarker is being set: the flow is not assigned until :meth:`end_move`."""
-        self.moving = True
+        self.moves_under_way += 1
 
     def end_move(self) -> None:
         """The datamarker is set, or could not be."""
-        self.moving = False
+        self.moves_under_way -= 1
 
     def moved(self, to: Datamarker, move: int) -> None:
         """The datamarker was set. ``move``: the number of the last move now."""

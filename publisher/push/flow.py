@@ -222,10 +222,10 @@ class PublisherFlow:
         """Its control is stored."""
         self.control = control
 
-    def moved(self, epoch: int, to: Datamarker, *, counts: bool = True) -> None:
-        """Its datamarker was set, in a new epoch. ``counts``: whether that is the number of a move."""
+    def moved(self, epoch: int, to: Datamarker, move: int) -> None:
+        """Its datamarker was set, in a new epoch. ``move``: the number of the last move now."""
         self.holding.moved(epoch)
-        self.delivery.moved(to, epoch if counts else self.delivery.move)
+        self.delivery.moved(to, move)
 
     def acked(self, marker: Datamarker) -> None:
         """A subscriber acknowledged everything up to ``marker``."""

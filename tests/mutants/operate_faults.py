@@ -26,10 +26,18 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="late-ack-undoes-a-rewind",
         file="publisher/flows/records.py",
-        old="                flow.moved(epoch, to, counts=counts)\n",
-        new="                flow.moved(flow.holding.epoch, to, counts=counts)\n",
+        old="        flow.moved(epoch, to, move)\n",
+        new="        flow.moved(flow.holding.epoch, to, move)\n",
         tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
         promise="a marker that was set back is not moved on by an ack of before",
+    ),
+    Fault(
+        name="move-without-an-answer-forgotten",
+        file="publisher/flows/records.py",
+        old="                    if counts:\n",
+        new="                    if not counts:\n",
+        tests=(f"{_CONTROL}::test_a_move_that_the_store_made_before_it_failed_takes_effect",),
+        promise="a move that the marker store made takes effect, although its answer was lost",
     ),
     Fault(
         name="any-certificate-administers",

@@ -268,7 +268,8 @@ class World:
         self.moved_past |= to.order > self.flow.delivery.durable.order
         self.waiting = None
         past = to.order > self.flow.delivery.durable.order
-        self.flow.moved(self.store.rewind(CACHE, to), to)
+        epoch = self.store.rewind(CACHE, to)
+        self.flow.moved(epoch, to, epoch)
         if past:
             self.put(self.counter.moved_past(self.flow))
             self.stored()

@@ -22,6 +22,8 @@ PARTS = 2
 """The schedules are run in so many pieces, each in a process of its own."""
 QUICK = ("epoch-not-raised-in-the-store", "given-up-without-the-owners-entry")
 """Faults that the first schedules show: a simulation that finds nothing would be green too."""
+UNANSWERED_MOVES = (1809, 2280, 2384)
+"""Schedules with moves in which the marker store makes a move, and the publisher does not get its answer."""
 QUICK_MOVES = ("kept-datamarker-of-a-former-move", "move-adopted-again")
 
 
@@ -46,6 +48,12 @@ def test_schedules_with_moves() -> None:
     ran = simulate("--moves", f"1-{count}")
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
     assert f"{count} schedules, 0 failed" in ran.stdout
+
+
+@pytest.mark.parametrize("seed", UNANSWERED_MOVES)
+def test_a_move_takes_effect_whose_answer_was_lost(seed: int) -> None:
+    ran = simulate("--moves", str(seed))
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
 
 
 def test_a_seed_means_the_same_every_time() -> None:

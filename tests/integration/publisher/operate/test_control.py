@@ -4,13 +4,14 @@ with the reason."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
 import grpc
 import pytest
 
-from publisher.flows import housekeeping, marker_writer
+from publisher.flows import housekeeping, marker_writer, records
 from publisher.operate.control import Control
 from publisher.publisher import Publisher
 from publisher.push.flow import PublisherFlow
@@ -25,7 +26,7 @@ from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker
-from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, StoredFlow, start_key
+from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, FlowKey, StoredFlow, start_key
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
@@ -218,6 +219,70 @@ async def test_an_ack_of_before_the_rewind_does_not_undo_it(
     await publisher.records.markers.flush()
     assert world.markers.records[KEY].marker == start
     assert publisher.assigner.flows[KEY].delivery.marker == start
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize("place", ["earliest", "latest"])
+async def test_a_move_that_the_store_made_before_it_failed_takes_effect(
+    world: World,
+    s1: ScriptedSubscriber,
+    monkeypatch: pytest.MonkeyPatch,
+    assign: push_pb2.Assign,
+    publisher: Publisher,
+    control: Control,
+    place: str,
+) -> None:
+    """In an epoch without its number the application would go on from its own datamarker, and adopt the move later."""
+    await s1.processed(await s1.hears("batch"))
+    await s1.acks(await s1.hears("datamarker"))
+    flow, store = publisher.assigner.flows[KEY], publisher.records.store
+    await eventually(lambda: bool(world.markers.records[KEY].filter_hash), "stored")
+    world.commit("b")
+    rewind, load = store.rewind, store.load
+
+    def cut(*arguments: Any, **more: Any) -> int:
+        rewind(*arguments, **more)
+        raise CoordinationLost("no contact")
+
+    def away(*_: object) -> Mapping[FlowKey, StoredFlow]:
+        monkeypatch.setattr(store, "load", load)
+        raise CoordinationLost("no contact")
+
+    monkeypatch.setattr(records, "_RETRY_S", 0.01)
+    monkeypatch.setattr(store, "rewind", cut)
+    monkeypatch.setattr(store, "load", away)
+    with pytest.raises(CoordinationLost):
+        await control.change(request("set_marker", place=place))
+    moved = world.markers.records[KEY]
+    await finished(s1, assign)
+    again = (await s1.hears_later("assign")).assign
+    assert (again.move, moved.move) == (2, 2)
+    assert again.epoch > moved.epoch
+    assert marker_from_message(again.marker) == moved.marker
+    assert not flow.delivery.moving
+
+
+@pytest.mark.usefixtures("first", "assign")
+async def test_a_move_that_the_store_did_not_make_leaves_the_flow_with_its_subscriber(
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch, publisher: Publisher, control: Control
+) -> None:
+    flow = publisher.assigner.flows[KEY]
+    await s1.processed(await s1.hears("batch"))
+    await s1.acks(await s1.hears("datamarker"))
+    await eventually(lambda: bool(world.markers.records[KEY].filter_hash), "stored")
+    before = world.markers.records[KEY]
+
+    def away(*_: object, **more: object) -> int:
+        raise CoordinationLost("no contact")
+
+    monkeypatch.setattr(publisher.records.store, "rewind", away)
+    with pytest.raises(CoordinationLost):
+        await control.change(request("set_marker", place="earliest"))
+    assert flow.delivery.moving
+    await eventually(lambda: not flow.delivery.moving, "its record was read")
+    assert world.markers.records[KEY] == before
+    world.commit("b")
+    assert keys(s1, await s1.hears_later("batch")) == [b"b"]
 
 
 @pytest.mark.usefixtures("first")

@@ -269,7 +269,7 @@ def test_an_application_has_only_what_it_was_offered() -> None:
 
 def test_a_datamarker_is_set_back_also_from_one_that_is_not_stored_yet(one: PublisherFlow) -> None:
     one.acked(replace(START, order=LogPosition(1, 8, 0)))
-    one.moved(2, START)
+    one.moved(2, START, 2)
     assert one.delivery.rewound
 
 
@@ -277,8 +277,8 @@ def test_a_set_datamarker_that_is_no_move_sets_back_only_what_is_stored(one: Pub
     """What was acknowledged meanwhile stays, or it would be delivered again in each epoch."""
     later = replace(START, order=LogPosition(1, 8, 0))
     one.acked(later)
-    one.moved(2, START, counts=False)
+    one.moved(2, START, 0)
     assert not one.delivery.rewound
     one.delivery.stored(later, 2)
-    one.moved(3, START, counts=False)
+    one.moved(3, START, 0)
     assert one.delivery.rewound
