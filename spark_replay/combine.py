@@ -7,11 +7,15 @@ A change of a whole row contains every value, so earlier changes of the row have
 (:func:`rows_that_count`). A replay's net change begins with the first change of a key. So :func:`combined` keeps this
 change, and one row for all later ones::
 
-    whole rows, deletes      the last one
-    parts of rows            the last one, with the earlier values of the columns that it lacks
-    a delete and then a partial INSERT, not whole again to the end      both, and one row for the changes after them
+    whole rows                     the last one
+    parts of rows                  the last one, with the earlier values of the columns that it lacks
+    a DELETE with later changes    the last such DELETE, and one row for the changes after it
 
-So at most four rows of a key are left, however often it changed. Combined rows can be combined again with later ones.
+The DELETE stays also if the row is whole after it, because a later change may have a schema with another column. The
+row then lacks this column, and its value is not the one before the DELETE. If an UPSERT of a whole row is the last
+change, no DELETE is needed: a log with UPSERTs has no UPDATEs, which are what lacks columns.
+
+So at most three rows of a key are left, however often it changed. Combined rows can be combined again with later ones.
 """
 
 from __future__ import annotations
@@ -83,23 +87,38 @@ def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBa
     if len(begins) == rows.num_rows:
         return rows
     firsts, lasts = order.take(begins), order.take(pc.subtract(ends, 1))
-    partial = rows.column("partial")
+    ops, partial = rows.column("op").cast(pa.string()), rows.column("partial")
     # If the first and the last change both have the whole row, only the last one is needed.
-    plain = pc.and_not(pc.equal(rows.column("op").cast(pa.string()), _UPSERT), partial)
+    plain = pc.and_not(pc.equal(ops, _UPSERT), partial)
     kept = [lasts, firsts.filter(pc.invert(pc.and_(plain.take(firsts), plain.take(lasts))))]
+    deletes = pc.equal(ops, _DELETE)
+    if pc.any(deletes).as_py():
+        kept.append(order.take(_followed(deletes.take(order), ends, pc.invert(plain.take(lasts)))))
     chains = pc.and_(pc.greater(pc.subtract(ends, begins), 2), partial.take(lasts))
     written: dict[int, Written] = {}
     if pc.any(chains).as_py():
         chain = _Chain(rows, schemas)
         at = order.to_pylist()
         for begin, end in zip(begins.filter(chains).to_pylist(), ends.filter(chains).to_pylist(), strict=True):
-            found, row = chain.of(at[begin:end])
-            kept.append(pa.array(found, order.type))
+            row = chain.of(at[begin:end])
             if row is not None:
                 written[at[end - 1]] = row
     wanted = pc.unique(pa.concat_arrays(kept))
     wanted = wanted.take(pc.array_sort_indices(wanted))
     return replaced(rows.take(wanted), wanted, written)
+
+
+def _followed(deletes: pa.Array, ends: pa.Array, wanted: pa.Array) -> pa.Array:
+    """The last DELETE of each key, if other changes of the key follow it.
+
+    ``deletes``: whether a row is a DELETE, for each in an order by key and then place. ``ends``: where each key ends in
+    this order. ``wanted``: for each key, whether its DELETE is wanted. Returns numbers in the order."""
+    deletes = pc.indices_nonzero(deletes).cast(pa.int64())
+    keys = pa.array(range(len(ends)), pa.int64())
+    of = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, keys)).take(deletes)
+    last = pc.not_equal(of.slice(1), of.slice(0, len(of) - 1))
+    last = pa.concat_arrays([last, pa.array([True])])
+    return deletes.filter(pc.and_(pc.and_(last, wanted.take(of)), pc.less(deletes, pc.subtract(ends.take(of), 1))))
 
 
 class _Chain:
@@ -112,30 +131,26 @@ class _Chain:
         self._updates = rows.column("update")
         self._schemas = schemas
 
-    def of(self, changes: list[int]) -> tuple[list[int], Written | None]:
-        """Returns the changes that stay besides the first and the last, and the new content of the last one.
+    def of(self, changes: list[int]) -> Written | None:
+        """Returns the last change with all changes after the last DELETE, or after the first change, in it.
 
-        ``changes``: three rows or more, by place. The new content is ``None`` if the last change stays as it is."""
-        stay: list[int] = []
-        start: int | None = None  # the first of the changes that are combined
-        before = changes[0]
-        for at in changes[1:]:
-            if not self._partial[at]:
-                stay, start = [], at
-            elif self._ops[at] == _INSERT and self._ops[before] == _DELETE:
-                stay, start = [before, at], None
-            elif self._ops[at] != _UPDATE or start is None:
-                start = at
-            before = at
-        if start is None or (start == before and self._ops[before] != _INSERT):
-            return stay, None
+        ``changes``: three rows or more, by place. ``None`` if the last change stays as it is."""
+        start, inserted = 1, False  # the first of the changes that are combined, and whether they follow a DELETE
+        for number, at in enumerate(changes[1:], 1):
+            after_delete = self._ops[changes[number - 1]] == _DELETE
+            if after_delete or not self._partial[at] or self._ops[at] != _UPDATE:
+                start = number
+            inserted = inserted or after_delete
+        if start == len(changes) - 1:
+            return None
         image: RowImage | None = None
-        for at in changes[changes.index(start) :]:
+        for at in changes[start:]:
             schema = self._schemas[self._schema_ids[at].as_py() & U64]
             image = fold(image, schema, read_row(self._updates[at].as_py()))
         assert image is not None
-        # An INSERT becomes an UPDATE too, because after a delete an INSERT would begin another row.
-        return stay, (_UPDATE, encoded(image, Op.UPDATE, last=False), not image.complete)
+        # Every value that an INSERT lacks is unknown, so unknown values need no mark of their own.
+        op = Op.INSERT if inserted else Op.UPDATE
+        return op.value, encoded(image, op, last=inserted), not image.complete
 
 
 def replaced(rows: pa.RecordBatch, at: pa.Array, written: Mapping[int, Written]) -> pa.RecordBatch:

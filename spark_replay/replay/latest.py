@@ -10,9 +10,12 @@
                      UPSERT, READ     UPSERT
 
 It has the values after the last change, and as ``before`` the values before the first one. If the log has parts of
-rows, values are combined column by column: a column that a change lacks keeps its earlier value. A partial INSERT after
-a DELETE stays beside it, because an UPDATE would keep the values that the DELETE removed. A key that changed once keeps
-its bytes.
+rows, values are combined column by column: a column that a change lacks keeps its earlier value. A key that changed
+once keeps its bytes.
+
+If the changes after a DELETE do not have all columns of the row, there are two rows: the DELETE, and an INSERT with the
+columns that are known. One UPDATE would keep the values that the DELETE removed. What counts are the columns at the end
+of the range. A row that was whole may lack a column since, because a later change has a schema with another column.
 
 Rows of a table without a key cannot be identified, so each of their changes stays as it is.
 """
@@ -113,28 +116,31 @@ class _Net:
     def of(self, changes: list[int]) -> Iterator[tuple[int, Written]]:
         """The net change of ``changes``, which ascend by place.
 
-        It has two rows if a partial INSERT came after a DELETE, and the row is not whole again at the end."""
-        removed: tuple[int, int, RowImage | None] | None = None
-        first = last = changes[0]
-        image = self._image(None, first) if self._partial[first] else None  # None: the last change has the whole row
-        for at in changes[1:]:
-            if self._partial[at] and self._ops[at] == _INSERT and self._ops[last] == _DELETE:
-                removed, first = (first, last, image), at
-                image = self._image(None, at)
-            else:
-                image = self._image(image or self._image(None, last), at) if self._partial[at] else None
-            last = at
-            if removed is not None and (image is None or image.complete):
-                first, removed = removed[0], None
-        if removed is not None:
-            yield self._net(*removed)
-        yield self._net(first, last, image)
+        It has two rows if changes came after a DELETE, and lack columns of the row at the end."""
+        first, last = changes[0], changes[-1]
+        if not self._partial[last]:
+            yield self._net(first, last, None)
+            return
+        since = 1 + max((number for number, at in enumerate(changes[:-1]) if self._ops[at] == _DELETE), default=-1)
+        image = self._image(changes[since:])
+        if since and not image.complete:
+            yield self._net(first, changes[since - 1], None)
+            op = _UPSERT if self._by_values else net_op(_INSERT, self._ops[last])
+            yield last, (op, encoded(image, Op(op)), True)
+        else:
+            yield self._net(first, last, image)
+
+    def _image(self, changes: list[int]) -> RowImage:
+        """The row after the changes."""
+        begin = max((number for number, at in enumerate(changes) if not self._partial[at]), default=0)
+        image: RowImage | None = None
+        for at in changes[begin:]:
+            image = fold(image, self._schemas[at], self._row(at))
+        assert image is not None
+        return image
 
     def _row(self, at: int) -> Row:
         return read_row(self._updates[at].as_py())
-
-    def _image(self, base: RowImage | None, at: int) -> RowImage:
-        return fold(base, self._schemas[at], self._row(at))
 
     def _net(self, first: int, last: int, image: RowImage | None) -> tuple[int, Written]:
         op = self._ops[last]

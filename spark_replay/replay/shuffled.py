@@ -11,9 +11,9 @@ A slice is the rows between two places, about 128 MiB. So the place of a row's l
 Tasks exchange a few large pieces of bytes, not rows, because Spark's own sorts and shuffles of rows take four times as
 long. Spark's shuffle keeps all pieces on disk, and delivers them to the push one after the other.
 
-No task has more than a slice, a part or a piece in memory, each about 128 MiB, because at most four rows of one key are
-kept. Above 256 parts the parts become larger, not more, because the shuffles have a block for each part of each slice.
-The task that folds such a part divides it again, on its own disk.
+No task has more than a slice, a part or a piece in memory, each about 128 MiB, because at most three rows of one key
+are kept. Above 256 parts the parts become larger, not more, because the shuffles have a block for each part of each
+slice. The task that folds such a part divides it again, on its own disk.
 """
 
 from __future__ import annotations

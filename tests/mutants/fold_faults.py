@@ -68,12 +68,20 @@ FOLD_FAULTS: list[Fault] = [
         promise="a large range comes to the same as a small one",
     ),
     Fault(
-        name="partial-insert-forgets-the-delete-before-it",
+        name="changes-forget-the-delete-before-them",
         file="spark_replay/combine.py",
-        old="stay, start = [before, at], None",
-        new="stay, start = [at], None",
+        old="    if pc.any(deletes).as_py():\n",
+        new="    if False:\n",
         tests=(f"{_SHUFFLED}::test_the_rows_are_those_of_one_task",),
         promise="a large range comes to the same as a small one",
+    ),
+    Fault(
+        name="a-column-that-was-added-keeps-what-a-delete-removed",
+        file="spark_replay/replay/latest.py",
+        old="if since and not image.complete:",
+        new="if since and image.schema is self._schemas[changes[since]] and not image.complete:",
+        tests=(_LATEST,),
+        promise="a DELETE removes the values of every column, also where only a later schema shows that one is missing",
     ),
     Fault(
         name="pieces-in-the-order-in-which-they-arrive",

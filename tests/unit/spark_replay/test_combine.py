@@ -56,12 +56,16 @@ def of(op: Op, after: Mapping[str, Value] | None = None, schema: object = OLD) -
     [
         ([of(Op.UPSERT, WHOLE)] * 5, 1),
         ([of(Op.UPDATE, {"a": at}) for at in range(9)], 2),
-        ([of(Op.DELETE), of(Op.INSERT, {"a": 1}), of(Op.UPDATE, {"a": 2}), of(Op.UPDATE, {"a": 3})], 3),
-        ([of(Op.UPDATE, WHOLE), of(Op.DELETE), of(Op.INSERT, {"a": 1}), *[of(Op.UPDATE, {"a": 2})] * 3], 4),
-        ([of(Op.UPDATE, WHOLE), of(Op.DELETE), of(Op.INSERT, {"a": 1}), of(Op.UPDATE, WHOLE)], 2),
+        ([of(Op.DELETE), of(Op.INSERT, {"a": 1}), of(Op.UPDATE, {"a": 2}), of(Op.UPDATE, {"a": 3})], 2),
+        ([of(Op.UPDATE, WHOLE), of(Op.DELETE), of(Op.INSERT, {"a": 1}), *[of(Op.UPDATE, {"a": 2})] * 3], 3),
+        ([of(Op.UPDATE, WHOLE), of(Op.DELETE), of(Op.INSERT, {"a": 1}), of(Op.UPDATE, WHOLE)], 3),
         ([of(Op.UPDATE, WHOLE), of(Op.INSERT, {"a": 1}), of(Op.INSERT, {"b": 1})], 2),  # delivered twice
         ([of(Op.DELETE), of(Op.UPDATE, {"a": 1}), of(Op.INSERT, {"b": 1})], 2),  # no server writes this
-        ([of(Op.DELETE), of(Op.DELETE), of(Op.UPDATE, {"a": 1}), of(Op.UPDATE, {"a": 1})], 2),
+        ([of(Op.DELETE), of(Op.DELETE), of(Op.UPDATE, {"a": 1}), of(Op.UPDATE, {"a": 1})], 3),
+        ([of(Op.UPSERT, WHOLE), of(Op.DELETE), of(Op.UPSERT, WHOLE)], 1),
+        ([of(Op.UPDATE, WHOLE), of(Op.DELETE), of(Op.INSERT, WHOLE), of(Op.UPDATE, {"a": 2}, NEW)], 3),
+        ([of(Op.UPDATE, WHOLE), of(Op.DELETE), of(Op.READ, {"a": 2})], 3),
+        ([of(Op.INSERT, WHOLE), of(Op.DELETE), of(Op.INSERT, WHOLE), of(Op.DELETE)], 2),
         ([of(Op.UPDATE, WHOLE), of(Op.READ, {"a": 2}), of(Op.UPDATE, {"a": 3})], 2),
         ([of(Op.UPDATE, WHOLE), of(Op.UPDATE, {"a": 2}), of(Op.READ, {"b": 3})], 2),
         (

@@ -118,17 +118,16 @@ def copied(state: State) -> State:
 
 
 @st.composite
-def histories(
-    draw: st.DrawFn, *, partial: bool = True, alter: bool = True, keys: int = 3
-) -> tuple[State, list[Change]]:
-    """A table as a range begins, and changes that a server could log."""
+def histories(draw: st.DrawFn, *, partial: bool = True, alters: int = 1, keys: int = 3) -> tuple[State, list[Change]]:
+    """A table as a range begins, and changes that a server could log. ``alters``: how often a column is added or
+    dropped, at most."""
     number = st.integers(0, 9)
     some_key = st.integers(0, keys - 1)
     state: State = {id_: {"a": draw(number), "b": draw(number)} for id_ in draw(st.sets(some_key))}
     begin, changes = copied(state), []
-    altered = draw(st.integers(0, 12)) if alter else 99
+    altered = draw(st.sets(st.integers(0, 11), max_size=alters))
     for at in range(draw(st.integers(1, 12))):
-        schema = OLD if at < altered else NEW
+        schema = (OLD, NEW)[sum(one <= at for one in altered) % 2]
         names = [column.name for column in schema.columns]
         id_ = draw(some_key)
         before = dict(state[id_]) if id_ in state else None
@@ -176,7 +175,7 @@ def test_a_subscriber_comes_to_the_same_state_as_by_every_change(
     assert take(ahead, [(row["update"], schema_of(row)) for row in latest(changes)]) == expected
 
 
-@given(histories(partial=False, alter=False))
+@given(histories(partial=False, alters=0))
 def test_of_whole_rows_there_is_one_per_key_with_the_net_change(history: tuple[State, list[Change]]) -> None:
     begin, changes = history
     end = take(copied(begin), [(change.update, change.schema) for change in changes])
@@ -236,7 +235,7 @@ def delivered(state: State, changes: Sequence[Mapping[str, Any]]) -> State:
     return state
 
 
-@given(histories(partial=False, alter=False, keys=1), st.integers(0, 4))
+@given(histories(partial=False, alters=0, keys=1), st.integers(0, 4))
 def test_by_values_a_row_that_passed_in_between_only_is_let_go(history: tuple[State, list[Change]], seen: int) -> None:
     begin, changes = history
     every = sorted(rows_of(changes).to_pylist(), key=lambda row: row["place"])
@@ -266,6 +265,32 @@ def test_a_partial_insert_after_a_delete_stays_beside_it() -> None:
     (row,) = latest([*changes, Change(Op.UPDATE, 1, {"b": 3})])
     assert (row["op"], row["partial"]) == ("update", False)
     assert values_of(decode_row(row["update"]).after) == (2, 3)
+
+
+DROPPED = [Change(Op.UPDATE, 1, {"c": 1, "a": 1, "b": 1}, schema=NEW), Change(Op.DELETE, 1)]
+"""What became of a row with a column that is dropped then, and added again below."""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [Change(Op.INSERT, 1, {"a": 2}), Change(Op.UPDATE, 1, {"b": 2})],
+        [Change(Op.INSERT, 1, {"a": 2}), Change(Op.UPDATE, 1, {"a": 2, "b": 2})],
+        [Change(Op.INSERT, 1, {"a": 2, "b": 2})],
+        [Change(Op.INSERT, 1, {"a": 2, "b": 2}), Change(Op.DELETE, 1), Change(Op.INSERT, 1, {"a": 2, "b": 2})],
+    ],
+)
+def test_a_row_that_was_whole_until_its_table_got_a_column_does_not_keep_what_a_delete_removed(
+    changes: list[Change],
+) -> None:
+    every = [*DROPPED, *changes, Change(Op.UPDATE, 1, {"a": 3}, {"a": 2, "b": 2}, NEW)]
+    delete, insert = latest(every)
+    assert (delete["op"], insert["op"], insert["partial"]) == ("delete", "insert", True)
+    assert values_of(decode_row(insert["update"]).after) == (UNAVAILABLE, 3, 2)
+    assert not decode_row(insert["update"]).before
+    held: State = {1: {"c": 1, "a": 1, "b": 1}}
+    assert take(copied(held), [(one.update, one.schema) for one in every]) == {1: {"a": 3, "b": 2}}
+    assert take(held, [(row["update"], schema_of(row)) for row in (delete, insert)]) == {1: {"a": 3, "b": 2}}
 
 
 def test_rows_before_are_left_out_where_their_columns_were_others() -> None:

@@ -14,7 +14,7 @@ from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_replay.archive.columns import SCHEMA
@@ -32,6 +32,7 @@ from tests.support.archives import CUSTOMERS, copy_of, gone, manifest_of, marker
 from tests.support.eventually import until
 from tests.unit.spark_replay.replay.test_latest import (
     KEYLESS,
+    NEW,
     SCHEMAS,
     Change,
     histories,
@@ -207,7 +208,9 @@ def said(row: Row) -> object:
     return row["place"], row["schema_id"], op_of(update), *values
 
 
-HISTORIES = histories().map(itemgetter(1)) | histories(partial=False).map(itemgetter(1)) | puts() | with_keyless()
+HISTORIES = (
+    histories(alters=3).map(itemgetter(1)) | histories(partial=False).map(itemgetter(1)) | puts() | with_keyless()
+)
 
 
 @given(HISTORIES, CUTS, st.integers(1, 4), st.booleans(), st.randoms(), st.sampled_from([1, 300, 1 << 30]))
@@ -218,7 +221,18 @@ def test_the_rows_are_those_of_one_task(
     assert list(map(said, found)) == list(map(said, latest(changes, by_values=by_values)))
 
 
-@given(histories(keys=1), st.integers(1, 3), st.randoms())
+INSERTED_AGAIN = [
+    *[Change(Op.UPDATE, 0, {"a": 0}, {"a": 0, "b": 0})] * 3,
+    Change(Op.DELETE, 0, before={"a": 0, "b": 0}),
+    Change(Op.INSERT, 0, {"a": 0}),
+    Change(Op.UPDATE, 0, {"b": 0}, {"a": 0}),
+    Change(Op.UPDATE, 0, {"a": 0}, {"a": 0, "b": 0}, NEW),
+]
+"""A row that is whole again after a DELETE, and then lacks a column that its table got."""
+
+
+@example((None, INSERTED_AGAIN), 1, Random(0))
+@given(histories(keys=1, alters=3), st.integers(1, 3), st.randoms())
 def test_a_key_whose_changes_lie_in_every_slice(history: tuple[Any, list[Change]], most: int, chance: Random) -> None:
     _, changes = history
     found = steps(as_in_files(changes, range(13)), 2, chance, most=most)
