@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeGuard
 
 from sinks.sql.failures import RowRefused
 from subscriber_sdk import UNAVAILABLE, Key, Op, Update, Value
 from wormhole.wire.update import by_column
 
-__all__ = ["Clear", "Move", "Moved", "Names", "Range", "Rows", "Step", "Write", "steps"]
+__all__ = ["Clear", "Move", "Moved", "Names", "Range", "Room", "Rows", "Step", "Write", "steps"]
 
 Names = tuple[str, ...]
 """Names of columns in updates."""
@@ -24,6 +24,9 @@ Row = tuple[Key, tuple[Value, ...]]
 _WHOLE: Final = frozenset({Op.INSERT, Op.READ, Op.UPSERT})
 _NEW: Final = frozenset({Op.INSERT, Op.READ})
 _IMAGES: Final = _WHOLE | {Op.UPDATE}
+_LEFT: Final = 1024  # keys
+_ENTRY: Final = 200
+"""Bytes of an entry of :class:`Moved`, without the text of its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +100,81 @@ class _Part:
         return _Part(tuple(merged), tuple(merged.values()), self.whole or before.whole)
 
 
+@dataclass(slots=True)
+class Room:
+    """Bytes that the entries of one shard's open transaction take, and may take."""
+
+    size: int = 64 << 20
+    taken: int = 0
+
+
 class Moved:
     """The keys that rows got by a change of their key in the open transaction, while another row may still have them:
-    a key of PostgreSQL may be deferrable. ``rows``: a hash of each row's values.
+    a key of PostgreSQL may be deferrable. ``rows``: a hash of each row's values. ``lost``: for some key the room had no
+    place, so that a row may be gone that came to a key before another one left it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
         self.rows: dict[Key, int] = {}
+        self.lost = False
+        self._room = room
+        self._left: dict[Key, None] = {}  # keys that no row has, the latest of them
         self._transaction = ""
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether no row changed its key in the open transaction."""
+        return not self.rows and not self._left
 
     def begin(self, update: Update) -> None:
         """Forget those of an earlier transaction."""
         if (transaction := update.transaction.id) != self._transaction:
             self._transaction = transaction
-            self.rows.clear()
+            self.clear()
 
-    def note(self, key: Key, row: Mapping[str, Value]) -> None:
+    def clear(self) -> None:
+        """Forget every key."""
+        self._room.taken -= sum(map(_entry, self.rows))
+        self.rows.clear()
+        self._left.clear()
+
+    def leave(self, key: Key) -> None:
+        """A row does not have this key any more, and what came to the key before that is settled."""
+        if self.rows.pop(key, None) is not None:
+            self._room.taken -= _entry(key)
+
+    def leave_for_another(self, key: Key) -> None:
+        """The same for a row that has another key now: a row that comes to this one next is alone there."""
+        if key in self.rows:
+            self.leave(key)
+            return
+        self._left[key] = None
+        if len(self._left) > _LEFT:
+            del self._left[next(iter(self._left))]
+
+    def come(self, key: Key, update: Update, after: Mapping[str, Value]) -> None:
         """A row has this key now."""
-        self.rows[key] = hash(repr(list(row.values())))  # NaN is equal to itself
+        alone = self.took(key) or update.old_key is None or not _is_whole(update.before)
+        if key not in self.rows:
+            if alone:
+                return
+            if self._room.taken + _entry(key) > self._room.size:
+                self.lost = True
+                return
+            self._room.taken += _entry(key)
+        self.rows[key] = hash(repr(list(after.values())))  # NaN is equal to itself
+
+    def took(self, key: Key) -> bool:
+        """A row has this key now. Returns whether it is known that no other one has."""
+        known = key in self._left
+        if known:
+            del self._left[key]
+        return known
 
     def is_other(self, key: Key, before: Mapping[str, Value] | None) -> bool:
         """Whether the row that was as ``before`` is another one than that which came to the key."""
         known = self.rows.get(key)
-        if known is None or before is None or UNAVAILABLE in before.values():
-            return False
-        return known != hash(repr(list(before.values())))
+        return known is not None and _is_whole(before) and known != hash(repr(list(before.values())))
 
 
 class _Changes:
@@ -160,7 +213,7 @@ class _Changes:
         op = update.op
         self.moved.begin(update)
         if op is Op.TRUNCATE:
-            self.moved.rows.clear()
+            self.moved.clear()
             self.images, self.appends = {}, {}
             yield Clear()
             return
@@ -189,11 +242,15 @@ class _Changes:
         if len(part.columns) == len(self.names):
             if old is None and self.moved.is_other(key, update.before):
                 return  # another row has the key already; this one leaves it or is deleted before the commit
-            self._leave(old, update)
-            if old is not None or key in self.moved.rows:
-                self.moved.note(key, after)
+            if old is not None:
+                if not self.moved.is_other(old, update.before):
+                    self.images[old] = None
+                self.moved.leave_for_another(old)
+            self.moved.come(key, update, after)
             self.images[key] = part.values
-        elif old is not None and old != key:
+            return
+        self.moved.took(key)
+        if old is not None and old != key:
             yield from self._move(old, key, part)
         elif key not in self.images:
             self.images[key] = part
@@ -212,7 +269,7 @@ class _Changes:
         if key is not None:
             if not self.moved.is_other(key, update.before):
                 self.images[key] = None
-            self.moved.rows.pop(key, None)
+            self.moved.leave(key)
 
     def _move(self, old: Key, new: Key, part: _Part) -> Iterator[Step]:
         """Columns that are not in the log stay with the row, whose key changes."""
@@ -235,7 +292,7 @@ def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
 
     Raises :class:`~sinks.sql.failures.RowRefused` for an update that no row follows from.
     """
-    usual = None if moved.rows else _usual(updates)
+    usual = _usual(updates) if moved.knows_nothing else None
     if usual is not None:
         yield usual
         return
@@ -248,7 +305,7 @@ def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
             values = tuple(after.values())
             # A row with all its columns, and with the key that it had, without a call.
             whole = UNAVAILABLE not in values and (op in _NEW or update.old_key is None) and not update.left
-            if whole and not moved.rows and (key := update.key):
+            if whole and moved.knows_nothing and (key := update.key):
                 changes.images[key] = values
                 continue
         yield from changes.add(update)
@@ -267,6 +324,16 @@ def _usual(updates: list[Update]) -> Write | None:
     if len(last) < len(updates):
         keys, values = ([[column[i] for i in last.values()] for column in columns] for columns in (keys, values))
     return Write(upserts={updates[0].schema.names: Rows(keys, values)}, new=ops <= _NEW)
+
+
+def _entry(key: Key) -> int:
+    """About the bytes that an entry of the key takes."""
+    return _ENTRY + sum(len(value) for value in key if isinstance(value, str | bytes))
+
+
+def _is_whole(before: Mapping[str, Value] | None) -> TypeGuard[Mapping[str, Value]]:
+    """Whether the image has every value."""
+    return before is not None and UNAVAILABLE not in before.values()
 
 
 def _columns(groups: Mapping[Names, Sequence[Row]]) -> dict[Names, Rows]:

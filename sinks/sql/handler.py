@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sinks.figures import Figures
-from sinks.sql.changes import Moved, steps
+from sinks.sql.changes import Moved, Room, steps
 from sinks.sql.database import GENERATION, Database
 from sinks.sql.failures import RowRefused, database_error
 from sinks.sql.mirrored import Mirrored, Place
@@ -46,17 +45,22 @@ class _Definition:
 @dataclass(slots=True)
 class _Shard:
     """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``moved``: of the open
-    transaction, by the source's name. ``defined``: what the next
-    rollback does; ``failed``: why that failed for a target the last time. ``generation``: of the last backfill.
+    transaction, by the source's name, all in one ``room``. ``defined``: what the next rollback does; ``failed``: why
+    that failed for a target the last time. ``generation``: of the last backfill.
     """
 
     log: str = ""
     owner: str = ""
     tables: dict[str, Mirrored | None] = field(default_factory=dict)
-    moved: defaultdict[str, Moved] = field(default_factory=lambda: defaultdict(Moved))
+    moved: dict[str, Moved] = field(default_factory=dict)
+    room: Room = field(default_factory=Room)
     defined: _Definition | None = None
     failed: tuple[TableName, WormholeError] | None = None
     generation: int = 0
+
+    def forget_moved(self) -> None:
+        """The open transaction is delivered again."""
+        self.moved, self.room = {}, Room()
 
 
 class MirrorHandler(TransactionalHandler[Any]):
@@ -85,7 +89,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             shard.generation = notice.generation
             shard.tables.clear()
             self._unverified.difference_update([one for one in self._unverified if one[0] == notice.shard])
-            shard.moved.clear()
+            shard.forget_moved()
 
     def on_schema(self, change: SchemaChange, connection: Any) -> None:
         """Compare the target with the rows that follow."""
@@ -135,18 +139,35 @@ class MirrorHandler(TransactionalHandler[Any]):
             except RowRefused:
                 self.figures.refused += len(batch) == 1
                 raise
+        for moved in shard.moved.values():
+            moved.begin(batch[-1])
+        shard.moved = {table: moved for table, moved in shard.moved.items() if not moved.knows_nothing}
         self.figures.wrote(len(batch), sum(update.size for update in batch))
 
     def _apply(self, shard: _Shard, table: str, updates: list[Update], connection: Any) -> None:
         first, absent = updates[0], 0
         mirrored = self._of(shard, first.shard, table, connection, first.schema)
+        moved = shard.moved.setdefault(table, Moved(shard.room))
         with self._translated(table):
-            for step in steps(self._checked(updates), shard.moved[table]):
+            for step in steps(self._checked(updates), moved):
                 if mirrored is not None:
                     absent += mirrored.apply(connection, step, first.generation)
+            if moved.lost and mirrored is not None:
+                self._note_lost(shard, first, connection)
+        moved.lost = False
         if absent:
             text = "%s lacks the rows of %d updates that have some columns only. Next: `wormholectl verify --repair`"
             _log.warning(text, table, absent)
+
+    def _note_lost(self, shard: _Shard, update: Update, connection: Any) -> None:
+        """The table is unverified in this shard from the transaction's commit on."""
+        name = target_name(self._settings, shard.log, update.table)
+        rows = Unverified(name, shard.owner, update.table)
+        if not rows.is_noted(self._database, connection, update.shard, update.generation):
+            rows.note_in(self._database, connection, update.shard, update.generation)
+            what = "may lack rows, because a transaction changed the keys of more rows than the sink can keep apart"
+            self._warn_unverified(shard, name, what)
+        self._unverified.add((update.shard, update.table))
 
     def on_datamarker(self, marker: Datamarker, connection: Any) -> None:
         """Wait for the rows that the transaction has to have."""
@@ -195,7 +216,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         """Define a target, if that is what the rollback is for."""
         shard = self._shards.get(to.shard)
         if shard is not None:
-            shard.moved.clear()
+            shard.forget_moved()
         if shard is None or shard.defined is None:
             return
         defined, shard.defined = shard.defined, None
@@ -234,9 +255,12 @@ class MirrorHandler(TransactionalHandler[Any]):
                 if dropped
                 else "may lack values of what changed"
             )
-            application = shard.owner.partition("/")[0]
-            text = "%s %s: it is unverified until a backfill ends. Next: `wormholectl backfill start %s`"
-            _log.warning(text, defined.target.name, what, application)
+            self._warn_unverified(shard, defined.target.name, what)
+
+    def _warn_unverified(self, shard: _Shard, name: TableName, what: str) -> None:
+        application = shard.owner.partition("/")[0]
+        text = "%s %s: it is unverified until a backfill ends. Next: `wormholectl backfill start %s`"
+        _log.warning(text, name, what, application)
 
     def _run_definition(self, connection: Any, statement: str) -> None:
         """Raises :class:`~wormhole.model.errors.TargetRefused` for a statement that the database cannot carry out."""

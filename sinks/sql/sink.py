@@ -62,7 +62,7 @@ class SqlSink(Sink):
             report.add(
                 "unverified",
                 Severity.WARN,
-                f"{name} is unverified: rows of {source} may lack values in {shards} shards",
+                f"{name} is unverified: rows of {source} may be missing or lack values in {shards} shards",
                 next_step=f"run `wormholectl backfill start {owner.partition('/')[0]}`",
             )
         return report

@@ -33,6 +33,12 @@ class Unverified:
         application, _, dataset = self.owner.partition("/")
         database.run(connection, sql, [*self._names, generation, application, dataset])
 
+    def note_in(self, database: Database, connection: Any, shard: str, generation: int) -> None:
+        """The same for one shard."""
+        self._forget(database, connection, " AND shard = %s", shard)
+        sql = "INSERT INTO wormhole_unverified (name, owner, source, shard, generation) VALUES (%s, %s, %s, %s, %s)"
+        database.run(connection, sql, [*self._names, shard, generation])
+
     def is_noted(self, database: Database, connection: Any, shard: str, generation: int = 0) -> bool:
         """Whether they are unverified in this shard, until a backfill after ``generation``."""
         if not _there(database, connection):

@@ -65,10 +65,26 @@ SINK_FAULTS: list[Fault] = [
     Fault(
         name="the-former-key-stays",
         file="sinks/sql/changes.py",
-        old="            self._leave(old, update)\n",
-        new="",
+        old="                    self.images[old] = None\n",
+        new="                    pass\n",
         tests=(_CHANGES,),
         promise="a key change leaves one row",
+    ),
+    Fault(
+        name="keys-beyond-the-room-are-forgotten-silently",
+        file="sinks/sql/changes.py",
+        old="                self.lost = True\n",
+        new="",
+        tests=(_CHANGES,),
+        promise="a mirror that may lack rows is unverified",
+    ),
+    Fault(
+        name="a-key-with-a-row-again-is-taken-for-free",
+        file="sinks/sql/changes.py",
+        old="            del self._left[key]\n        return known",
+        new="            pass\n        return known",
+        tests=(_CHANGES,),
+        promise="a row that came to a key stays when the row before it leaves",
     ),
     Fault(
         name="an-older-duplicate-stays-behind",

@@ -247,6 +247,37 @@ class TestMirror:
         )
         assert sql_target.rows("orders", "id", "a") == [(5, rows[4]), (6, 7)]
 
+    @pytest.mark.parametrize("pieces", [1, 4])
+    def test_a_table_is_unverified_after_rows_exchange_more_keys_than_are_remembered(
+        self,
+        sql_target: SqlTarget,
+        wormhole_kit: Kit,
+        pieces: int,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr("sinks.sql.changes._ENTRY", 64 << 20)
+        sink = sql_target.open()
+        flow = wormhole_kit.attach(sink.subscriber)
+        flow.commit(*(update(T, key=key, after={"a": key}) for key in range(1, 5)))
+        assert sink.figures is not None
+
+        def moved(*moves: tuple[int, int, int]) -> list[Change]:
+            return [update(T, key=new, old_key=old, before={"a": a}, after={"a": a}) for old, new, a in moves]
+
+        flow.commit(*moved((1, 2, 1), (2, 1, 2)), pieces=min(pieces, 2))
+        assert (sink.figures.unverified, sql_target.rows("orders", "id", "a")[:2]) == (set(), [(1, 2), (2, 1)])
+        flow.commit(*moved((2, 1, 1), (4, 3, 4), (1, 5, 2), (3, 6, 3)), pieces=pieces)
+        assert sink.figures.unverified == {("shop", T)}
+        assert caplog.text.count("orders may lack rows, because a transaction changed the keys") == 1
+        (found,) = [found for found in wormhole_kit.run(sink.examine()).findings if found.check == "unverified"]
+        assert "rows of shop.orders may be missing" in found.what
+        rows = {1: 1, 3: 4, 5: 2, 6: 3}
+        assert sql_target.rows("orders", "id", "a") != sorted(rows.items())
+        flow.backfill(T, [read(T, key=key, after={"a": a}) for key, a in rows.items()])
+        assert sql_target.rows("orders", "id", "a") == sorted(rows.items())
+        assert sink.figures.unverified == set()
+
     def test_decimal_keys_are_equal_however_many_digits_they_have(
         self, sql_target: SqlTarget, wormhole_kit: Kit
     ) -> None:

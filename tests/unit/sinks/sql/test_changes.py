@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sinks.sql import changes
-from sinks.sql.changes import Clear, Move, Moved, Range, Rows, Step, Write
+from sinks.sql.changes import Clear, Move, Moved, Range, Room, Rows, Step, Write
 from sinks.sql.failures import RowRefused
 from subscriber_sdk import UNAVAILABLE, Op, Subscriber, Update
 from subscriber_sdk.testing import Kit, read, update
@@ -51,7 +51,7 @@ AB = ("a", "b")
 
 
 def steps(updates: list[Update]) -> list[Step]:
-    return list(changes.steps(updates, Moved()))
+    return list(changes.steps(updates, Moved(Room())))
 
 
 def test_a_row_is_written_once_with_its_last_values(received: Any) -> None:
@@ -103,6 +103,65 @@ def test_a_row_that_came_to_a_key_stays_when_the_row_before_it_leaves(received: 
     )
     rows = Rows.of([((2,), (1, 1)), ((3,), (5, 5))])
     assert write == Write(deletes=[(1,), (8,), (9,)], upserts={AB: rows}, new=False)
+
+
+def shift(moves: Sequence[tuple[int, int]]) -> list[Change]:
+    """Rows get other keys, one after the other."""
+    return [change(new, {"a": old, "b": old}, old, old_key=old) for old, new in moves]
+
+
+UP = [(key, key + 1) for key in range(1, 20)]
+DOWN = [(key, key - 1) for key in range(20, 0, -1)]
+
+
+@pytest.mark.parametrize("moves", [UP, UP[::-1], DOWN, DOWN[::-1]])
+def test_a_shift_of_keys_remembers_one_key_at_a_time(received: Any, moves: list[tuple[int, int]]) -> None:
+    moved = Moved(Room(size=200))
+    (write,) = changes.steps(received(*shift(moves)), moved)
+    assert not moved.lost
+    assert isinstance(write, Write)
+    olds, news = ({move[side] for move in moves} for side in (0, 1))
+    assert write.deletes == [(key,) for key in olds - news]
+    kept = write.upserts[AB]
+    assert dict(zip(kept.values[0], kept.keys[0], strict=True)) == dict(moves)
+
+
+def test_keys_beyond_the_room_are_lost_and_reported(received: Any) -> None:
+    room = Room(size=3 * 200)
+    moved = Moved(room)
+    list(changes.steps(received(*shift([(key, key + 100) for key in range(3)])), moved))
+    assert (room.taken, moved.lost) == (600, False)
+    list(changes.steps(received(*shift([(key, key + 100) for key in range(4)])), moved))
+    assert (room.taken, moved.lost) == (600, True)
+    moved.clear()
+    assert room.taken == 0
+
+
+def test_the_text_of_a_key_takes_room(received: Any) -> None:
+    room = Room()
+    list(changes.steps(received(update(T, key="k" * 500, old_key="a", before={"a": 1}, after={"a": 1})), Moved(room)))
+    assert room.taken == 700
+
+
+def test_no_key_is_remembered_where_the_log_has_no_image_before(received: Any) -> None:
+    """Nothing could be compared with it."""
+    room = Room()
+    updates = received(
+        update(T, key=2, old_key=1, after={"a": 1}),
+        update(T, key=4, old_key=3, before={"a": UNAVAILABLE}, after={"a": 1}),
+    )
+    list(changes.steps(updates, Moved(room)))
+    assert room.taken == 0
+
+
+@pytest.mark.parametrize("again", [insert(2, a=7, b=7), update(T, key=2, before={"a": 7, "b": 7}, after={"a": 7})])
+def test_a_key_that_was_left_and_has_a_row_again_is_not_free(received: Any, again: Change) -> None:
+    first = change(5, {"a": 2, "b": 2}, 2, old_key=2)
+    come, leave = change(2, {"a": 1, "b": 1}, 1, old_key=1), change(3, {"a": 7, "b": 7}, 7, old_key=2)
+    *_, write = steps(received(first, again, come, leave))
+    assert isinstance(write, Write)
+    kept = write.upserts[AB]
+    assert dict(zip(kept.keys[0], kept.values[0], strict=True)) == {5: 2, 2: 1, 3: 7}
 
 
 def test_a_column_that_is_not_in_the_log_is_left_out(received: Any) -> None:
